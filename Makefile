@@ -1,0 +1,89 @@
+# One command each: quickstart, test, check, and the rest below; every one sets up .venv first
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+QUICKSTART := quickstart
+STORAGE := sweeps
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test slow cluster gpu check format tree bench clean
+
+help:
+	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
+	@echo "make test         set up, then the fast tests: CPU, no network, about two minutes"
+	@echo "make check        ruff, format, mypy --strict, import contracts"
+	@echo "make format       rewrite what ruff can, and the README's file tree"
+	@echo "make slow | cluster | gpu    the tests with that marker"
+	@echo "make bench        every benchmark, JSON into build/bench/"
+	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
+
+setup: $(STAMP)
+
+# One environment for running and developing: the dev extra adds little beside torch and Ray, and a
+# second environment would be a second thing to go stale. Runs again when either file changes; what
+# is installed and still fits is left alone.
+# torch comes first and asked for exactly: a range, or torch as somebody's dependency, may choose a
+# build that brings several GB of CUDA packages where a CPU build has been set up. On a CUDA machine
+# set pip up for the CUDA build wanted; constraints.txt accepts any build of the version.
+$(STAMP): pyproject.toml constraints.txt
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "No '$(PYTHON)' found. Install Python 3.11 or newer, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Python 3.11 or newer is needed, got $$($(PYTHON) --version 2>&1) from '$(PYTHON)'. Name another: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv || { \
+	  rm -rf .venv; echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu: install the package python3-venv."; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	@touch $@
+
+quickstart: $(STAMP)
+	$(BIN)/sweep run quickstart --name $(QUICKSTART) --storage $(STORAGE)
+	@echo
+	@echo "Where to look next:"
+	@echo "  $(BIN)/sweep best $(QUICKSTART) --storage $(STORAGE)                 the best pair of every setting, and why the others lost"
+	@echo "  $(BIN)/sweep ui --storage $(STORAGE)                              every arm as charts in MLflow"
+	@echo "  $(BIN)/sweep export $(QUICKSTART) --storage $(STORAGE) --out results  tables, and configurations that run again exactly"
+	@echo "  $(BIN)/sweep spaces                                            the other search spaces"
+
+test: $(STAMP)
+	$(PYTEST) --durations=10
+
+# A marker that no test carries yet is no failure: pytest exits 5 when it selected nothing.
+define marked
+$(PYTEST) --durations=10 -m "$(1)" || { code=$$?; test $$code -eq 5 && echo "No test matches -m '$(1)'."; }
+endef
+
+slow: $(STAMP)
+	$(call marked,slow and not gpu and not network and not cluster)
+
+cluster: $(STAMP)
+	$(call marked,cluster and not gpu and not network)
+
+gpu: $(STAMP)
+	$(call marked,gpu)
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) tree
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+tree: $(STAMP)
+	$(PYTEST) -q tests/test_architecture.py -k file_tree --update-golden
+
+# Each benchmark prints one JSON object.
+bench: $(STAMP)
+	@mkdir -p build/bench
+	@for file in benchmarks/*.py; do \
+	  name=$$(basename "$$file" .py); echo "$$name -> build/bench/$$name.json"; \
+	  $(BIN)/python "$$file" >"build/bench/$$name.json" || exit 1; done
+
+clean:
+	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +

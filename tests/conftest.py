@@ -1,0 +1,141 @@
+"""What every test runs in: an environment of its own, and the fixtures that several files share."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# AF_UNIX paths end at 107 characters and Ray appends up to about 70 to RAY_TMPDIR.
+LONGEST_RAY_TMPDIR = 36
+
+# A variable of the developer's shell that would send a test elsewhere.
+UNSET = (
+    "MLFLOW_TRACKING_URI",
+    "RAY_ADDRESS",
+    "RAY_AUTH_MODE",
+    "RAY_AUTH_TOKEN",
+    "RAY_NAMESPACE",
+    "SWEEP_STORAGE",
+)
+
+_FOLDER = pytest.StashKey[Path]()
+_PATCH = pytest.StashKey[pytest.MonkeyPatch]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden",
+        action="store_true",
+        help="rewrite tests/golden/* and the README's file tree; review the diff like code",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set what must hold before test modules are imported; undone by pytest_unconfigure."""
+    folder = _short_temporary_folder()
+    patch = pytest.MonkeyPatch()
+    config.stash[_FOLDER], config.stash[_PATCH] = folder, patch
+    for name in UNSET:
+        patch.delenv(name, raising=False)
+    # RAY_AUTH_TOKEN_PATH must name a file that exists: ray.init fails otherwise. Without it Ray
+    # would create ~/.ray/auth_token.
+    token = folder / "token"
+    token.touch(mode=0o600)
+    token.write_text(secrets.token_hex(32))
+    patch.setenv("RAY_AUTH_TOKEN_PATH", str(token))
+    patch.setenv("RAY_TMPDIR", str(folder))
+    patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    patch.setenv("DO_NOT_TRACK", "true")
+    patch.setenv("MPLBACKEND", "Agg")
+    patch.setenv("MPLCONFIGDIR", str(folder / "matplotlib"))
+    # One cache for the run: entries are named by their content, and decoding is slow.
+    patch.setenv("SWEEP_CACHE", str(folder / "cache"))
+    # Read by torch when it is first imported; thread counts change sums (one_torch_thread below).
+    patch.setenv("OMP_NUM_THREADS", "1")
+    for name in ("HOME", "XDG_CACHE_HOME"):  # while modules are collected; per test below
+        patch.setenv(name, str(folder / "home"))
+    (folder / "home").mkdir()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    patch = config.stash.get(_PATCH, None)
+    if patch is not None:
+        patch.undo()
+        shutil.rmtree(config.stash[_FOLDER], ignore_errors=True)
+
+
+def _short_temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="dsw-"))
+    if len(str(folder)) <= LONGEST_RAY_TMPDIR:
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="dsw-", dir="/tmp"))
+
+
+@pytest.fixture(autouse=True)
+def own_folders(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Home, cache and storage of this test alone: nothing of the user's is read or written."""
+    folder = tmp_path_factory.mktemp("own")
+    for name in ("HOME", "XDG_CACHE_HOME", "SWEEP_STORAGE"):
+        path = folder / name.lower()
+        path.mkdir()
+        monkeypatch.setenv(name, str(path))
+
+
+@pytest.fixture(autouse=True)
+def one_torch_thread() -> None:
+    """Back to one thread, whatever the last test set. Does not import torch."""
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def ray_home() -> Iterator[Path]:
+    """The folder of every Ray cluster that tests start. Start it with ``address="local"``.
+
+    A test ends what it started; a cluster that this process still holds at the end is ended here.
+    """
+    yield Path(os.environ["RAY_TMPDIR"])
+    ray = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        ray.shutdown()
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real data sets named by SWEEP_TEST_DATA; without it, the test is skipped."""
+    name = os.environ.get("SWEEP_TEST_DATA")
+    if not name:
+        pytest.skip("SWEEP_TEST_DATA is not set: it names the folder of real data sets")
+    folder = Path(name).absolute()
+    if not folder.is_dir():
+        pytest.fail(f"SWEEP_TEST_DATA must name a folder, got {name!r}.")
+    return folder
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """``golden(name, text)``: the text equals tests/golden/<name>; --update-golden rewrites it."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+        if not path.exists():
+            pytest.fail(f"no tests/golden/{name}: write it with `pytest --update-golden`.")
+        assert text == path.read_text(), f"differs from tests/golden/{name}"
+
+    return compare
