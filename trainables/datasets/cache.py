@@ -1,0 +1,137 @@
+"""Folders that are built once per machine, whole or not at all, and shared by every arm.
+
+An entry is a folder of files with a manifest of their sizes and checksums. It is built beside its place and
+renamed into it, under a lock, so that of several processes at once one builds and the others wait; where the
+file system has no locks they all build and the first one's entry stays. A damaged entry is built again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import json
+import os
+import shutil
+import uuid
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from trainables.errors import Misuse, StoreError
+
+Json = Any
+_MANIFEST = "manifest.json"
+_BLOCK_BYTES = 1 << 20
+
+
+def cache_root() -> Path:
+    """SWEEP_CACHE, else $XDG_CACHE_HOME/descent-sweep, else ~/.cache/descent-sweep."""
+    if own := os.environ.get("SWEEP_CACHE"):
+        return Path(own).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().resolve() / "descent-sweep"
+
+
+def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
+    """The folder of the entry named by ``key``; ``build`` fills it when it is missing or damaged.
+
+    Args:
+        kind: the folder below the cache root, e.g. "video".
+        key: JSON value; everything the entry's content depends on.
+        build: writes the entry's files into the empty folder it is given.
+
+    Raises:
+        Misuse: the cache root cannot be written.
+        StoreError: the entry could not be written, e.g. on a full disk.
+    """
+    name = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    folder = cache_root() / kind
+    entry = folder / name
+    if _is_whole(entry):
+        return entry
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / f".{name}.lock", "a")  # noqa: SIM115 - closed by the with below
+    except OSError as error:
+        raise Misuse(
+            f"the cache folder {folder} cannot be written ({error}). Set SWEEP_CACHE to a folder you own."
+        ) from error
+    with lock, _locked(lock.fileno()):
+        if not _is_whole(entry):
+            _build(entry, key, build)
+    return entry
+
+
+def _build(entry: Path, key: Json, build: Callable[[Path], None]) -> None:
+    temporary = entry.with_name(f".{entry.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        temporary.mkdir()
+        build(temporary)
+        files = {p.name: [p.stat().st_size, _checksum_now(p)] for p in sorted(temporary.iterdir())}
+        (temporary / _MANIFEST).write_text(json.dumps({"key": key, "files": files}))
+        _move_into_place(temporary, entry)
+    except OSError as error:
+        raise StoreError(
+            f"the cache entry {entry} could not be written: {error}. "
+            "Free some space there, or set SWEEP_CACHE to a folder on another disk."
+        ) from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _move_into_place(temporary: Path, entry: Path) -> None:
+    if entry.exists() and not _is_whole(entry):
+        damaged = entry.with_name(f".{entry.name}.{uuid.uuid4().hex}.damaged")
+        with contextlib.suppress(FileNotFoundError):  # another builder moved it away first
+            entry.rename(damaged)  # readers that have it mapped keep their pages
+        shutil.rmtree(damaged, ignore_errors=True)
+    try:
+        temporary.rename(entry)
+    except OSError:
+        if not _is_whole(entry):  # else another builder was first: its entry is as good
+            raise
+
+
+@contextlib.contextmanager
+def _locked(descriptor: int) -> Iterator[None]:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:  # a file system without locks: the rename alone keeps entries whole
+        yield
+        return
+    try:
+        yield
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def _is_whole(entry: Path) -> bool:
+    """Whether every file of the manifest is there with its size and checksum."""
+    try:
+        files = json.loads((entry / _MANIFEST).read_text())["files"]
+        for name, (size, checksum) in files.items():
+            seen = (entry / name).stat()
+            if seen.st_size != size:
+                return False
+            if _checksum(entry / name, seen.st_mtime_ns, seen.st_ino) != checksum:
+                return False
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=64)
+def _checksum(path: Path, modified_ns: int, inode: int) -> int:
+    """CRC-32, computed once per process while the file stays the same."""
+    return _checksum_now(path)
+
+
+def _checksum_now(path: Path) -> int:
+    checksum = 0
+    with open(path, "rb") as stream:
+        while block := stream.read(_BLOCK_BYTES):
+            checksum = zlib.crc32(block, checksum)
+    return checksum

@@ -1,0 +1,122 @@
+"""What a video data set is before it is decoded (``RawVideo``) and after (``VideoClips``).
+
+Shape suffixes: N frames of a clip or split, S frame_size (frames are S x S grey pixels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Pixels = NDArray[np.uint8]  # grey, 0..255
+
+
+@dataclass(frozen=True)
+class RawClip:
+    """One clip that has not been decoded yet."""
+
+    name: str
+    frames: Callable[[], Iterator[Pixels]]  # decodes anew at every call: frames [S, S] in order
+
+
+@dataclass(frozen=True)
+class RawVideo:
+    """A data set as it lies on disk. Clips are in the order of their names.
+
+    ``dev`` is empty where the data set has no dev split of its own: it is then carved from ``train``.
+    """
+
+    train: tuple[RawClip, ...]
+    test: tuple[RawClip, ...]
+    listing: tuple[
+        tuple[str, int, int], ...
+    ]  # every file: (path below the root, bytes, mtime in ns)
+    root: str  # resolved folder, for the cache's key and for messages
+    dev: tuple[RawClip, ...] = ()
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One decoded clip; its pixels are read from disk when they are touched."""
+
+    name: str
+    frames: Pixels  # [N, S, S], read-only, memory-mapped
+
+
+@dataclass(frozen=True)
+class StoredClip:
+    """What the cache knows of one clip. The sums are exact, so a split's std is the same everywhere."""
+
+    name: str
+    length: int  # N
+    pixel_sum: int  # over all pixels, 0..255
+    square_sum: int
+
+
+@dataclass(frozen=True)
+class VideoClips:
+    """The decoded clips of one data set, by split. ``test`` is opened only when it is asked for."""
+
+    folder: Path  # the cache entry: train.npy (train, then dev) and test.npy
+    frame_size: int  # S
+    train_clips: tuple[StoredClip, ...]
+    dev_clips: tuple[StoredClip, ...]
+    test_clips: tuple[StoredClip, ...]
+    fingerprint: str  # hash of the decoded pixels, clip names and splits; not of where they lie
+
+    @cached_property
+    def train(self) -> tuple[Clip, ...]:
+        """The training clips."""
+        return self._clips("train")
+
+    @cached_property
+    def dev(self) -> tuple[Clip, ...]:
+        """Whole clips held out of the training split: what selection looks at."""
+        return self._clips("dev")
+
+    @cached_property
+    def test(self) -> tuple[Clip, ...]:
+        """The data set's own test split: for confirmation only."""
+        return self._clips("test")
+
+    @property
+    def mean(self) -> float:
+        """Mean over the clean pixels of the training clips, pixels in [0, 1]."""
+        return sum(c.pixel_sum for c in self.train_clips) / self._train_pixels / 255.0
+
+    @property
+    def std(self) -> float:
+        """Population std over all clean pixels of the training clips, pixels in [0, 1] (method.md 4.1)."""
+        count = self._train_pixels
+        total = sum(c.pixel_sum for c in self.train_clips)
+        squares = sum(c.square_sum for c in self.train_clips)
+        return float(np.sqrt(count * squares - total * total) / count / 255.0)
+
+    @property
+    def _train_pixels(self) -> int:
+        return sum(c.length for c in self.train_clips) * self.frame_size**2
+
+    def stored(self, split: str) -> tuple[StoredClip, ...]:
+        """Names and lengths of the clips of "train", "dev" or "test"."""
+        by_split = {"train": self.train_clips, "dev": self.dev_clips, "test": self.test_clips}
+        return by_split[split]
+
+    def stacked(self, split: str) -> Pixels:
+        """All frames of "train", "dev" or "test", clip after clip: [N, S, S], read-only, memory-mapped."""
+        clips = self.stored(split)
+        name = "test.npy" if split == "test" else "train.npy"
+        frames: Pixels = np.load(self.folder / name, mmap_mode="r")
+        first = sum(c.length for c in self.train_clips) if split == "dev" else 0
+        return frames[first : first + sum(c.length for c in clips)]
+
+    def _clips(self, split: str) -> tuple[Clip, ...]:
+        frames, clips, first = self.stacked(split), [], 0
+        for stored in self.stored(split):
+            clips.append(Clip(stored.name, frames[first : first + stored.length]))
+            first += stored.length
+        return tuple(clips)

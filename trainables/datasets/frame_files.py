@@ -1,0 +1,84 @@
+"""Frames stored as one image file each: listed in the order of their numbers, decoded strictly."""
+
+from __future__ import annotations
+
+import re
+import struct
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from trainables.datasets.clips import Pixels
+from trainables.errors import BadData
+
+# Eight bits per channel; wider modes would be clipped, not scaled, when made grey.
+_MODES = ("L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "1")
+
+
+def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The image files of one clip, by the number in their name: 2.jpg before 10.jpg.
+
+    Hidden files (some archives carry ``._001.tif``) and other suffixes are left out.
+
+    Raises:
+        BadData: there are none, or a number between the first and the last is missing or there twice.
+    """
+    found = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
+    numbered = sorted((_number(path), path) for path in found)
+    if not numbered:
+        raise BadData(
+            f"the clip {folder} has no frames: expected files like 001{suffixes[0]}, numbered in order. "
+            "Copy the clip again, or remove its folder."
+        )
+    for (before, _), (after, path) in zip(numbered, numbered[1:], strict=False):
+        if after != before + 1:
+            raise BadData(
+                f"the frames of the clip {folder} are not numbered in one row: {path.name} follows number "
+                f"{before}. Frames must be consecutive in time. Copy the clip again."
+            )
+    return [path for _, path in numbered]
+
+
+def _number(path: Path) -> int:
+    digits = re.findall(r"\d+", path.stem)
+    if not digits:
+        raise BadData(
+            f"the frame {path} has no number in its name, so its place in time is unknown. "
+            "Name frames by number (001.jpg), or move the file away."
+        )
+    return int(digits[-1])
+
+
+def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
+    """Grey frames [S, S] scaled to ``frame_size``, in the order of ``paths``.
+
+    Raises:
+        BadData: a file is truncated, is no image, or has more than 8 bits per channel.
+    """
+    for path in paths:
+        yield _decode(path, frame_size)
+
+
+def _decode(path: Path, frame_size: int) -> Pixels:
+    try:
+        # Pillow warns about odd metadata, which does not touch the pixels; damage raises.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                image.load()
+                mode = image.mode
+                grey = image.convert("L")
+    except (OSError, SyntaxError, ValueError, EOFError, struct.error) as error:
+        raise BadData(
+            f"the frame {path} cannot be decoded: {error}. It must be a whole image file. "
+            "Copy it again from the original archive."
+        ) from error
+    if mode not in _MODES:
+        raise BadData(
+            f"the frame {path} has pixels of mode {mode}. Allowed are 8 bits per channel "
+            f"({', '.join(_MODES)}). Convert the clip to 8-bit images."
+        )
+    return np.asarray(grey.resize((frame_size, frame_size), Image.Resampling.BILINEAR))

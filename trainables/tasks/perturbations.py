@@ -1,0 +1,53 @@
+"""Random draws keyed by what they are for, and the perturbations made from them.
+
+A draw never depends on global random state or on the order in which arms run, so both arms of a pair, and a
+run that is resumed, see the same numbers (design.md 5: common random numbers).
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import Tensor
+
+from trainables.errors import InvalidValue
+
+
+def seed_of(*key: str | int | float) -> int:
+    """A seed in [0, 2**63) from what a draw is for, the same in every process and on every machine.
+
+    >>> seed_of(0, "train_noise", 7) == seed_of(0, "train_noise", 7) != seed_of(0, "train_noise", 8)
+    True
+
+    Raises:
+        InvalidValue: a part is not a plain str, int or float. NumPy's numbers print differently.
+    """
+    for part in key:
+        if type(part) not in (str, int, float):
+            raise InvalidValue(
+                f"a key's parts must be str, int or float, got {part!r} ({type(part).__name__}): "
+                "convert it, so that the key reads the same everywhere."
+            )
+    return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:8], "big") >> 1
+
+
+def keyed_generator(device: torch.device | str, *key: str | int | float) -> torch.Generator:
+    """A fresh generator on ``device``, seeded by ``key`` alone. (On the CPU torch uses the seed's low 32 bits.)"""
+    return torch.Generator(device).manual_seed(seed_of(*key))
+
+
+def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
+    """``inputs`` plus independent normal noise of standard deviation ``sigma``, in the inputs' own unit.
+
+    The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs unchanged.
+    Source: method.md 4.1, x + n with n ~ N(0, sigma^2 I).
+    """
+    if sigma < 0:
+        raise InvalidValue(f"sigma must be at least 0, got {sigma}.")
+    if sigma == 0:
+        return inputs
+    noise = torch.randn(
+        inputs.shape, generator=generator, device=generator.device, dtype=inputs.dtype
+    )
+    return noise.mul_(sigma).add_(inputs)
