@@ -1,0 +1,210 @@
+"""What a search space is: a base run, the settings to compare in, and the ranges to search.
+
+Plain typed values; a space names fields of RunConfig, so a typo fails where it is written and not after
+an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, cast
+
+from trainables.config import RunConfig, field_of
+from trainables.errors import InvalidValue, UnknownName
+
+Json = Any
+Sampler = Literal["tpe", "random", "quasi_random", "gp"]
+SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
+ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A number between ``low`` and ``high``, all equally likely."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or non-finite range."""
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise InvalidValue(f"a range must run from a finite low to a higher high, got [{self.low}, {self.high}].")
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """A positive number between ``low`` and ``high``, its logarithm uniform."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse an empty, non-positive or non-finite range."""
+        if not (0 < self.low < self.high and math.isfinite(self.high)):
+            raise InvalidValue(f"a log range must run from a positive low to a higher high, got [{self.low}, {self.high}].")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few plain values."""
+
+    values: tuple[Json, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse fewer than two different values."""
+        if len(set(map(repr, self.values))) < 2:
+            raise InvalidValue(f"a choice must have at least two different values, got {list(self.values)!r}.")
+
+
+Range = Uniform | LogUniform | Choice
+_RANGES: dict[str, type[Uniform] | type[LogUniform]] = {"uniform": Uniform, "log_uniform": LogUniform}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One comparison of a results table: what it changes in the space's base run."""
+
+    name: str
+    fields: Mapping[str, Json]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSpace:
+    """A base run, its settings, the ranges, and how much of them to try."""
+
+    name: str
+    summary: str  # one line for `sweep spaces`
+    base: RunConfig  # its constraint is the first proposal of every setting
+    settings: tuple[Setting, ...]
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    n_proposals: int = 8
+    search_seeds: tuple[int, ...] = (0, 1)
+    sampler: Sampler = "tpe"
+    sampler_seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check names and build every setting once, so that a wrong space fails here."""
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise InvalidValue(f"a search space's name must be lower_case_words, got {self.name!r}.")
+        if self.base.constraint is None:
+            raise InvalidValue(f"search space {self.name}: base.constraint must be given; it is the first proposal.")
+        if not self.settings:
+            raise InvalidValue(f"search space {self.name}: at least one setting is needed, got none.")
+        names = [s.name for s in self.settings]
+        if len(set(names)) != len(names):
+            raise InvalidValue(f"search space {self.name}: setting names must differ, got {names}.")
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+                raise InvalidValue(f"a setting's name must be made of letters, digits, '.', '_' and '-', got {name!r}.")
+        if self.sampler not in SAMPLERS:
+            raise UnknownName.of("sampler", self.sampler, SAMPLERS)
+        if self.n_proposals < 1:
+            raise InvalidValue(f"n_proposals must be at least 1, got {self.n_proposals}.")
+        if not self.search_seeds or len(set(self.search_seeds)) != len(self.search_seeds) or min(self.search_seeds) < 0:
+            raise InvalidValue(f"search_seeds must be different whole numbers from 0 up, got {list(self.search_seeds)}.")
+        for name, values in self.ranges.items():
+            if not field_of(name).startswith("constraint."):
+                raise InvalidValue(
+                    f"ranges may name fields of the constraint, got {name!r}: a searched primal field would give every "
+                    "proposal its own baseline. Put it into `settings` or `base`."
+                )
+            self._check_range(name, values)
+        for setting in self.settings:
+            self.run(setting, {}, seed=self.search_seeds[0])
+
+    def _check_range(self, name: str, values: Range) -> None:
+        ends = values.values if isinstance(values, Choice) else (values.low, values.high)
+        for end in ends:
+            try:
+                self.base.with_fields({name: end})
+            except InvalidValue as error:
+                raise InvalidValue(f"search space {self.name}: range of {name} reaches a value that is not allowed: {error}") from error
+
+    def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> RunConfig:
+        """The constrained run of one proposal in one setting with one seed."""
+        return self.base.with_fields({**setting.fields, **point, "seed": seed})
+
+    def default_point(self, setting: Setting) -> dict[str, Json]:
+        """The base's own values of the searched fields, moved into their ranges: proposal 0 of every setting."""
+        config = self.base.with_fields(setting.fields)
+        return {name: _into(values, config.value_of(name)) for name, values in self.ranges.items()}
+
+    def setting(self, name: str) -> Setting:
+        """The setting with this name, or UnknownName."""
+        for setting in self.settings:
+            if setting.name == name:
+                return setting
+        raise UnknownName.of("setting", name, [s.name for s in self.settings])
+
+    def with_base(self, values: Mapping[str, Json]) -> SearchSpace:
+        """The same space with fields of its base replaced (``--set field=value``).
+
+        A field that a setting fixes or a range searches cannot be set: the setting or range would win in silence.
+        """
+        for name in values:
+            if name in self.ranges:
+                raise InvalidValue(f"{name} is searched in {self.name}, so it cannot be set. Searched: {', '.join(self.ranges)}.")
+            if any(name in s.fields for s in self.settings):
+                raise InvalidValue(f"{name} is fixed by the settings of {self.name}, so it cannot be set for all of them.")
+        return replace(self, base=self.base.with_fields(values))
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal space."""
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "base": self.base.to_json(),
+            "settings": [{"name": s.name, "fields": dict(s.fields)} for s in self.settings],
+            "ranges": {name: _range_to_json(values) for name, values in self.ranges.items()},
+            "n_proposals": self.n_proposals,
+            "search_seeds": list(self.search_seeds),
+            "sampler": self.sampler,
+            "sampler_seed": self.sampler_seed,
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> SearchSpace:
+        """The space that ``to_json`` wrote."""
+        known = cls.__dataclass_fields__
+        for name in plain:
+            if name not in known:
+                raise UnknownName.of("field of a search space", name, known)
+        missing = [n for n in ("name", "base", "settings") if n not in plain]
+        if missing:
+            raise InvalidValue(f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}.")
+        values = dict(plain)
+        values.setdefault("summary", "")
+        values["base"] = RunConfig.from_json(plain["base"])
+        values["settings"] = tuple(Setting(name=s["name"], fields=dict(s["fields"])) for s in plain["settings"])
+        values["ranges"] = {name: _range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
+        if "search_seeds" in values:
+            values["search_seeds"] = tuple(values["search_seeds"])
+        return cls(**values)
+
+
+def _into(values: Range, value: Json) -> Json:
+    if isinstance(values, Choice):
+        return value if value in values.values else values.values[0]
+    return min(max(cast(float, value), values.low), values.high)
+
+
+def _range_to_json(values: Range) -> dict[str, Json]:
+    if isinstance(values, Choice):
+        return {"choice": list(values.values)}
+    kind = "log_uniform" if isinstance(values, LogUniform) else "uniform"
+    return {kind: [values.low, values.high]}
+
+
+def _range_from_json(name: str, plain: Json) -> Range:
+    if isinstance(plain, dict) and len(plain) == 1:
+        (kind, ends), *_ = plain.items()
+        if kind == "choice" and isinstance(ends, list):
+            return Choice(tuple(ends))
+        if kind in _RANGES and isinstance(ends, list) and len(ends) == 2:
+            return _RANGES[kind](*ends)
+    raise InvalidValue(
+        f"range of {name} must be one of {{'uniform': [low, high]}}, {{'log_uniform': [low, high]}}, {{'choice': [...]}}, got {plain!r}."
+    )

@@ -1,0 +1,125 @@
+"""What a sweep is: a name and a resolved search space. With an order-free sampler the sweep is a function of it.
+
+    sweeps/NAME/definition.json        put once; a different definition under the same name is refused
+    sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; never fewer
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from search_spaces.space import SearchSpace
+from sweep.errors import NameTaken
+from trainables.errors import InvalidValue, UnknownName
+from trainables.object_store import ObjectStore
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One sweep: settings x proposals x search seeds."""
+
+    name: str
+    space: SearchSpace  # resolved: the data fingerprint is filled in
+    mlflow_uri: str | None = None  # where it is tracked; a place, not compared; None: below the storage root
+
+    def __post_init__(self) -> None:
+        """Refuse names that are no plain folder name."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.name):
+            raise InvalidValue(
+                f"a sweep's name must be at most 100 letters, digits, '.', '_' and '-', and start with a letter or digit, got {self.name!r}."
+            )
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal definition."""
+        return {"name": self.name, "space": self.space.to_json(), "mlflow_uri": self.mlflow_uri}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Definition:
+        """The definition that ``to_json`` wrote."""
+        return cls(name=plain["name"], space=SearchSpace.from_json(plain["space"]), mlflow_uri=plain["mlflow_uri"])
+
+    def extended(self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None) -> Definition:
+        """The same sweep with more proposals or seeds; fewer are refused, nothing finished is dropped."""
+        space = self.space
+        if n_proposals is not None:
+            if n_proposals < space.n_proposals:
+                raise InvalidValue(f"{self.name} already asks for {space.n_proposals} proposals a setting, got {n_proposals}: it can only grow.")
+            space = replace(space, n_proposals=n_proposals)
+        if search_seeds is not None:
+            if not set(search_seeds) >= set(space.search_seeds):
+                raise InvalidValue(f"{self.name} already trains seeds {list(space.search_seeds)}, got {list(search_seeds)}: seeds can only be added.")
+            added = tuple(s for s in search_seeds if s not in space.search_seeds)
+            space = replace(space, search_seeds=space.search_seeds + added)
+        return replace(self, space=space)
+
+
+def folder(name: str) -> str:
+    """Where a sweep's own objects lie below the storage root."""
+    return f"sweeps/{name}"
+
+
+def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
+    """Store the definition, or attach to the equal one that is there. Returns what the store holds.
+
+    Raises NameTaken, with the difference, when the name belongs to another definition.
+    """
+    content = json.dumps(definition.to_json(), sort_keys=True).encode()
+    objects.put_once(f"{folder(definition.name)}/definition.json", content)
+    there = load_definition(objects, definition.name)
+    difference = list(_differences(_compared(there), _compared(definition)))
+    if difference:
+        raise NameTaken(
+            f"a sweep named {definition.name!r} exists with a different definition:\n"
+            + "\n".join(f"  {line}" for line in difference)
+            + "\nChoose another --name, or `sweep resume` to continue the stored one."
+        )
+    return there
+
+
+def put_extension(objects: ObjectStore, extended: Definition) -> None:
+    """Store that the sweep now asks for more; earlier extensions stay."""
+    numbers = len(_extensions(objects, extended.name))
+    grown = {"n_proposals": extended.space.n_proposals, "search_seeds": list(extended.space.search_seeds)}
+    objects.put_json(f"{folder(extended.name)}/extension-{numbers:04d}.json", grown)
+
+
+def load_definition(objects: ObjectStore, name: str) -> Definition:
+    """The stored definition with its extensions; UnknownName when there is no such sweep."""
+    plain = objects.get_json(f"{folder(name)}/definition.json")
+    if plain is None:
+        raise UnknownName.of("sweep", name, sweep_names(objects))
+    definition = Definition.from_json(plain)
+    for extension in _extensions(objects, name):
+        grown = objects.get_json(f"{folder(name)}/{extension}")
+        definition = definition.extended(n_proposals=grown["n_proposals"], search_seeds=tuple(grown["search_seeds"]))
+    return definition
+
+
+def sweep_names(objects: ObjectStore) -> list[str]:
+    """Every sweep below this root."""
+    return [n for n in objects.names("sweeps") if "definition.json" in objects.names(folder(n))]
+
+
+def _extensions(objects: ObjectStore, name: str) -> list[str]:
+    return [n for n in objects.names(folder(name)) if n.startswith("extension-")]
+
+
+def _compared(definition: Definition) -> dict[str, Json]:
+    """What makes two definitions different: not places, and not how far a sweep was extended."""
+    plain = definition.space.to_json()
+    del plain["base"]["data"]["folder"], plain["n_proposals"], plain["search_seeds"], plain["summary"]
+    return plain
+
+
+def _differences(there: Json, given: Json, path: str = "") -> Iterator[str]:
+    if isinstance(there, dict) and isinstance(given, dict):
+        for key in sorted({*there, *given}):
+            yield from _differences(there.get(key), given.get(key), f"{path}.{key}" if path else key)
+    elif there != given:
+        yield f"{path}: stored {there!r}, given {given!r}"

@@ -1,0 +1,18 @@
+"""Errors of the service, on top of the tree in trainables/errors.py.
+
+Misuse
+├── NameTaken       a sweep of this name has a different definition; the message shows the difference
+└── AlreadyRunning  another driver works on this sweep
+"""
+
+from __future__ import annotations
+
+from trainables.errors import Misuse
+
+
+class NameTaken(Misuse):
+    """The name belongs to a sweep with a different definition."""
+
+
+class AlreadyRunning(Misuse):
+    """Another driver works on this sweep."""

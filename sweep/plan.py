@@ -1,0 +1,180 @@
+"""PURE: from a definition and what happened so far, which arm or proposal comes next, in which order.
+
+The answer is a fold over facts (a proposal was stored, an arm is final, a setting was retired) and depends on
+their set alone: a restarted driver that replays the stored facts stands where the dead one stood, but for the
+arms the dead one had handed out, which come again. No Ray, no files, no clock.
+
+One order, fixed by the definition: first the unconstrained arms of every setting's search seeds, then proposal
+0 of every setting, proposal 1 of every setting, and so on, seed by seed. What has no point yet is asked for when
+its turn comes. Nothing waits for a result, so no worker idles while work is left.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from search_spaces.space import Setting
+from sweep.definition import Definition
+from trainables.config import RunConfig
+
+Json = Any
+_Key = tuple[int, int, int]  # (proposal number or -1 for baselines, setting, seed): the order of everything
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One training run to hand out."""
+
+    config: RunConfig
+    signature: str
+    setting: str
+    proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Proposal ``number`` of ``setting`` is wanted: search for it, store it, then tell the plan."""
+
+    setting: str
+    number: int
+
+
+@dataclass
+class _SettingState:
+    setting: Setting
+    order: int
+    proposed: set[int] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)  # asked for, not yet stored
+    cursor: int = 0  # no smaller number is left to ask for
+    retired: bool = False
+
+
+def arms_of_proposal(definition: Definition, setting: str, number: int, point: Mapping[str, Json]) -> list[Arm]:
+    """The constrained arms of one proposal, in the order of the search seeds."""
+    configs = [definition.space.run(definition.space.setting(setting), point, seed=s) for s in definition.space.search_seeds]
+    return [Arm(config, config.signature(), setting, number) for config in configs]
+
+
+def baselines(definition: Definition, setting: str) -> list[Arm]:
+    """The unconstrained arms of one setting, in the order of the search seeds."""
+    configs = [
+        definition.space.run(definition.space.setting(setting), {}, seed=seed).unconstrained()
+        for seed in definition.space.search_seeds
+    ]
+    return [Arm(config, config.signature(), setting, None) for config in configs]
+
+
+class Plan:
+    """What to do next in one sweep. Every signature is handed out once; ``next`` is O(log arms)."""
+
+    def __init__(self, definition: Definition) -> None:
+        """Start from the definition alone: nothing proposed, nothing final."""
+        self.definition = definition
+        self._settings = {s.name: _SettingState(s, i) for i, s in enumerate(definition.space.settings)}
+        self._arms: list[tuple[_Key, str, Arm]] = []  # heap; a signature may be in it more than once
+        self._asks = [(0, state.order, name) for name, state in self._settings.items()]  # heap, one per setting
+        self._out: set[str] = set()  # handed out, not given back
+        self._final: set[str] = set()
+        self._unfinished: set[str] = set()  # wanted and not final
+        for name in self._settings:
+            self._want(-1, name, baselines(definition, name))
+
+    def add_proposal(self, setting: str, number: int, point: Mapping[str, Json]) -> list[Arm]:
+        """A proposal is stored: its arms may be handed out. Returns them; a proposal told twice changes nothing."""
+        state = self._settings[setting]
+        state.asked.discard(number)
+        arms = arms_of_proposal(self.definition, setting, number, point)
+        if number not in state.proposed:
+            state.proposed.add(number)
+            self._want(number, setting, arms)
+        return arms
+
+    def arm_is_final(self, signature: str) -> None:
+        """An arm has its outcome; it is never handed out again."""
+        self._final.add(signature)
+        self._unfinished.discard(signature)
+
+    def retire(self, setting: str) -> None:
+        """Ask for no more proposals in this setting (its search broke); what is stored is still trained."""
+        state = self._settings[setting]
+        state.retired = True
+        state.asked.clear()
+
+    def next(self) -> Arm | Ask | None:
+        """The next thing to do, or None when there is nothing to hand out right now."""
+        self._skip_settled()
+        if self._arms and (not self._asks or self._arms[0][0][:2] <= self._asks[0][:2]):
+            arm = heapq.heappop(self._arms)[2]
+            self._out.add(arm.signature)
+            return arm
+        if not self._asks:
+            return None
+        number, order, name = heapq.heappop(self._asks)
+        state = self._settings[name]
+        state.asked.add(number)
+        heapq.heappush(self._asks, (number + 1, order, name))
+        return Ask(name, number)
+
+    def give_back(self, arm: Arm) -> None:
+        """A handed-out arm was not trained after all: it comes again, at its place."""
+        if arm.signature in self._out and arm.signature not in self._final:
+            self._out.discard(arm.signature)
+            seed = self.definition.space.search_seeds.index(arm.config.seed)
+            self._push(-1 if arm.proposal is None else arm.proposal, arm.setting, seed, arm)
+
+    @property
+    def is_done(self) -> bool:
+        """Every arm that the definition asks for is final; a retired setting asks for no more than is stored."""
+        return not self._unfinished and all(
+            s.retired or len(s.proposed) >= self.definition.space.n_proposals for s in self._settings.values()
+        )
+
+    @property
+    def is_handed_out(self) -> bool:
+        """Nothing is left to hand out or to ask for, and no proposal is still being searched for."""
+        self._skip_settled()
+        return not self._arms and not self._asks and not any(s.asked for s in self._settings.values())
+
+    def remaining(self) -> Iterator[Arm]:
+        """The arms of stored proposals, and baselines, that are not final: each signature once, in order."""
+        seen = self._final | self._out
+        for _, signature, arm in sorted(self._arms, key=lambda item: item[:2]):
+            if signature not in seen:
+                seen.add(signature)
+                yield arm
+
+    @property
+    def unfinished(self) -> int:
+        """How many known arms are not final."""
+        return len(self._unfinished)
+
+    @property
+    def final(self) -> int:
+        """How many arms are final."""
+        return len(self._final)
+
+    def _skip_settled(self) -> None:
+        while self._arms and (self._arms[0][1] in self._out or self._arms[0][1] in self._final):
+            heapq.heappop(self._arms)
+        while self._asks:
+            number, order, name = self._asks[0]
+            state = self._settings[name]
+            if state.retired or number >= self.definition.space.n_proposals:
+                heapq.heappop(self._asks)
+            elif number in state.proposed or number in state.asked:
+                heapq.heapreplace(self._asks, (number + 1, order, name))
+            else:
+                return
+
+    def _want(self, number: int, setting: str, arms: list[Arm]) -> None:
+        for seed, arm in enumerate(arms):
+            if arm.signature not in self._final:
+                self._unfinished.add(arm.signature)
+                self._push(number, setting, seed, arm)
+
+    def _push(self, number: int, setting: str, seed: int, arm: Arm) -> None:
+        key = (number, self._settings[setting].order, seed)
+        heapq.heappush(self._arms, (key, arm.signature, arm))

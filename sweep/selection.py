@@ -1,0 +1,111 @@
+"""Which proposal wins a setting: the best objective among those that are feasible and useful. Defined here, once.
+
+A proposal is trained on every search seed; it is feasible when each of its pairs is, and useful likewise.
+Nothing measured is never a success: a missing or diverged seed keeps a proposal from winning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.pairs import Judgement, Pair
+from trainables.primal_dual import TOLERANCE
+from trainables.results import OUTCOMES, Outcome
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class ProposalResult:
+    """One proposal over its search seeds; ``pairs`` are in the order of the seeds."""
+
+    number: int
+    point: dict[str, Json]
+    pairs: tuple[Pair, ...]
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst outcome of its seeds."""
+        worst_first: tuple[Outcome, ...] = ("failed", "diverged", "stopped", "infeasible", "feasible")
+        return next(o for o in worst_first if any(p.outcome == o for p in self.pairs))
+
+    @property
+    def objective(self) -> float:
+        """Mean objective over the seeds, lower is better; NaN unless every seed finished."""
+        values = [p.constrained.evaluation.objective if p.constrained.evaluation else math.nan for p in self.pairs]
+        return math.fsum(values) / len(values)
+
+    @property
+    def worst_missing_share(self) -> float:
+        """The worst missing share over seeds and layers; NaN unless every seed finished."""
+        shares = [p.judgement.worst if p.judgement else math.nan for p in self.pairs]
+        return math.nan if any(map(math.isnan, shares)) else max(shares)
+
+    @property
+    def useful(self) -> bool:
+        """Every seed's constrained arm is useful."""
+        return all(p.judgement is not None and p.judgement.useful for p in self.pairs)
+
+    @property
+    def can_win(self) -> bool:
+        """Feasible and useful on every seed."""
+        return self.outcome == "feasible" and self.useful and math.isfinite(self.objective)
+
+    def worst_judgement(self) -> Judgement | None:
+        """The judgement of the seed that misses most; None when no seed finished."""
+        judged = [p.judgement for p in self.pairs if p.judgement is not None]
+        return max(judged, key=lambda j: j.worst, default=None)
+
+
+@dataclass(frozen=True)
+class SettingResult:
+    """What a setting came to. Without a winner, ``shown`` is the closest proposal and ``why`` says why it lost."""
+
+    setting: str
+    outcomes: dict[Outcome, int]
+    winner: ProposalResult | None
+    shown: ProposalResult | None  # the winner, else the closest; None when nothing finished
+    why: str  # empty when there is a winner
+
+
+def select(setting: str, proposals: Sequence[ProposalResult]) -> SettingResult:
+    """The winner of a setting, or the closest proposal and the reason there is no winner.
+
+    >>> select("nothing", []).why
+    'no proposal has finished'
+    """
+    counts = Counter(p.outcome for p in proposals)
+    outcomes: dict[Outcome, int] = {o: counts[o] for o in OUTCOMES}
+    winner = min((p for p in proposals if p.can_win), key=lambda p: (p.objective, p.number), default=None)
+    if winner is not None:
+        return SettingResult(setting, outcomes, winner, winner, "")
+    closest = min(
+        (p for p in proposals if math.isfinite(p.worst_missing_share)),
+        key=lambda p: (p.outcome != "feasible", p.worst_missing_share, p.number),
+        default=None,
+    )
+    return SettingResult(setting, outcomes, None, closest, _why_no_winner(proposals, closest))
+
+
+def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult | None) -> str:
+    if not proposals:
+        return "no proposal has finished"
+    if closest is None:
+        reasons = [p.constrained.reason for r in proposals for p in r.pairs if p.constrained.reason]
+        return "every proposal failed, diverged or was stopped" + (f"; the first: {reasons[0]}" if reasons else "")
+    judgement = closest.worst_judgement()
+    assert judgement is not None  # a finite worst missing share was measured
+    if closest.outcome == "feasible":
+        why = next(p.judgement.why_not_useful for p in closest.pairs if p.judgement and not p.judgement.useful)
+        return f"feasible but not useful: {why} (closest: proposal {closest.number})"
+    text = (
+        f"no proposal is feasible: the closest, proposal {closest.number}, misses {judgement.worst:.2f} of the "
+        f"reduction asked of layer {judgement.worst_layer} (allowed {TOLERANCE:.2f})"
+    )
+    if max(judgement.training) <= TOLERANCE:
+        text += "; on training clips it meets every constraint, so the gap is one of generalisation"
+    return text

@@ -1,0 +1,179 @@
+"""One arm against the store: from wherever it stands to its final record, report by report.
+
+The inline executor and the Ray trainable are both a loop over ``ArmRun.advance``. Training failures are
+outcomes in the record, never exceptions: an exception would cost an actor and be retried in full. Only a
+store that cannot be written raises, because then there is nowhere to put an outcome.
+"""
+
+from __future__ import annotations
+
+import math
+import resource
+import time
+import traceback
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from trainables import results
+from trainables.config import RunConfig
+from trainables.early_signs import early_signs
+from trainables.environment import environment
+from trainables.errors import StoreError, SweepError
+from trainables.evaluation import References, evaluate, unit_losses
+from trainables.models.ut import UT
+from trainables.primal_dual import descent_constraints, missing_shares
+from trainables.results import ArmRecord, Report, Status
+from trainables.run_store import MAX_DEATHS, RunStore
+from trainables.tasks.base import Task
+from trainables.tasks.linear_references import linear_references
+from trainables.tasks.video_denoising import VideoDenoising
+from trainables.training import Training, from_bytes, to_bytes
+from trainables.weighting import weighting_of
+
+
+@dataclass
+class _Arm:
+    """What a running arm holds in memory."""
+
+    task: Task
+    training: Training
+    references: References
+    device: torch.device
+    eval_seconds: float = 0.0
+
+
+class ArmRun:
+    """One arm. ``record`` is what the store knows of it; ``advance`` takes it to the next report."""
+
+    def __init__(self, config: RunConfig, store: RunStore) -> None:
+        """Find out where the arm stands; nothing is loaded or trained yet."""
+        self.config = config
+        self.store = store
+        self.signature = config.signature()
+        self.record = store.record(self.signature) or ArmRecord(
+            signature=self.signature, config=config, started_ms=_now_ms(), environment=environment(config.device)
+        )
+        self._arm: _Arm | None = None
+
+    def advance(self) -> ArmRecord:
+        """Train to the next report, store the checkpoint, then the record; a no-op once the record is final.
+
+        Raises StoreError when the store cannot be written; every other failure becomes the arm's outcome.
+        """
+        if self.record.is_final:
+            return self.record
+        try:
+            self._advance()
+        except StoreError:
+            raise
+        except SweepError as error:
+            self._end("failed", str(error))
+        except torch.cuda.OutOfMemoryError as error:
+            self._end("failed", f"out of GPU memory ({error}). Lower batch_size, or give the arm a larger GPU.")
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            self._end("failed", f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})")
+        return self.record
+
+    def _advance(self) -> None:
+        if self._arm is None:
+            self._arm = self._start()
+            if self._arm is None:
+                return
+        arm = self._arm
+        every = self.config.report_every
+        arm.training.run_to(min((arm.training.step // every + 1) * every, self.config.steps))
+        report = self._report(arm)
+        self.record.reports.append(report)
+        for sign in early_signs(self.config, arm.task.scales, report):
+            if sign.split(".")[0] not in {w.split(".")[0] for w in self.record.warnings}:
+                self.record.warnings.append(sign)
+        last_loss = report.layers["losses"][-1]
+        if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
+            self._end("diverged", f"the loss is {last_loss} at step {report.step}. Lower primal_lr or dual_lr.")
+        elif arm.training.step >= self.config.steps:
+            self._finish(arm)
+        else:
+            state = arm.training.state_dict() | {"record": self.record.to_json(), "eval_seconds": arm.eval_seconds}
+            self.store.put_checkpoint(self.signature, arm.training.step, to_bytes(state))
+            self.record = self.store.put_record(self.record)
+
+    def _start(self) -> _Arm | None:
+        """Build the arm, from its newest checkpoint if there is one; None when it died too often."""
+        torch.set_num_threads(self.config.threads)
+        checkpoint = self.store.newest_checkpoint(self.signature)
+        starts = self.store.count_attempt(self.signature, -1 if checkpoint is None else checkpoint[0])
+        if starts > MAX_DEATHS:
+            self._end("failed", f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). See `sweep resume --retry-failed`.")
+            return None
+        device, dtype = torch.device(self.config.device), getattr(torch, self.config.dtype)
+        task = VideoDenoising(self.config, device, dtype)
+        model = build_model(self.config, task).to(device=device, dtype=dtype)
+        training = Training(self.config, task, model, weighting_of(self.config, task.scales, device, dtype))
+        arm = _Arm(task, training, linear_references(self.config, task), device)
+        if checkpoint is not None:
+            state = from_bytes(checkpoint[1], device)
+            training.load_state_dict(state)
+            arm.eval_seconds = state["eval_seconds"]
+            self.record = ArmRecord.from_json(state["record"])  # the reports that belong to this checkpoint
+        else:
+            self.record.reports.clear()
+        return arm
+
+    def _report(self, arm: _Arm) -> Report:
+        scalars, layers = arm.training.measured()
+        started = time.perf_counter()
+        losses_F = unit_losses(arm.training.model, arm.task, "dev", self.config.train_gamma, 1).mean(axis=0)
+        losses_F /= arm.task.scales.constant_loss
+        arm.eval_seconds += time.perf_counter() - started
+        scalars[results.HELD_OUT_LOSS] = float(losses_F[-1])
+        scalars[results.EVAL_SECONDS] = arm.eval_seconds
+        scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
+        layers["losses"] = losses_F.tolist()
+        if self.config.constraint is not None:
+            constraints = descent_constraints(self.config.constraint, self.config.model.layers, arm.task.scales)
+            shares_L = missing_shares(constraints, losses_F)
+            layers["missing_shares"] = shares_L.tolist()
+            scalars[results.WORST_MISSING_SHARE] = float(shares_L.max())
+        return Report(step=arm.training.step, timestamp_ms=_now_ms(), scalars=scalars, layers=layers)
+
+    def _finish(self, arm: _Arm) -> None:
+        started = time.perf_counter()
+        multipliers = self.record.reports[-1].layers.get("multipliers", [])
+        model = arm.training.model
+        self.record.evaluation = evaluate(self.config, arm.task, model, arm.references, multipliers)
+        arm.eval_seconds += time.perf_counter() - started
+        self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
+        self.store.objects.put(f"arms/{self.signature}/weights.pt", to_bytes({"model": model.state_dict()}))
+        self._end("finished", "")
+
+    def _end(self, status: Status, reason: str) -> None:
+        self.record.status = status
+        self.record.reason = reason
+        self.record.ended_ms = _now_ms()
+        self.record = self.store.put_record(self.record)
+        self.store.drop_checkpoints(self.signature)
+
+
+def build_model(config: RunConfig, task: VideoDenoising) -> nn.Module:
+    """The run's network at its starting weights, in float64."""
+    noise_energy = task.scales.identity_loss
+    return UT(
+        layers=config.model.layers,
+        patch_size=config.data.patch_size,
+        variant=config.model.variant,
+        noise_energy=noise_energy,
+    )
+
+
+def peak_memory_mb(device: torch.device) -> float:
+    """Peak memory of this process so far: on the GPU where it trains there, else resident."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated() / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

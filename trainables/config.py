@@ -1,0 +1,283 @@
+"""What one arm is: a frozen, validated description of one training run, and its signature.
+
+A pair is this description twice: ``(config, config.unconstrained())``. Nothing here imports torch, so
+search spaces and the command line load in milliseconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self, cast
+
+from trainables.errors import InvalidValue, UnknownName
+
+# Raised by hand whenever the same config would train to other numbers than before. A test fails
+# when the golden losses change and this number does not.
+TRAINING_VERSION = 1
+
+Json = Any  # whatever json.loads returns
+
+
+def _require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
+    if not ok:
+        raise InvalidValue(f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else "."))
+
+
+class _Section:
+    """JSON round trip and validation shared by the config dataclasses."""
+
+    def __post_init__(self) -> None:
+        """Check every field's type and range; each message names the field and what is allowed."""
+        hints = typing.get_type_hints(type(self))
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = _checked(f.name, getattr(self, f.name), hints[f.name])
+            object.__setattr__(self, f.name, value)
+        self._check()
+
+    def _check(self) -> None:
+        """Ranges; overridden by each section."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal object."""
+        plain = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
+        return cast(dict[str, Json], plain)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Json]) -> Self:
+        """Build from plain values; an unknown field or a wrong value is an error, a missing one a default."""
+        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        for name in values:
+            if name not in known:
+                raise UnknownName.of(f"field of {cls.__name__}", name, known)
+        return cls(**values)
+
+
+def _checked(name: str, value: object, hint: Any) -> object:
+    """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _checked(name, value, next(a for a in args if a is not type(None)))
+    if origin is Literal:
+        _require(value in args, name, value, "one of " + ", ".join(map(repr, args)))
+        return value
+    if origin is tuple:
+        _require(isinstance(value, list | tuple), name, value, "a list")
+        return tuple(_checked(name, v, args[0]) for v in cast(list[object], value))
+    if isinstance(hint, type) and issubclass(hint, _Section):
+        if isinstance(value, Mapping):
+            return hint.from_json(value)
+        _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
+        return value
+    if hint is float:
+        ok = isinstance(value, int | float) and not isinstance(value, bool)
+        _require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
+        return float(cast(float, value))
+    if hint is int:
+        _require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
+        return value
+    _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig(_Section):
+    """Which clips, and how sequences are cut from them. Source: method.md 4.1 (grey, 160 x 160, 16 x 16)."""
+
+    name: str = "photographs"  # a data set of trainables/datasets
+    folder: str | None = None  # where its files lie; a place, not part of the signature
+    frame_size: int = 160  # frames are scaled to frame_size x frame_size grey pixels
+    patch_size: int = 16  # a token is one patch: patch_size squared pixels
+    frames: int = 10  # T: a sequence is the same patch over T consecutive frames
+    stride: int = 5  # frames between the starts of two training windows
+    dev_share: float = 0.25  # share of the training clips held out as dev, rounded up to whole clips
+    max_clips: int | None = None  # take only the first clips of each split; None: all
+    fingerprint: str = ""  # hash of the decoded pixels; filled in when the data are resolved
+
+    def _check(self) -> None:
+        _require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
+        _require(
+            self.frame_size > 0 and self.frame_size % self.patch_size == 0,
+            "frame_size",
+            self.frame_size,
+            f"a positive multiple of patch_size {self.patch_size}",
+        )
+        _require(self.frames > 0, "frames", self.frames, "positive")
+        _require(self.stride > 0, "stride", self.stride, "positive")
+        _require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
+        _require(self.max_clips is None or self.max_clips >= 2, "max_clips", self.max_clips, "at least 2 or null")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(_Section):
+    """Which network. ``variant`` names a forward of that model; models/<name>.py lists them."""
+
+    name: Literal["ut"] = "ut"
+    layers: int = 3  # L
+    variant: Literal["sharp", "distance", "literal"] = "sharp"
+
+    def _check(self) -> None:
+        _require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConstraintConfig(_Section):
+    """The descent constraints of one arm and how its multipliers move. Source: method.md 1, protocol.md 2."""
+
+    alpha: float = 0.1  # each layer must cut the expected loss by this fraction, eq. (4)
+    reference: Literal["bound_first", "virtual_layer0"] = "bound_first"  # method.md 1.3
+    reference_loss: float = 1.5  # f0, in units of reference_unit
+    reference_unit: Literal["constant", "identity", "absolute"] = "identity"
+    # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
+    #   train_gamma; absolute: the task's own loss (the paper's kind)
+    scale: Literal["schedule", "none"] = "schedule"  # constraints over s_l (protocol.md 2), or as in the paper
+    grad_through_previous: bool = True  # True: the Lagrangian; False: `detached`, no duality theory
+    dual_optimizer: Literal["sgd", "adam"] = "sgd"  # projected SGD, or the paper's Adam
+    dual_signal: Literal["violation", "relative"] = "relative"
+    # ^ what the dual step follows: g itself, or g over the loss allowed right now
+    signal_clip: float | None = 1.0  # dual signal is clipped to +-signal_clip; None: as in the paper
+    dual_lr: float = 0.02
+    resilience: float = 0.0  # c = 1/rho, coupled decay of the multipliers; 0: hard constraints, eq. (38)
+    warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
+
+    def _check(self) -> None:
+        _require(
+            0 < self.alpha < 1, "alpha", self.alpha, "in (0, 1)", "no layer can remove more than its whole loss."
+        )
+        _require(self.reference_loss > 0, "reference_loss", self.reference_loss, "positive")
+        _require(self.dual_lr >= 0, "dual_lr", self.dual_lr, "at least 0", "0 holds the multipliers at zero.")
+        _require(self.resilience >= 0, "resilience", self.resilience, "at least 0", "0 means hard constraints.")
+        _require(
+            self.dual_lr * self.resilience < 1,
+            "dual_lr x resilience",
+            self.dual_lr * self.resilience,
+            "below 1",
+            "one dual step would decay a multiplier past zero.",
+        )
+        _require(self.signal_clip is None or self.signal_clip > 0, "signal_clip", self.signal_clip, "positive or null")
+        _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig(_Section):
+    """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
+
+    task: Literal["video_denoising"] = "video_denoising"
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train_gamma: float = 0.15  # noise std over the clean data's std, while training
+    test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
+    seed: int = 0  # keys every random draw: weights, batches, noise
+    steps: int = 1000  # primal steps, warm-up included
+    batch_size: int = 32  # sequences
+    primal_lr: float = 1e-3  # Adam
+    decay_share: float = 0.2  # both learning rates fall linearly to 0 over this last share of the steps
+    grad_clip: float = 1.0  # global norm of the primal gradient
+    report_every: int = 100  # steps between reports; each is followed by a checkpoint
+    eval_windows: int = 24  # held-out windows that reports and the final result are measured on, at most
+    eval_draws: int = 4  # noise draws per window for feasibility, averaged first (protocol.md 2)
+    dtype: Literal["float32", "float64"] = "float32"
+    device: Literal["cpu", "cuda"] = "cpu"
+    threads: int = 1  # CPU threads; part of the numbers (design.md 5)
+    constraint: ConstraintConfig | None = None
+
+    def _check(self) -> None:
+        _require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
+        rising = all(a < b for a, b in zip(self.test_gammas, self.test_gammas[1:], strict=False))
+        _require(
+            len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
+            "test_gammas",
+            list(self.test_gammas),
+            "at least two rising numbers from 0 up",
+        )
+        for name in ("steps", "batch_size", "report_every", "eval_windows", "eval_draws", "threads"):
+            _require(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        _require(self.seed >= 0, "seed", self.seed, "at least 0")
+        _require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
+        _require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
+        _require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
+        if self.constraint is not None:
+            _require(
+                self.constraint.warmup_steps <= self.steps,
+                "warmup_steps",
+                self.constraint.warmup_steps,
+                f"at most steps ({self.steps})",
+                "the warm-up is part of the budget.",
+            )
+
+    def unconstrained(self) -> RunConfig:
+        """The other arm of this run's pair."""
+        return dataclasses.replace(self, constraint=None)
+
+    @property
+    def arm(self) -> Literal["constrained", "unconstrained"]:
+        """Which arm of its pair this is."""
+        return "unconstrained" if self.constraint is None else "constrained"
+
+    def with_fields(self, values: Mapping[str, Json]) -> RunConfig:
+        """Replace fields by dotted name: ``{"constraint.alpha": 0.2, "model.layers": 5}``.
+
+        A field of a section that is None (``constraint.alpha`` of an unconstrained run) starts from
+        that section's defaults.
+
+        >>> RunConfig().with_fields({"model.layers": 5}).model.layers
+        5
+        """
+        plain = self.to_json()
+        for name, value in values.items():
+            field_of(name)
+            section, _, leaf = name.rpartition(".")
+            target = plain
+            if section:
+                if plain[section] is None:
+                    plain[section] = ConstraintConfig().to_json()
+                target = plain[section]
+            target[leaf] = value
+        return RunConfig.from_json(plain)
+
+    def value_of(self, name: str) -> Json:
+        """The field with this dotted name; None inside a section that is None."""
+        value: Json = self
+        for part in name.split("."):
+            value = None if value is None else getattr(value, part)
+        return value
+
+    def signature(self) -> str:
+        """16 hex digits: the hash of what a user can change about this arm's numbers, and of nothing else.
+
+        ``data.folder`` is a place and is left out: the pixels' fingerprint stands for it.
+        """
+        content = self.to_json()
+        del content["data"]["folder"]
+        text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+_SECTIONS: dict[str, type[_Section]] = {"data": DataConfig, "model": ModelConfig, "constraint": ConstraintConfig}
+
+
+def field_names() -> tuple[str, ...]:
+    """Every settable field of a run, by dotted name."""
+    names: list[str] = []
+    for f in dataclasses.fields(RunConfig):
+        section = _SECTIONS.get(f.name)
+        if section is None:
+            names.append(f.name)
+        else:
+            names.extend(f"{f.name}.{g.name}" for g in dataclasses.fields(section))  # type: ignore[arg-type]
+    return tuple(names)
+
+
+def field_of(name: str) -> str:
+    """Return ``name`` when it is a settable field of a run, else raise UnknownName with the closest one."""
+    if name not in field_names():
+        raise UnknownName.of("field", name, field_names())
+    return name

@@ -1,0 +1,57 @@
+"""Where an arm was trained: recorded beside its numbers, never part of its signature."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+Json = Any
+PACKAGES = ("descent-sweep", "torch", "numpy", "ray", "optuna", "mlflow")
+
+
+@functools.cache
+def environment(device: str) -> dict[str, Json]:
+    """Commit, dirty flag, versions, processor, and GPU where one is used; unknown values are None."""
+    import torch
+
+    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else None
+    return {
+        **source_commit(),
+        "python": platform.python_version(),
+        "packages": package_versions(),
+        "machine": platform.machine(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "gpu": gpu,
+    }
+
+
+def package_versions() -> dict[str, str | None]:
+    """Installed versions of the packages that can move a number or a record."""
+    versions: dict[str, str | None] = {}
+    for name in PACKAGES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = None
+    return versions
+
+
+@functools.cache
+def source_commit() -> dict[str, Json]:
+    """Git commit of this source tree and whether it had uncommitted changes; None outside a checkout."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str | None:
+        try:
+            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    commit = git("rev-parse", "HEAD")
+    status = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": commit, "dirty": None if status is None else bool(status)}

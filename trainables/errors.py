@@ -1,0 +1,57 @@
+"""Errors a user can cause or must act on, as one tree.
+
+SweepError                   every error of this project; the command line prints it without a traceback
+├── Misuse                   the request is wrong: exit 2
+│   ├── InvalidValue         a value out of range or of the wrong type (also a ValueError)
+│   ├── UnknownName          a field, search space, model, data set or sweep that does not exist
+│   └── BadData              a data folder that is missing, empty, of the wrong layout, or damaged
+└── Failure                  the request was right, the world was not: exit 1
+    └── StoreError           the store cannot be read or written, or an object in it is damaged
+
+Every message says what was wrong, what was got, what is allowed and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class SweepError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class Misuse(SweepError):
+    """The request cannot be met as it was made."""
+
+
+class InvalidValue(Misuse, ValueError):
+    """A value is out of range or of the wrong type."""
+
+
+class UnknownName(Misuse, LookupError):
+    """A name that nothing here answers to."""
+
+    @classmethod
+    def of(cls, kind: str, got: str, known: Iterable[str]) -> UnknownName:
+        """Build the message: what was got, what is known, and the closest known name.
+
+        >>> print(UnknownName.of("field", "alhpa", ["alpha", "dual_lr"]))
+        unknown field 'alhpa'. Known: alpha, dual_lr. Did you mean 'alpha'?
+        """
+        names = sorted(known)
+        close = difflib.get_close_matches(got, names, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        return cls(f"unknown {kind} {got!r}. Known: {', '.join(names) or 'none'}.{hint}")
+
+
+class BadData(Misuse):
+    """A data folder is missing, empty, laid out differently, or holds a damaged file."""
+
+
+class Failure(SweepError):
+    """The request was right, but something outside it stood in the way."""
+
+
+class StoreError(Failure):
+    """The store cannot be read or written, or an object in it is damaged."""

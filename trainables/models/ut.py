@@ -1,0 +1,118 @@
+r"""UT: the unrolled transformer of Yang et al. 2022, as adapted to video by arXiv 2601.17257, eqs. (45)-(48).
+
+    Z_l = softmax(scores(V_l X_{l-1})) X_{l-1}        mixes the raw tokens; V_l serves the scores alone
+    X_l = ReLU(R_l + W_l Z_l),  W_l symmetric         R_l is the residual: X_{l-1}, or Z_l
+
+The paper's literal reading (scores x'V'Vx, pixel basis) cannot denoise: inner products of patches pick the
+brightest patch and not the nearest, and Adam moves a pixel-basis W_l along badly scaled directions
+(protocol.md 1, science.md A1). The variants that can keep V_l and the symmetric W_l in the DCT basis, an
+orthonormal change of coordinates that acts as a preconditioner, and sharpen the scores by the noise energy.
+
+Shape suffixes: B batch, T tokens (frames), P pixels of a patch.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One reading of the UT layer."""
+
+    scores: Literal["dot", "distance"]  # x_i . x_j, or -|x_i - x_j|^2 / 2 (the energy's own kernel)
+    sharpness: float | None  # scores are multiplied by sharpness / (noise energy of a patch); None: by 1
+    residual: Literal["input", "attention"]  # what W_l Z_l is added to
+    basis: Literal["dct", "pixel"]  # where V_l and W_l live
+    w_init: Literal["zero", "dct"]  # W_l = 0: the layer starts as its residual
+
+
+VARIANTS: dict[str, Variant] = {
+    "sharp": Variant("dot", 9.0, "input", "dct", "zero"),
+    "distance": Variant("distance", 1.5, "attention", "dct", "zero"),
+    "literal": Variant("dot", None, "input", "pixel", "dct"),
+}
+
+
+class UTLayer(nn.Module):
+    """One unrolled step on tokens [B, T, P]; V and W are per layer (matched capacity in both arms)."""
+
+    def __init__(self, patch_size: int, variant: Variant, noise_energy: float) -> None:
+        """V starts as the DCT; W as ``variant.w_init`` says."""
+        super().__init__()
+        pixels = patch_size * patch_size
+        self.variant = variant
+        self.temperature = 1.0 if variant.sharpness is None else variant.sharpness / noise_energy
+        dct = dct_matrix(patch_size)
+        self.register_buffer("dct", dct, persistent=False)
+        full = torch.kron(dct, dct)  # rows are the two-dimensional cosines
+        in_basis = torch.eye(pixels, dtype=torch.float64)  # the DCT itself, seen from the DCT basis
+        self.projection = nn.Parameter(in_basis if variant.basis == "dct" else full.clone())
+        zero = torch.zeros(pixels, pixels, dtype=torch.float64)
+        self.mixing = nn.Parameter(zero if variant.w_init == "zero" else full.clone())
+
+    def forward(self, x_BTP: Tensor) -> Tensor:
+        """X_{l-1} to X_l, same shape."""
+        tokens_BTP = self._to_basis(x_BTP)
+        projected_BTP = tokens_BTP @ self.projection.mT
+        scores_BTT = projected_BTP @ projected_BTP.mT
+        if self.variant.scores == "distance":
+            # -|a - b|^2 / 2 = a.b - |a|^2/2 - |b|^2/2; the row's own norm cancels in the softmax
+            scores_BTT = scores_BTT - 0.5 * projected_BTP.square().sum(-1).unsqueeze(-2)
+        attended_BTP = torch.softmax(self.temperature * scores_BTT, dim=-1) @ tokens_BTP
+        symmetric_PP = 0.5 * (self.mixing + self.mixing.mT)
+        update_BTP = attended_BTP @ symmetric_PP
+        if self.variant.residual == "attention":
+            return torch.relu(self._to_pixels(attended_BTP + update_BTP))
+        return torch.relu(x_BTP + self._to_pixels(update_BTP))
+
+    def _to_basis(self, x_BTP: Tensor) -> Tensor:
+        return x_BTP if self.variant.basis == "pixel" else _separable(x_BTP, self.dct)
+
+    def _to_pixels(self, x_BTP: Tensor) -> Tensor:
+        return x_BTP if self.variant.basis == "pixel" else _separable(x_BTP, self.dct.mT)
+
+
+class UT(nn.Module):
+    """L layers; returns the noisy tokens and the output of every layer: L + 1 predictions of [B, T, P]."""
+
+    def __init__(self, *, layers: int, patch_size: int, variant: str, noise_energy: float) -> None:
+        """Build from shape and variant alone: UT's start is deterministic (DCT), no seed enters.
+
+        Args:
+            layers: L.
+            patch_size: side of a patch; tokens have patch_size squared pixels.
+            variant: a key of VARIANTS.
+            noise_energy: expected squared norm of a patch's noise at train_gamma; sets the scores' sharpness.
+        """
+        super().__init__()
+        self.layers = nn.ModuleList(UTLayer(patch_size, VARIANTS[variant], noise_energy) for _ in range(layers))
+
+    def forward(self, inputs_BTP: Tensor) -> list[Tensor]:
+        """Predictions after layer 0 (the input itself) and after each layer."""
+        predictions = [inputs_BTP]
+        for layer in self.layers:
+            predictions.append(layer(predictions[-1]))
+        return predictions
+
+
+def dct_matrix(size: int) -> Tensor:
+    """The orthonormal DCT-II, [size, size] in float64; rows are the cosines, lowest frequency first."""
+    index = torch.arange(size, dtype=torch.float64)
+    cosines = torch.cos(math.pi / size * (index + 0.5) * index[:, None]) * math.sqrt(2.0 / size)
+    cosines[0] /= math.sqrt(2.0)
+    return cosines
+
+
+def _separable(x_BTP: Tensor, matrix: Tensor) -> Tensor:
+    """Apply ``matrix`` along both axes of every patch: 1/8 of the work of the full P x P product."""
+    size = matrix.shape[0]
+    patches = x_BTP.reshape(-1, size, size)
+    rows = (patches.reshape(-1, size) @ matrix.mT).reshape(-1, size, size)
+    both = (rows.mT.reshape(-1, size) @ matrix.mT).reshape(-1, size, size)
+    return both.mT.reshape(x_BTP.shape)

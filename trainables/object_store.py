@@ -1,0 +1,171 @@
+"""Objects that are whole or not there: put under their final name, with a checksum, local or remote.
+
+Local and NFS: a temporary file in the same folder, fsync, rename over. Object storage: one PUT (a rename
+there is copy and delete). Readers accept only objects whose checksum is right; a damaged one reads as a
+StoreError that names it, never as an empty one. There are no leases: two writers of one name are harmless.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pyarrow.fs
+
+from trainables.errors import Misuse, StoreError
+
+Json = Any
+_FOOTER = b"\nsha256:"
+_DIGEST = 64
+
+
+class ObjectStore:
+    """Whole objects below one root: a folder, or a URI that pyarrow knows (s3://bucket/prefix, gs://...)."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        """Name the root; nothing is created before the first put."""
+        text = os.fspath(root)
+        self.root = text if "://" in text else str(Path(text).expanduser().resolve())
+        self.is_local = "://" not in self.root
+        self._remote: tuple[pyarrow.fs.FileSystem, str] | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        """A store travels to workers as its root alone."""
+        return {"root": self.root, "is_local": self.is_local, "_remote": None}
+
+    def check_writable(self) -> None:
+        """Put and delete a probe, so that a root that cannot be written is refused before any work."""
+        probe = f".probe-{uuid.uuid4().hex}"
+        try:
+            self.put(probe, b"")
+            self.delete(probe)
+        except (OSError, StoreError) as error:
+            raise Misuse(
+                f"the storage root {self.root} cannot be written ({error}). "
+                "Give a folder you own with --storage or SWEEP_STORAGE."
+            ) from error
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write one whole object. Raises StoreError when the disk is full or the store is away."""
+        sealed = content + _FOOTER + hashlib.sha256(content).hexdigest().encode()
+        try:
+            if self.is_local:
+                self._put_local(Path(self.root, name), sealed)
+            else:
+                filesystem, prefix = self._filesystem()
+                with filesystem.open_output_stream(f"{prefix}/{name}") as stream:
+                    stream.write(sealed)
+        except OSError as error:
+            raise StoreError(f"could not write {name} below {self.root}: {error}") from error
+
+    def get(self, name: str) -> bytes | None:
+        """The object's content, or None when there is none. Raises StoreError when it is damaged."""
+        try:
+            if self.is_local:
+                sealed = Path(self.root, name).read_bytes()
+            else:
+                filesystem, prefix = self._filesystem()
+                with filesystem.open_input_stream(f"{prefix}/{name}") as stream:
+                    sealed = stream.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"could not read {name} below {self.root}: {error}") from error
+        content, footer, digest = sealed[: -_DIGEST - len(_FOOTER)], sealed[-_DIGEST - len(_FOOTER) : -_DIGEST], sealed[-_DIGEST:]
+        if footer != _FOOTER or hashlib.sha256(content).hexdigest().encode() != digest:
+            raise StoreError(f"{name} below {self.root} is damaged (its checksum does not match).")
+        return content
+
+    def put_json(self, name: str, value: Json) -> None:
+        """Write one JSON document; ``jq`` reads it after ``head -n -1``."""
+        self.put(name, json.dumps(value, sort_keys=True, allow_nan=False).encode())
+
+    def get_json(self, name: str) -> Json | None:
+        """The JSON document, or None when there is none."""
+        content = self.get(name)
+        return None if content is None else json.loads(content)
+
+    def put_once(self, name: str, content: bytes) -> bytes:
+        """Write unless an object is there; return what is there now. The first writer wins.
+
+        Locally this is exact (a hard link refuses an existing name); on object storage two writers in
+        the same instant may both believe they were first, and readers then agree on the last.
+        """
+        there = self.get(name)
+        if there is not None:
+            return there
+        if not self.is_local:
+            self.put(name, content)
+            return content
+        sealed = content + _FOOTER + hashlib.sha256(content).hexdigest().encode()
+        try:
+            self._put_local(Path(self.root, name), sealed, replace=False)
+        except FileExistsError:
+            winner = self.get(name)
+            assert winner is not None
+            return winner
+        except OSError as error:
+            raise StoreError(f"could not write {name} below {self.root}: {error}") from error
+        return content
+
+    def names(self, folder: str) -> list[str]:
+        """Names of the entries directly below ``folder``, sorted; empty when it is not there."""
+        if self.is_local:
+            try:
+                found = os.listdir(Path(self.root, folder))
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+            return sorted(n for n in found if not n.startswith(".") and not n.endswith(".tmp"))
+        filesystem, prefix = self._filesystem()
+        selector = pyarrow.fs.FileSelector(f"{prefix}/{folder}", allow_not_found=True)
+        return sorted(info.base_name for info in filesystem.get_file_info(selector))
+
+    def delete(self, name: str) -> None:
+        """Delete one object; nothing happens when it is not there."""
+        if self.is_local:
+            Path(self.root, name).unlink(missing_ok=True)
+            return
+        filesystem, prefix = self._filesystem()
+        if filesystem.get_file_info(f"{prefix}/{name}").type != pyarrow.fs.FileType.NotFound:
+            filesystem.delete_file(f"{prefix}/{name}")
+
+    def delete_folder(self, folder: str) -> None:
+        """Delete a folder and all below it; nothing happens when it is not there."""
+        filesystem, prefix = self._filesystem()
+        if filesystem.get_file_info(f"{prefix}/{folder}").type == pyarrow.fs.FileType.Directory:
+            filesystem.delete_dir(f"{prefix}/{folder}")
+
+    def size_of(self, folder: str) -> int:
+        """Bytes of everything below ``folder``."""
+        filesystem, prefix = self._filesystem()
+        selector = pyarrow.fs.FileSelector(f"{prefix}/{folder}", recursive=True, allow_not_found=True)
+        return sum(info.size or 0 for info in filesystem.get_file_info(selector))
+
+    def _filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
+        if self._remote is None:
+            if self.is_local:
+                self._remote = (pyarrow.fs.LocalFileSystem(), self.root)
+            else:
+                filesystem, prefix = pyarrow.fs.FileSystem.from_uri(self.root)
+                self._remote = (filesystem, prefix.rstrip("/"))
+        return self._remote
+
+    @staticmethod
+    def _put_local(path: Path, content: bytes, *, replace: bool = True) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+        try:
+            with open(temporary, "wb") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            if replace:
+                os.replace(temporary, path)
+            else:
+                os.link(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)

@@ -1,0 +1,188 @@
+"""What an arm leaves behind: its reports, its final evaluation, its outcome, and every metric's name.
+
+Plain values only: no torch, no MLflow, no Ray. A record is rewritten whole at every report, is the only
+thing tracking and tables are fed from, and carries its own timestamps, so that feeding it twice adds nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trainables.config import RunConfig
+from trainables.primal_dual import Scales
+
+Json = Any
+
+Status = Literal["running", "finished", "diverged", "stopped", "failed"]
+# How the training of one arm ended. `feasible` and `infeasible` are outcomes of a finished arm under its
+# pair's constraint: see Outcome.
+Outcome = Literal["feasible", "infeasible", "diverged", "stopped", "failed"]
+OUTCOMES: tuple[Outcome, ...] = ("feasible", "infeasible", "diverged", "stopped", "failed")
+
+# --- names of metrics: section/name; the MLflow UI makes a section of every prefix -------------------
+
+TRAIN_LOSS = "train/loss"  # last layer, mean since the last report, over f_c
+TRAIN_GRAD_NORM = "train/grad_norm"  # mean since the last report, before clipping
+TRAIN_STEPS_PER_S = "train/steps_per_s"
+TRAIN_PEAK_MEMORY_MB = "train/peak_memory_mb"
+TRAIN_SECONDS = "train/seconds"  # time in primal and dual steps so far
+EVAL_SECONDS = "train/eval_seconds"  # time in evaluation so far
+HELD_OUT_LOSS = "descent/held_out_loss"  # last layer, dev, train_gamma, over f_c
+WORST_MISSING_SHARE = "feasibility/worst_missing_share"  # dev, unrelaxed; judged against the tolerance
+WORST_MISSING_SHARE_TRAIN = "feasibility/worst_missing_share_train"  # training units, fresh draws
+WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, with the slack c lambda
+FEASIBLE = "feasibility/feasible"  # 1 or 0
+USEFUL = "feasibility/useful"  # 1 or 0
+OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (video: RMSE, lower is better)
+OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean RMSE
+OBJECTIVE = "ood/objective"  # what the search minimises
+DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
+
+LAYER_SERIES = {
+    "losses": "descent/loss_layer_{:02d}",  # dev at train_gamma, over f_c; layers 0..L
+    "missing_shares": "feasibility/missing_share_layer_{:02d}",  # dev; layers 1..L
+    "violations": "train/violation_layer_{:02d}",  # mean over the batches since the last report
+    "multipliers": "train/multiplier_layer_{:02d}",
+    "slacks": "train/slack_layer_{:02d}",
+    "weights": "train/weight_layer_{:02d}",  # layers 0..L
+}
+
+
+def metric_at_gamma(gamma: float) -> str:
+    """Name of the metric at one test gamma.
+
+    >>> metric_at_gamma(0.15)
+    'ood/at_gamma_0.15'
+    """
+    return f"ood/at_gamma_{gamma:.2f}"
+
+
+def layer_metric(series: str, layer: int) -> str:
+    """Name of one layer's value of a series.
+
+    >>> layer_metric("losses", 3)
+    'descent/loss_layer_03'
+    """
+    return LAYER_SERIES[series].format(layer)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One point of an arm's history. Written with a checkpoint of the same step."""
+
+    step: int  # primal steps done
+    timestamp_ms: int  # when it was measured; stored, so that every reader sends the same row
+    scalars: dict[str, float] = field(default_factory=dict)  # by metric name
+    layers: dict[str, list[float]] = field(default_factory=dict)  # by key of LAYER_SERIES
+
+    def metrics(self) -> dict[str, float]:
+        """Every value under its metric name. Series over 0..L and 1..L keep their layer numbers."""
+        named = dict(self.scalars)
+        for series, values in self.layers.items():
+            first = 0 if series in ("losses", "weights") else 1
+            named.update({layer_metric(series, first + i): v for i, v in enumerate(values)})
+        return named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The final measurement of one arm, on held-out clips; losses in the task's own unit.
+
+    Losses are kept per held-out unit (a window of T frames, all its patches), averaged over the draws, so
+    that feasibility can be judged later under any constraint: also the unconstrained arm under its twin's.
+    """
+
+    scales: Scales
+    dev_units: list[str]
+    dev_losses: list[list[float]]  # [units][L + 1], at train_gamma
+    train_units: list[str]
+    train_losses: list[list[float]]  # [units][L + 1], training units, fresh draws, eval mode
+    scores: dict[str, float]  # metric by test gamma ("0.15"), dev
+    layer_losses_by_gamma: dict[str, list[float]]  # [L + 1] by test gamma, dev: reported, never gated
+    references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
+    reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
+    ood_auc: float
+    ood_mean: float
+    objective: float  # selection rule near_shift of protocol.md 3: lower is better
+    objective_gammas: list[float]  # the test gammas that the objective looked at
+    descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1} per sample, dev
+    descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
+    multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
+
+    def held_out_losses(self) -> list[float]:
+        """Mean over the dev units, layers 0..L, in the task's own unit."""
+        return _mean_rows(self.dev_losses)
+
+    def training_losses(self) -> list[float]:
+        """Mean over the training units on fresh draws, layers 0..L, in the task's own unit."""
+        return _mean_rows(self.train_losses)
+
+
+def _mean_rows(rows: list[list[float]]) -> list[float]:
+    return [math.fsum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+
+@dataclass(kw_only=True)
+class ArmRecord:
+    """Everything known about one arm. ``evaluation`` is there exactly when the status is 'finished'."""
+
+    signature: str
+    config: RunConfig
+    status: Status = "running"
+    reason: str = ""  # why it diverged, stopped or failed; advice included
+    warnings: list[str] = field(default_factory=list)  # early signs of science.md A4, in the user's words
+    started_ms: int = 0
+    ended_ms: int = 0
+    reports: list[Report] = field(default_factory=list)
+    evaluation: Evaluation | None = None
+    environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed: commit, versions, CPU, GPU
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this arm is done, one way or the other."""
+        return self.status != "running"
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values; non-finite numbers become the strings 'nan', 'inf', '-inf' (JSON has none)."""
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        plain["config"] = self.config.to_json()
+        plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
+        plain["evaluation"] = None if self.evaluation is None else dataclasses.asdict(self.evaluation)
+        return _finite(plain)
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
+        """The record that ``to_json`` wrote."""
+        values = _floats(plain)
+        values["config"] = RunConfig.from_json(values["config"])
+        values["reports"] = [Report(**r) for r in values["reports"]]
+        if values["evaluation"] is not None:
+            scales = Scales(**values["evaluation"].pop("scales"))
+            values["evaluation"] = Evaluation(scales=scales, **values["evaluation"])
+        return cls(**values)
+
+
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _finite(value: Json) -> Json:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def _floats(value: Json) -> Json:
+    if isinstance(value, str):
+        return _NON_FINITE.get(value, value)
+    if isinstance(value, dict):
+        return {k: _floats(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_floats(v) for v in value]
+    return value

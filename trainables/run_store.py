@@ -1,0 +1,91 @@
+"""Arm records and checkpoints by signature: the only state a sweep has besides its definition and proposals.
+
+    arms/<signature>/record.json            every report with its timestamp, the outcome; final once it is final
+    arms/<signature>/checkpoint-<step>.pt   the two newest
+    arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
+    arms/<signature>/attempts.json          how often this arm was started, and from which step
+"""
+
+from __future__ import annotations
+
+import json
+
+from trainables.errors import StoreError
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
+
+KEPT_CHECKPOINTS = 2
+MAX_DEATHS = 5  # starts without a newer checkpoint after which an arm is failed
+
+
+class RunStore:
+    """Records and checkpoints of arms below one storage root."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        """Use ``objects`` as they are; several stores on one root do not disturb each other."""
+        self.objects = objects
+
+    def record(self, signature: str) -> ArmRecord | None:
+        """The arm's record, or None when it never reported."""
+        plain = self.objects.get_json(f"arms/{signature}/record.json")
+        return None if plain is None else ArmRecord.from_json(plain)
+
+    def put_record(self, record: ArmRecord) -> ArmRecord:
+        """Write the record and return what the store holds now: a final record is never replaced."""
+        name = f"arms/{record.signature}/record.json"
+        there = self.record(record.signature)
+        if there is not None and there.is_final:
+            return there
+        self.objects.put_json(name, record.to_json())
+        return record
+
+    def forget(self, signature: str) -> None:
+        """Delete everything of one arm."""
+        self.objects.delete_folder(f"arms/{signature}")
+
+    def put_checkpoint(self, signature: str, step: int, content: bytes) -> None:
+        """Write the checkpoint of ``step`` and delete all but the two newest."""
+        self.objects.put(f"arms/{signature}/checkpoint-{step:08d}.pt", content)
+        for name in self._checkpoints(signature)[:-KEPT_CHECKPOINTS]:
+            self.objects.delete(f"arms/{signature}/{name}")
+
+    def newest_checkpoint(self, signature: str) -> tuple[int, bytes] | None:
+        """(step, content) of the newest whole checkpoint, or None. A damaged one is passed over."""
+        for name in reversed(self._checkpoints(signature)):
+            try:
+                content = self.objects.get(f"arms/{signature}/{name}")
+            except StoreError:
+                continue
+            if content is not None:
+                return int(name.removeprefix("checkpoint-").removesuffix(".pt")), content
+        return None
+
+    def put_weights(self, signature: str, content: bytes) -> None:
+        """Keep the last iterate; the checkpoints are no longer needed."""
+        self.objects.put(f"arms/{signature}/weights.pt", content)
+        self.drop_checkpoints(signature)
+
+    def weights(self, signature: str) -> bytes | None:
+        """The last iterate of a finished arm, while it is kept."""
+        return self.objects.get(f"arms/{signature}/weights.pt")
+
+    def drop_weights(self, signature: str) -> None:
+        """Forget the last iterate; the record stays."""
+        self.objects.delete(f"arms/{signature}/weights.pt")
+
+    def drop_checkpoints(self, signature: str) -> None:
+        """Delete every checkpoint of one arm."""
+        for name in self._checkpoints(signature):
+            self.objects.delete(f"arms/{signature}/{name}")
+
+    def count_attempt(self, signature: str, resumed_from: int) -> int:
+        """Note that the arm starts again at ``resumed_from``; return its starts since the last newer checkpoint."""
+        name = f"arms/{signature}/attempts.json"
+        there = self.objects.get_json(name) or {"starts": 0, "resumed_from": -1}
+        fresh = resumed_from > there["resumed_from"]
+        starts = 1 if fresh else there["starts"] + 1
+        self.objects.put(name, json.dumps({"starts": starts, "resumed_from": resumed_from}).encode())
+        return starts
+
+    def _checkpoints(self, signature: str) -> list[str]:
+        return [n for n in self.objects.names(f"arms/{signature}") if n.startswith("checkpoint-")]

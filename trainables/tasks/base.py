@@ -1,0 +1,50 @@
+"""What a task is: batches, a perturbation, the loss of one prediction, and a metric.
+
+A task never sees a model. ``layer_losses.py`` is the only place where the two meet. Every random draw is
+keyed by (seed, purpose, ...) so that both arms of a pair, and a resumed run, see the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from trainables.primal_dual import Scales
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch on the run's device: what the model is given, what it should return, and the held-out unit."""
+
+    inputs: Tensor  # perturbed, [B, T, D] for video
+    targets: Tensor  # clean, same shape
+    units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
+
+
+class Task(Protocol):
+    """A task bound to one run's data, device and dtype."""
+
+    scales: Scales
+    dev_units: tuple[str, ...]  # names of the held-out units (windows of whole held-out clips)
+    train_units: tuple[str, ...]  # names of the training units that fresh draws are measured on
+    steps_per_epoch: int
+
+    def train_batch(self, step: int) -> Batch:
+        """The batch of primal step ``step``: a function of (seed, step) and nothing else."""
+        ...
+
+    def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
+        """Batches over the units of ``split`` ('dev' or 'train'), perturbed by keyed draw ``draw``."""
+        ...
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Per-sample loss of one prediction, [B], in the task's own unit."""
+        ...
+
+    def metric(self, mean_loss: float) -> float:
+        """The reported metric from the mean last-layer loss over a split (video: RMSE in grey levels)."""
+        ...
+
