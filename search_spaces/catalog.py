@@ -1,0 +1,208 @@
+"""Finds a search space: by name, in a file (.py or .json), or as an exported configuration.
+
+A space file defines ``SPACE``, and ``FULL`` where a larger variant is worth having (``--full``).
+An exported configuration re-runs the pairs of one setting exactly and carries the numbers expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import json
+import pkgutil
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import search_spaces
+from search_spaces.space import SearchSpace, Setting
+from trainables.config import RunConfig, field_names
+from trainables.errors import InvalidValue, Misuse, UnknownName
+
+Json = Any
+CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
+_NO_SPACES = ("catalog", "space")  # modules of this package that define none
+# Fields of a space itself that `--set` may name, beside every field of RunConfig.
+SPACE_FIELDS = ("n_proposals", "sampler", "sampler_seed", "search_seeds")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A search space and where it came from."""
+
+    space: SearchSpace
+    name: str  # what a sweep of it is called unless it is given a name
+    # Of an exported configuration: by seed, what each of its runs came to.
+    expected: Mapping[str, Json] = field(default_factory=dict)
+
+
+def setting(data: str, model: str, layers: int, gamma: float, *, detached: bool = False) -> Setting:
+    """One row of a results table, named after what distinguishes it.
+
+    >>> setting("ucsd_ped2", "ut", 3, 0.15, detached=True).name
+    'ucsd_ped2-ut-L3-g0.15-detached'
+    """
+    fields: dict[str, Json] = {
+        "data.name": data,
+        "model.name": model,
+        "model.layers": layers,
+        "train_gamma": gamma,
+    }
+    if detached:
+        fields["constraint.grad_through_previous"] = False
+    form = "-detached" if detached else ""
+    return Setting(f"{data}-{model}-L{layers}-g{gamma:g}{form}", fields)
+
+
+def space_names() -> list[str]:
+    """The built-in search spaces."""
+    found = (module.name for module in pkgutil.iter_modules(search_spaces.__path__))
+    return sorted(name for name in found if name not in _NO_SPACES)
+
+
+def find(text: str, *, full: bool = False) -> Found:
+    """The space that ``text`` names: built-in, a .py or .json file, or an exported configuration.
+
+    Raises:
+        UnknownName: no built-in space has this name.
+        Misuse: the file is not there or defines no space.
+    """
+    if re.fullmatch(r"\w+", text):
+        if text not in space_names():
+            raise UnknownName.of("search space", text, space_names())
+        module = importlib.import_module(f"search_spaces.{text}")
+        return _of_module(vars(module), f"search space {text}", full=full)
+    path = Path(text).expanduser()
+    if not path.is_file():
+        state = "is a folder" if path.is_dir() else "does not exist"
+        raise Misuse(
+            f"the space file {text} {state}. Give a built-in space ({', '.join(space_names())}), "
+            "a .py file that defines SPACE, a space in JSON, or an exported configuration."
+        )
+    if path.suffix == ".py":
+        return _of_module(_run_file(path), f"space file {text}", full=full)
+    if path.suffix != ".json":
+        raise Misuse(f"a space file must end in .py or .json, got {text}.")
+    if full:
+        raise Misuse(f"{text} has no full variant: --full is for built-in spaces and .py files.")
+    return _of_json(path)
+
+
+def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
+    """The space with fields of its own or of its base run replaced (``--set name=value``)."""
+    known = (*SPACE_FIELDS, *field_names())
+    for name in values:
+        if name not in known:
+            raise UnknownName.of("field", name, known)
+    space = space.with_base({n: v for n, v in values.items() if n not in SPACE_FIELDS})
+    own: dict[str, Json] = {n: v for n, v in values.items() if n in SPACE_FIELDS}
+    for name in own.keys() & {"n_proposals", "sampler_seed"}:
+        if not _is_whole(own[name]):
+            raise InvalidValue(f"{name} must be a whole number, got {own[name]!r}.")
+    if "search_seeds" in own:
+        seeds = own["search_seeds"]
+        if not isinstance(seeds, list | tuple) or not all(map(_is_whole, seeds)):
+            raise InvalidValue(f"search_seeds must be a list of whole numbers, got {seeds!r}.")
+        own["search_seeds"] = tuple(seeds)
+    return replace(space, **own)
+
+
+def arm_count(space: SearchSpace) -> int:
+    """How many arms a sweep of the space trains: a shared unconstrained arm counts once."""
+    baselines = {
+        space.run(s, {}, seed=seed).unconstrained().signature()
+        for s in space.settings
+        for seed in space.search_seeds
+    }
+    proposals = space.n_proposals if space.ranges else 1  # nothing to search: one point
+    return len(baselines) + len(space.settings) * proposals * len(space.search_seeds)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
+    wanted = "FULL" if full else "SPACE"
+    space = names.get(wanted)
+    if space is None:
+        advice = " Run it without --full." if full and "SPACE" in names else ""
+        raise Misuse(f"{where} must define {wanted} = SearchSpace(...), got no {wanted}.{advice}")
+    if not isinstance(space, SearchSpace):
+        raise InvalidValue(f"{where}: {wanted} must be a SearchSpace, got {type(space).__name__}.")
+    return Found(space, space.name)
+
+
+def _run_file(path: Path) -> dict[str, Json]:
+    """The names that a Python file defines; its own errors become one line that says where."""
+    spec = importlib.util.spec_from_file_location(f"space_file_{path.stem}", path)
+    assert spec is not None  # the suffix is .py
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Misuse as error:
+        raise type(error)(f"space file {path}: {error}") from error
+    except Exception as error:
+        line = _line_in(error, path)
+        raise Misuse(
+            f"space file {path}{line} stops with {type(error).__name__}: {error}"
+        ) from error
+    return vars(module)
+
+
+def _line_in(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError):
+        return f", line {error.lineno},"
+    line, trace = None, error.__traceback__
+    while trace is not None:
+        if Path(trace.tb_frame.f_code.co_filename) == path:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return "" if line is None else f", line {line},"
+
+
+def _of_json(path: Path) -> Found:
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise Misuse(f"the space file {path} is not readable JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise InvalidValue(
+            f"the space file {path} must hold a JSON object, got {type(plain).__name__}."
+        )
+    try:
+        if plain.get("kind") == CONFIGURATION:
+            return _of_configuration(plain)
+        space = SearchSpace.from_json(plain)
+        return Found(space, space.name)
+    except Misuse as error:
+        raise type(error)(f"space file {path}: {error}") from error
+    except (TypeError, KeyError, AttributeError, ValueError) as error:
+        raise InvalidValue(
+            f"the space file {path} is neither a search space nor an exported configuration: "
+            f"{type(error).__name__}: {error}. `sweep export` writes configurations; "
+            "search_spaces/space.py describes spaces."
+        ) from error
+
+
+def _of_configuration(plain: Mapping[str, Json]) -> Found:
+    """A space of one setting and one point, whose arms have the signatures of the exported ones."""
+    configs = {int(seed): RunConfig.from_json(run["config"]) for seed, run in plain["runs"].items()}
+    first = next(iter(configs.values()))
+    for seed, config in configs.items():
+        if config != dataclasses.replace(first, seed=seed):
+            raise InvalidValue(f"the runs of {plain['setting']} differ in more than their seed.")
+    space = SearchSpace(
+        name=cast(str, plain["space"]),
+        summary=f"{plain['setting']} of {plain['sweep']}, proposal {plain['proposal']}, again",
+        base=first,
+        settings=(Setting(plain["setting"], {}),),
+        n_proposals=1,
+        search_seeds=tuple(configs),
+        sampler="random",
+    )
+    return Found(space, cast(str, plain["setting"]), plain["runs"])

@@ -1,0 +1,25 @@
+"""The tutorial: UT on the built-in photographs, two depths, a few minutes on a laptop."""
+
+from search_spaces.catalog import setting
+from search_spaces.space import LogUniform, SearchSpace, Uniform
+from trainables.config import ConstraintConfig, DataConfig, RunConfig
+
+SPACE = SearchSpace(
+    name="quickstart",
+    summary="UT denoises the built-in camera pans, 2 and 3 layers, on a laptop",
+    base=RunConfig(
+        data=DataConfig(name="photographs", frame_size=96, patch_size=8),
+        steps=600,
+        report_every=150,
+        eval_windows=8,
+        constraint=ConstraintConfig(alpha=0.1, reference_loss=1.0, dual_lr=0.02, resilience=0.005),
+    ),
+    settings=tuple(setting("photographs", "ut", layers, 0.15) for layers in (2, 3)),
+    ranges={
+        "constraint.alpha": Uniform(0.02, 0.35),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogUniform(3e-3, 1e-1),  # of the clipped relative signal
+        "constraint.resilience": LogUniform(1e-3, 1e-1),  # slack a layer is granted per multiplier
+    },
+    n_proposals=4,
+    search_seeds=(0,),
+)

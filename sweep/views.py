@@ -1,0 +1,386 @@
+"""What a sweep has come to, read from the store: per setting its winner or closest pair, as JSON.
+
+Reading needs no driver and works while one runs: what is final counts, the rest is listed as open.
+Over several search seeds a number is the mean, except that missing shares and claims are the worst:
+feasible, useful and vacuous hold when they hold on every seed. ``seeds`` has each seed's own numbers;
+the signature, config and MLflow run beside an aggregate are those of the first search seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from search_spaces.space import Setting
+from sweep.definition import Definition, load_definition
+from sweep.pairs import Judgement, Pair, join
+from sweep.proposals import StoredProposal, stored_proposals
+from sweep.selection import ProposalResult, SettingResult, select
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord, Evaluation, Outcome
+from trainables.run_store import RunStore
+
+Json = Any
+Judged = tuple[ArmRecord, Judgement | None]  # one arm of a pair, judged by the pair's constraint
+
+
+@dataclass(frozen=True)
+class ArmPlace:
+    """One arm that the definition asks for, and what the store holds of it."""
+
+    signature: str
+    setting: str
+    proposal: int | None  # None: an unconstrained arm of a search seed
+    record: ArmRecord | None  # None: it never reported
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has its outcome."""
+        return self.record is not None and self.record.is_final
+
+
+@dataclass(frozen=True)
+class SettingView:
+    """One setting as the store shows it now."""
+
+    setting: Setting
+    proposals: tuple[StoredProposal, ...]
+    arms: tuple[ArmPlace, ...]  # every arm of the setting known so far; shared ones in each setting
+    results: tuple[ProposalResult, ...]  # proposals whose constrained arms are final on every seed
+    chosen: SettingResult
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """One sweep as the store shows it now."""
+
+    definition: Definition
+    settings: tuple[SettingView, ...]
+
+    @property
+    def arms(self) -> dict[str, ArmPlace]:
+        """Every arm known so far, each signature once."""
+        return {arm.signature: arm for view in self.settings for arm in reversed(view.arms)}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every proposal asked for is stored and every arm of it is final."""
+        wanted = self.definition.space.n_proposals
+        return all(
+            len(view.proposals) >= wanted and all(arm.is_final for arm in view.arms)
+            for view in self.settings
+        )
+
+
+def load_sweep(objects: ObjectStore, name: str) -> SweepView:
+    """Read the sweep called ``name``; UnknownName when there is none."""
+    definition = load_definition(objects, name)
+    read = _Records(RunStore(objects))
+    settings = tuple(_setting(objects, definition, s, read) for s in definition.space.settings)
+    return SweepView(definition, settings)
+
+
+class _Records:
+    """Each record is read once, however many pairs share it."""
+
+    def __init__(self, store: RunStore) -> None:
+        self._store = store
+        self._seen: dict[str, ArmRecord | None] = {}
+
+    def __call__(self, signature: str) -> ArmRecord | None:
+        if signature not in self._seen:
+            self._seen[signature] = self._store.record(signature)
+        return self._seen[signature]
+
+
+def _setting(
+    objects: ObjectStore, definition: Definition, setting: Setting, read: _Records
+) -> SettingView:
+    space = definition.space
+    proposals = tuple(stored_proposals(objects, definition.name, setting.name))
+    arms: list[ArmPlace] = []
+    twins: list[ArmRecord | None] = []
+    for seed in space.search_seeds:
+        signature = space.run(setting, {}, seed=seed).unconstrained().signature()
+        twins.append(read(signature))
+        arms.append(ArmPlace(signature, setting.name, None, twins[-1]))
+    results: list[ProposalResult] = []
+    for proposal in proposals:
+        records: list[ArmRecord | None] = []
+        for seed in space.search_seeds:
+            signature = space.run(setting, proposal.point, seed=seed).signature()
+            records.append(read(signature))
+            arms.append(ArmPlace(signature, setting.name, proposal.number, records[-1]))
+        final = [record for record in records if record is not None and record.is_final]
+        if len(final) == len(records):
+            pairs = tuple(join(ours, theirs) for ours, theirs in zip(final, twins, strict=True))
+            results.append(ProposalResult(proposal.number, proposal.point, pairs))
+    return SettingView(
+        setting, proposals, tuple(arms), tuple(results), select(setting.name, results)
+    )
+
+
+# --- `sweep best` --------------------------------------------------------------------------------
+
+
+def best(view: SweepView, run_ids: Mapping[str, str]) -> list[dict[str, Json]]:
+    """One entry per setting: its winner, or the closest pair and why there is no winner.
+
+    Args:
+        view: the sweep.
+        run_ids: MLflow run by signature, as far as they are known.
+    """
+    return [finite(_best(view, setting, run_ids)) for setting in view.settings]
+
+
+def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> dict[str, Json]:
+    chosen = setting.chosen
+    shown = chosen.shown
+    pairs = () if shown is None else shown.pairs
+    seeds = view.definition.space.search_seeds
+    ours = [(p.constrained, p.judgement) for p in pairs]
+    theirs = [(p.unconstrained, p.unconstrained_judgement) for p in pairs if p.unconstrained]
+    if not pairs:  # the unconstrained arms come first: show them before any proposal is finished
+        theirs = [(a.record, None) for a in setting.arms if a.proposal is None and a.record]
+    every = [record for record, _ in (*ours, *theirs)]
+    return {
+        "setting": setting.setting.name,
+        "winner": chosen.winner is not None,
+        "why": chosen.why or None,
+        "outcomes": dict(chosen.outcomes),
+        "lost": lost(setting),
+        "proposals": {
+            "wanted": view.definition.space.n_proposals,
+            "stored": len(setting.proposals),
+            "finished": len(setting.results),
+        },
+        "proposal": None if shown is None else shown.number,
+        "point": None if shown is None else shown.point,
+        "search_seeds": list(seeds),
+        "vacuous": bool(pairs) and all(p.is_vacuous for p in pairs),
+        "constrained": arms_entry(ours, run_ids),
+        "unconstrained": arms_entry(theirs if len(theirs) == len(seeds) else [], run_ids),
+        "difference": difference_entry(pairs),
+        "references": references_entry(every),
+        "seeds": {
+            str(seed): {
+                "constrained": arms_entry([(p.constrained, p.judgement)], run_ids),
+                "unconstrained": arms_entry(
+                    [(p.unconstrained, p.unconstrained_judgement)] if p.unconstrained else [],
+                    run_ids,
+                ),
+                "difference": difference_entry([p]),
+            }
+            for seed, p in zip(seeds, pairs, strict=False)
+        },
+    }
+
+
+def lost(setting: SettingView) -> dict[str, int]:
+    """Why the proposals that are finished and did not win lost: how many for each reason."""
+    winner = setting.chosen.winner
+    reasons: dict[str, int] = {}
+    for result in setting.results:
+        if winner is not None and result.number == winner.number:
+            continue
+        reason: str = result.outcome
+        if result.outcome == "feasible":
+            reason = "worse objective" if result.can_win else "feasible, not useful"
+        reasons[reason] = reasons.get(reason, 0) + 1
+    return reasons
+
+
+def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, Json] | None:
+    """One arm of a proposal over its search seeds; None when there is nothing to show."""
+    if not arms:
+        return None
+    first = arms[0][0]
+    measured = [record.evaluation for record, _ in arms]
+    done = [m for m in measured if m is not None]
+    judged = [judgement for _, judgement in arms if judgement is not None]
+    whole = len(done) == len(arms)
+    everywhere = whole and len(judged) == len(arms)
+    shares = _worst_by_layer([j.held_out for j in judged]) if everywhere else None
+    relaxed = [j.relaxed for j in judged if j.relaxed is not None]
+    return {
+        "signature": first.signature,
+        "config": first.config.to_json(),
+        "status": [record.status for record, _ in arms],
+        "reason": next((record.reason for record, _ in arms if record.reason), None),
+        "objective": _mean([m.objective for m in done]) if whole else None,
+        "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
+        "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
+        "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
+        "feasible": all(j.feasible for j in judged) if everywhere else None,
+        "useful": all(j.useful for j in judged) if everywhere else None,
+        "why_not_useful": next((j.why_not_useful for j in judged if not j.useful), None),
+        "worst_missing_share": _worst(shares) if shares else None,
+        "worst_layer": 1 + shares.index(max(shares)) if shares else None,
+        "missing_share": shares,
+        "missing_share_training": _worst_by_layer([j.training for j in judged])
+        if everywhere
+        else None,
+        "missing_share_relaxed": _worst_by_layer(relaxed)
+        if relaxed and len(relaxed) == len(arms)
+        else None,
+        "scores": _means(done, lambda m: m.scores) if whole else None,
+        "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
+        "mlflow_run_id": run_ids.get(first.signature),
+    }
+
+
+def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
+    """Constrained minus unconstrained, mean over the seeds; selected on, hence labelled as biased."""
+    entry: dict[str, Json] = {"selection_biased": True}
+    differences = [pair.differences for pair in pairs]
+    if differences and all(differences):
+        entry |= {name: _mean([d[name] for d in differences]) for name in differences[0]}
+    return entry
+
+
+def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
+    """The predictors that need no training, on the same clips: identity, constant, Wiener."""
+    measured = next((r.evaluation for r in records if r.evaluation is not None), None)
+    if measured is None:
+        return {}
+    return {
+        name: {
+            "ood_mean": ood_mean(scores),
+            "held_out_loss": measured.reference_losses.get(name),
+            "scores": scores,
+        }
+        for name, scores in measured.references.items()
+    }
+
+
+def ood_mean(scores: Mapping[str, float]) -> float:
+    """Trapezoid area under the metric over test gamma, over the range of gammas.
+
+    >>> ood_mean({"0.00": 0.0, "0.10": 4.0, "0.20": 8.0})
+    4.0
+    """
+    points = sorted((float(gamma), score) for gamma, score in scores.items())
+    area = math.fsum(
+        (right - left) * (low + high) / 2
+        for (left, low), (right, high) in itertools.pairwise(points)
+    )
+    return area / (points[-1][0] - points[0][0])
+
+
+# --- `sweep status` -------------------------------------------------------------------------------
+
+
+def status(view: SweepView) -> dict[str, Json]:
+    """How far a sweep is: arms by what became of them, settings by proposals, arms in training."""
+    arms = view.arms.values()
+    final = sum(arm.is_final for arm in arms)
+    wanted = view.definition.space.n_proposals
+    missing = sum(max(wanted - len(s.proposals), 0) for s in view.settings)
+    training = [a for a in arms if a.record is not None and not a.record.is_final]
+    return {
+        "arms": {
+            "wanted": len(arms) + missing * len(view.definition.space.search_seeds),
+            "final": final,
+            "training": len(training),
+        },
+        "statuses": _count(a.record.status for a in arms if a.record is not None),
+        "settings": [finite(_setting_status(s, wanted)) for s in view.settings],
+        "in_training": [finite(_progress(arm)) for arm in training],
+        "warnings": [
+            {"signature": a.signature, "setting": a.setting, "warning": warning}
+            for a in arms
+            if a.record is not None
+            for warning in a.record.warnings
+        ],
+        "failures": [
+            {"signature": a.signature, "setting": a.setting, "reason": a.record.reason}
+            for a in arms
+            if a.record is not None and a.record.status in ("failed", "diverged")
+        ],
+    }
+
+
+def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
+    winner = setting.chosen.winner
+    return {
+        "setting": setting.setting.name,
+        "proposals": {
+            "wanted": wanted,
+            "stored": len(setting.proposals),
+            "finished": len(setting.results),
+        },
+        "outcomes": dict(setting.chosen.outcomes),
+        "winner": None if winner is None else winner.number,
+        "objective": None if winner is None else winner.objective,
+    }
+
+
+def _progress(arm: ArmPlace) -> dict[str, Json]:
+    assert arm.record is not None
+    last = arm.record.reports[-1] if arm.record.reports else None
+    return {
+        "signature": arm.signature,
+        "setting": arm.setting,
+        "proposal": arm.proposal,
+        "seed": arm.record.config.seed,
+        "step": 0 if last is None else last.step,
+        "steps": arm.record.config.steps,
+        "reported_ms": None if last is None else last.timestamp_ms,
+    }
+
+
+# --- plain values ---------------------------------------------------------------------------------
+
+
+def finite(value: Json) -> Json:
+    """The value with NaN and infinities as None: JSON has neither."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _means(
+    done: Sequence[Evaluation], part: Callable[[Evaluation], Mapping[str, float]]
+) -> dict[str, float]:
+    parts = [part(m) for m in done]
+    return {key: _mean([p[key] for p in parts]) for key in parts[0]}
+
+
+def _mean_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [_mean(column) for column in zip(*rows, strict=True)]
+
+
+def _worst_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [_worst(column) for column in zip(*rows, strict=True)]
+
+
+def _worst(values: Sequence[float]) -> float:
+    """The largest; NaN when any is: what was not measured is never the better one."""
+    return math.nan if any(map(math.isnan, values)) else max(values)
+
+
+def _count(names: Iterator[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for name in names:
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
+    """Counts above zero in words.
+
+    >>> outcome_text({"feasible": 2, "infeasible": 1, "diverged": 0})
+    '2 feasible, 1 infeasible'
+    """
+    return ", ".join(f"{count} {name}" for name, count in outcomes.items() if count) or "none yet"
