@@ -14,7 +14,8 @@ help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
 	@echo "make test         set up, then the fast tests: CPU, no network, about two minutes"
 	@echo "make check        ruff, format, mypy --strict, import contracts"
-	@echo "make format       rewrite what ruff can, and the README's file tree"
+	@echo "make format       rewrite what ruff can"
+	@echo "make tree         rewrite the README's file tree from the files' own first lines"
 	@echo "make slow | cluster | gpu    the tests with that marker"
 	@echo "make bench        every benchmark, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
@@ -42,10 +43,14 @@ quickstart: $(STAMP)
 	$(BIN)/sweep run quickstart --name $(QUICKSTART) --storage $(STORAGE)
 	@echo
 	@echo "Where to look next:"
-	@echo "  $(BIN)/sweep best $(QUICKSTART) --storage $(STORAGE)                 the best pair of every setting, and why the others lost"
-	@echo "  $(BIN)/sweep ui --storage $(STORAGE)                              every arm as charts in MLflow"
-	@echo "  $(BIN)/sweep export $(QUICKSTART) --storage $(STORAGE) --out results  tables, and configurations that run again exactly"
-	@echo "  $(BIN)/sweep spaces                                            the other search spaces"
+	@echo "  $(BIN)/sweep best $(QUICKSTART) --storage $(STORAGE)"
+	@echo "      the best pair of every setting, and why the others lost"
+	@echo "  $(BIN)/sweep ui --storage $(STORAGE)"
+	@echo "      every arm as charts in MLflow"
+	@echo "  $(BIN)/sweep export $(QUICKSTART) --storage $(STORAGE) --out results"
+	@echo "      tables, and configurations that run again exactly"
+	@echo "  $(BIN)/sweep spaces"
+	@echo "      the other search spaces"
 
 test: $(STAMP)
 	$(PYTEST) --durations=10
@@ -70,7 +75,7 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(STAMP) tree
+format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -80,7 +85,7 @@ tree: $(STAMP)
 # Each benchmark prints one JSON object.
 bench: $(STAMP)
 	@mkdir -p build/bench
-	@for file in benchmarks/*.py; do \
+	@for file in $(wildcard benchmarks/*.py); do \
 	  name=$$(basename "$$file" .py); echo "$$name -> build/bench/$$name.json"; \
 	  $(BIN)/python "$$file" >"build/bench/$$name.json" || exit 1; done
 

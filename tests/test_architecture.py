@@ -1,0 +1,253 @@
+"""Rules about the code itself: imports, names, sizes, links, and the README's file tree."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("sweep", "search_spaces", "trainables")
+LONGEST_MODULE = 500  # lines
+
+# The only files that may import each of these, at any depth of the file.
+OWNERS = {
+    "mlflow": ("sweep/tracking.py",),
+    "optuna": ("sweep/search.py",),
+    "ray": ("trainables/trial.py", "sweep/driver.py", "sweep/submission.py"),
+    "transformers": ("trainables/models/*.py", "trainables/tasks/*.py"),
+}
+HEAVY = ("mlflow", "optuna", "ray", "torch", "transformers")
+LIGHT_MODULES = (
+    "search_spaces",
+    "search_spaces.catalog",
+    "search_spaces.space",
+    "sweep.definition",
+    "sweep.pairs",
+    "sweep.plan",
+    "trainables.config",
+    "trainables.object_store",
+    "trainables.primal_dual",
+    "trainables.results",
+    "trainables.run_store",
+)
+DRAWERS = ("common", "helpers", "misc", "util", "utils")
+
+# Folders and files that git ignores, for a copy that is no git checkout.
+IGNORED = re.compile(
+    r"\.(?!ci$|gitignore$|pre-commit)|__pycache__$|.*\.egg-info$|(sweeps|build|dist)$"
+)
+
+README = ROOT / "README.md"
+TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- end of file tree -->"
+# What a file that cannot say it itself is for.
+TREE_COMMENTS = {
+    ".gitignore": "what a run or a build leaves behind",
+    "CHANGELOG.md": "what changed, in the user's words",
+    "CONTRIBUTING.md": "the rules, and how to run the checks",
+    "LICENSE": "MIT",
+    "README.md": "this page",
+    "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
+}
+
+
+def listed_files() -> list[Path]:
+    """Files that are in git or would be added, relative to the root; all of them outside git."""
+    git = ("git", "ls-files", "-co", "--exclude-standard", "-z")
+    try:
+        names = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        files = [Path(name) for name in names.split("\0") if name]
+    except (OSError, subprocess.CalledProcessError):
+        files = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
+        files = [file for file in files if not any(map(IGNORED.match, file.parts))]
+    return sorted({file for file in files if (ROOT / file).is_file()})
+
+
+def modules() -> list[Path]:
+    return [f for f in listed_files() if f.suffix == ".py" and f.parts[0] in PACKAGES]
+
+
+def syntax(file: Path) -> ast.Module:
+    return ast.parse((ROOT / file).read_text(encoding="utf-8"), filename=str(file))
+
+
+def imported_libraries(file: Path) -> set[str]:
+    """Top-level names of absolute imports, also of those inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(syntax(file)):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add(node.module or "")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+            names.update(a.value for a in node.args if isinstance(a, ast.Constant))
+    return {name.partition(".")[0] for name in names}
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run((sys.executable, "-c", code), cwd=ROOT, capture_output=True, text=True)
+
+
+# --- imports ------------------------------------------------------------------------------------
+
+
+def test_the_import_contracts_of_pyproject_hold() -> None:
+    ran = run_python(
+        "from importlinter import cli; raise SystemExit(cli.lint_imports(no_cache=True))"
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("library", OWNERS)
+def test_a_foreign_library_is_imported_only_by_its_owner(library: str) -> None:
+    importers = [f for f in modules() if library in imported_libraries(f)]
+    strangers = [
+        str(f) for f in importers if not any(fnmatch(str(f), owner) for owner in OWNERS[library])
+    ]
+    assert not strangers, f"{library} belongs to {', '.join(OWNERS[library])}"
+
+
+@pytest.mark.parametrize("module", LIGHT_MODULES)
+def test_descriptions_load_without_heavy_libraries(module: str) -> None:
+    try:
+        known = importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        known = False
+    if not known:
+        pytest.skip(f"no module {module} yet")
+    code = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    ran = run_python(code)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == [], f"import {module} loads {ran.stdout}"
+
+
+# --- names and sizes ----------------------------------------------------------------------------
+
+
+def test_no_file_is_a_drawer() -> None:
+    drawers = [str(f) for f in listed_files() if f.stem.strip("_") in DRAWERS]
+    assert not drawers, "name a file by its concept"
+
+
+def test_no_module_is_longer_than_500_lines() -> None:
+    sizes = {str(f): len((ROOT / f).read_text(encoding="utf-8").splitlines()) for f in modules()}
+    assert not {f: n for f, n in sizes.items() if n > LONGEST_MODULE}
+
+
+def test_metric_names_are_spelled_only_in_results() -> None:
+    from trainables import results
+
+    constants = [v for n, v in vars(results).items() if n.isupper() and isinstance(v, str)]
+    sections = sorted({name.partition("/")[0] for name in constants if "/" in name})
+    assert sections, "trainables/results.py names no metric"
+    metric = re.compile(rf"({'|'.join(sections)})/[a-z0-9_.{{}}:]*")
+    spelled = [
+        f"{file}:{node.lineno}: {node.value!r}"
+        for file in modules()
+        if str(file) != "trainables/results.py"
+        for node in string_literals(syntax(file))
+        if metric.fullmatch(node.value)
+    ]
+    assert not spelled, "use the constants of trainables/results.py"
+
+
+def string_literals(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Strings that the code uses; docstrings and other bare strings are not among them."""
+    bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
+            yield node
+
+
+# --- documents ----------------------------------------------------------------------------------
+
+
+def test_markdown_links_lead_to_files() -> None:
+    dead = []
+    for page in (f for f in listed_files() if f.suffix == ".md"):
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            path = target.partition("#")[0]
+            if (
+                not re.match(r"[a-z]+:", target)
+                and path
+                and not (ROOT / page.parent / path).exists()
+            ):
+                dead.append(f"{page}: {target}")
+    assert not dead
+
+
+def test_every_decision_record_is_short_and_complete() -> None:
+    records = [f for f in listed_files() if f.parent == Path("docs/decisions")]
+    assert [f.name[:4] for f in records] == [f"{i:04d}" for i in range(1, len(records) + 1)]
+    for record in records:
+        text = (ROOT / record).read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if line.strip()]
+        assert len(lines) <= 14, f"{record}: about ten lines"
+        for part in ("**Context.**", "**Choice.**", "**What would change our mind.**"):
+            assert part in text, f"{record}: no {part}"
+
+
+def test_readme_file_tree_equals_the_disk(request: pytest.FixtureRequest) -> None:
+    files = [f for f in listed_files() if f.name != "__init__.py" or (ROOT / f).stat().st_size]
+    silent = [str(f) for f in files if not comment_on(f)]
+    assert not silent, (
+        "no first line to take the tree's comment from: give a module a docstring, a Markdown file "
+        "a heading, any other file a leading '# comment', or name it in TREE_COMMENTS"
+    )
+    tree = drawn(files)
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(TREE_START)
+    old, end, after = rest.partition(TREE_END)
+    assert end, f"README.md has no block between {TREE_START!r} and {TREE_END!r}"
+    if request.config.getoption("--update-golden"):
+        README.write_text(before + TREE_START + tree + end + after, encoding="utf-8")
+        return
+    assert old.splitlines() == tree.splitlines(), "rewrite the tree: make tree"
+
+
+def comment_on(file: Path) -> str:
+    """What a file says about itself in its first line, without the full stop."""
+    name = str(file)
+    for prefix, comment in TREE_COMMENTS.items():
+        if name == prefix or (prefix.endswith("/") and name.startswith(prefix)):
+            return comment
+    try:
+        text = (ROOT / file).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return ""
+    if file.suffix == ".py":
+        line = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+    else:
+        text = re.sub(r"\A#!.*\n", "", text)
+        found = re.match(r"# (?:\d+\. )?(.+)", text)
+        line = found[1] if found else ""
+    return line.strip().removesuffix(".")
+
+
+def drawn(files: list[Path]) -> str:
+    """The tree: folders after the files beside them, comments aligned within a folder."""
+    return "".join(line + "\n" for line in _drawn(Path(), files))
+
+
+def _drawn(folder: Path, files: list[Path]) -> Iterator[str]:
+    indent = "    " * len(folder.parts)
+    here = [f for f in files if f.parent == folder]
+    width = max((len(f.name) for f in here), default=0)
+    for file in here:
+        yield f"{indent}{file.name:<{width}}  # {comment_on(file)}"
+    depth = len(folder.parts)
+    below = {f.parts[: depth + 1] for f in files if f.parent != folder and folder in f.parents}
+    for parts in sorted(below):
+        child = Path(*parts)
+        whole = TREE_COMMENTS.get(f"{child}/")
+        yield f"{indent}{child.name}/" + (f"  # {whole}" if whole else "")
+        if not whole:
+            yield from _drawn(child, [f for f in files if child in f.parents])
