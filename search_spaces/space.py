@@ -31,7 +31,9 @@ class Uniform:
     def __post_init__(self) -> None:
         """Refuse an empty or non-finite range."""
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise InvalidValue(f"a range must run from a finite low to a higher high, got [{self.low}, {self.high}].")
+            raise InvalidValue(
+                f"a range must run from a finite low to a higher high, got [{self.low}, {self.high}]."
+            )
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class LogUniform:
     def __post_init__(self) -> None:
         """Refuse an empty, non-positive or non-finite range."""
         if not (0 < self.low < self.high and math.isfinite(self.high)):
-            raise InvalidValue(f"a log range must run from a positive low to a higher high, got [{self.low}, {self.high}].")
+            raise InvalidValue(
+                f"a log range must run from a positive low to a higher high, got [{self.low}, {self.high}]."
+            )
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,16 @@ class Choice:
     def __post_init__(self) -> None:
         """Refuse fewer than two different values."""
         if len(set(map(repr, self.values))) < 2:
-            raise InvalidValue(f"a choice must have at least two different values, got {list(self.values)!r}.")
+            raise InvalidValue(
+                f"a choice must have at least two different values, got {list(self.values)!r}."
+            )
 
 
 Range = Uniform | LogUniform | Choice
-_RANGES: dict[str, type[Uniform] | type[LogUniform]] = {"uniform": Uniform, "log_uniform": LogUniform}
+_RANGES: dict[str, type[Uniform] | type[LogUniform]] = {
+    "uniform": Uniform,
+    "log_uniform": LogUniform,
+}
 
 
 @dataclass(frozen=True)
@@ -88,23 +97,37 @@ class SearchSpace:
     def __post_init__(self) -> None:
         """Check names and build every setting once, so that a wrong space fails here."""
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise InvalidValue(f"a search space's name must be lower_case_words, got {self.name!r}.")
+            raise InvalidValue(
+                f"a search space's name must be lower_case_words, got {self.name!r}."
+            )
         if self.base.constraint is None:
-            raise InvalidValue(f"search space {self.name}: base.constraint must be given; it is the first proposal.")
+            raise InvalidValue(
+                f"search space {self.name}: base.constraint must be given; it is the first proposal."
+            )
         if not self.settings:
-            raise InvalidValue(f"search space {self.name}: at least one setting is needed, got none.")
+            raise InvalidValue(
+                f"search space {self.name}: at least one setting is needed, got none."
+            )
         names = [s.name for s in self.settings]
         if len(set(names)) != len(names):
             raise InvalidValue(f"search space {self.name}: setting names must differ, got {names}.")
         for name in names:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-                raise InvalidValue(f"a setting's name must be made of letters, digits, '.', '_' and '-', got {name!r}.")
+                raise InvalidValue(
+                    f"a setting's name must be made of letters, digits, '.', '_' and '-', got {name!r}."
+                )
         if self.sampler not in SAMPLERS:
             raise UnknownName.of("sampler", self.sampler, SAMPLERS)
         if self.n_proposals < 1:
             raise InvalidValue(f"n_proposals must be at least 1, got {self.n_proposals}.")
-        if not self.search_seeds or len(set(self.search_seeds)) != len(self.search_seeds) or min(self.search_seeds) < 0:
-            raise InvalidValue(f"search_seeds must be different whole numbers from 0 up, got {list(self.search_seeds)}.")
+        if (
+            not self.search_seeds
+            or len(set(self.search_seeds)) != len(self.search_seeds)
+            or min(self.search_seeds) < 0
+        ):
+            raise InvalidValue(
+                f"search_seeds must be different whole numbers from 0 up, got {list(self.search_seeds)}."
+            )
         for name, values in self.ranges.items():
             if not field_of(name).startswith("constraint."):
                 raise InvalidValue(
@@ -121,7 +144,9 @@ class SearchSpace:
             try:
                 self.base.with_fields({name: end})
             except InvalidValue as error:
-                raise InvalidValue(f"search space {self.name}: range of {name} reaches a value that is not allowed: {error}") from error
+                raise InvalidValue(
+                    f"search space {self.name}: range of {name} reaches a value that is not allowed: {error}"
+                ) from error
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> RunConfig:
         """The constrained run of one proposal in one setting with one seed."""
@@ -146,9 +171,13 @@ class SearchSpace:
         """
         for name in values:
             if name in self.ranges:
-                raise InvalidValue(f"{name} is searched in {self.name}, so it cannot be set. Searched: {', '.join(self.ranges)}.")
+                raise InvalidValue(
+                    f"{name} is searched in {self.name}, so it cannot be set. Searched: {', '.join(self.ranges)}."
+                )
             if any(name in s.fields for s in self.settings):
-                raise InvalidValue(f"{name} is fixed by the settings of {self.name}, so it cannot be set for all of them.")
+                raise InvalidValue(
+                    f"{name} is fixed by the settings of {self.name}, so it cannot be set for all of them."
+                )
         return replace(self, base=self.base.with_fields(values))
 
     def to_json(self) -> dict[str, Json]:
@@ -174,12 +203,18 @@ class SearchSpace:
                 raise UnknownName.of("field of a search space", name, known)
         missing = [n for n in ("name", "base", "settings") if n not in plain]
         if missing:
-            raise InvalidValue(f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}.")
+            raise InvalidValue(
+                f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}."
+            )
         values = dict(plain)
         values.setdefault("summary", "")
         values["base"] = RunConfig.from_json(plain["base"])
-        values["settings"] = tuple(Setting(name=s["name"], fields=dict(s["fields"])) for s in plain["settings"])
-        values["ranges"] = {name: _range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
+        values["settings"] = tuple(
+            Setting(name=s["name"], fields=dict(s["fields"])) for s in plain["settings"]
+        )
+        values["ranges"] = {
+            name: _range_from_json(name, r) for name, r in plain.get("ranges", {}).items()
+        }
         if "search_seeds" in values:
             values["search_seeds"] = tuple(values["search_seeds"])
         return cls(**values)

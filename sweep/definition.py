@@ -1,7 +1,7 @@
 """What a sweep is: a name and a resolved search space. With an order-free sampler the sweep is a function of it.
 
-    sweeps/NAME/definition.json        put once; a different definition under the same name is refused
-    sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; never fewer
+sweeps/NAME/definition.json        put once; a different definition under the same name is refused
+sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; never fewer
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Definition:
 
     name: str
     space: SearchSpace  # resolved: the data fingerprint is filled in
-    mlflow_uri: str | None = None  # where it is tracked; a place, not compared; None: below the storage root
+    mlflow_uri: str | None = (
+        None  # where it is tracked; a place, not compared; None: below the storage root
+    )
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain folder name."""
@@ -42,18 +44,28 @@ class Definition:
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Definition:
         """The definition that ``to_json`` wrote."""
-        return cls(name=plain["name"], space=SearchSpace.from_json(plain["space"]), mlflow_uri=plain["mlflow_uri"])
+        return cls(
+            name=plain["name"],
+            space=SearchSpace.from_json(plain["space"]),
+            mlflow_uri=plain["mlflow_uri"],
+        )
 
-    def extended(self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None) -> Definition:
+    def extended(
+        self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None
+    ) -> Definition:
         """The same sweep with more proposals or seeds; fewer are refused, nothing finished is dropped."""
         space = self.space
         if n_proposals is not None:
             if n_proposals < space.n_proposals:
-                raise InvalidValue(f"{self.name} already asks for {space.n_proposals} proposals a setting, got {n_proposals}: it can only grow.")
+                raise InvalidValue(
+                    f"{self.name} already asks for {space.n_proposals} proposals a setting, got {n_proposals}: it can only grow."
+                )
             space = replace(space, n_proposals=n_proposals)
         if search_seeds is not None:
             if not set(search_seeds) >= set(space.search_seeds):
-                raise InvalidValue(f"{self.name} already trains seeds {list(space.search_seeds)}, got {list(search_seeds)}: seeds can only be added.")
+                raise InvalidValue(
+                    f"{self.name} already trains seeds {list(space.search_seeds)}, got {list(search_seeds)}: seeds can only be added."
+                )
             added = tuple(s for s in search_seeds if s not in space.search_seeds)
             space = replace(space, search_seeds=space.search_seeds + added)
         return replace(self, space=space)
@@ -85,7 +97,10 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
 def put_extension(objects: ObjectStore, extended: Definition) -> None:
     """Store that the sweep now asks for more; earlier extensions stay."""
     numbers = len(_extensions(objects, extended.name))
-    grown = {"n_proposals": extended.space.n_proposals, "search_seeds": list(extended.space.search_seeds)}
+    grown = {
+        "n_proposals": extended.space.n_proposals,
+        "search_seeds": list(extended.space.search_seeds),
+    }
     objects.put_json(f"{folder(extended.name)}/extension-{numbers:04d}.json", grown)
 
 
@@ -96,8 +111,10 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
         raise UnknownName.of("sweep", name, sweep_names(objects))
     definition = Definition.from_json(plain)
     for extension in _extensions(objects, name):
-        grown = objects.get_json(f"{folder(name)}/{extension}")
-        definition = definition.extended(n_proposals=grown["n_proposals"], search_seeds=tuple(grown["search_seeds"]))
+        grown = objects.get_json(f"{folder(name)}/{extension}") or {}
+        definition = definition.extended(
+            n_proposals=grown.get("n_proposals"), search_seeds=tuple(grown.get("search_seeds", ()))
+        )
     return definition
 
 
@@ -113,13 +130,20 @@ def _extensions(objects: ObjectStore, name: str) -> list[str]:
 def _compared(definition: Definition) -> dict[str, Json]:
     """What makes two definitions different: not places, and not how far a sweep was extended."""
     plain = definition.space.to_json()
-    del plain["base"]["data"]["folder"], plain["n_proposals"], plain["search_seeds"], plain["summary"]
+    del (
+        plain["base"]["data"]["folder"],
+        plain["n_proposals"],
+        plain["search_seeds"],
+        plain["summary"],
+    )
     return plain
 
 
 def _differences(there: Json, given: Json, path: str = "") -> Iterator[str]:
     if isinstance(there, dict) and isinstance(given, dict):
         for key in sorted({*there, *given}):
-            yield from _differences(there.get(key), given.get(key), f"{path}.{key}" if path else key)
+            yield from _differences(
+                there.get(key), given.get(key), f"{path}.{key}" if path else key
+            )
     elif there != given:
         yield f"{path}: stored {there!r}, given {given!r}"

@@ -29,7 +29,9 @@ class Judgement:
     """One finished arm under one constraint. Shares are missing shares of layers 1..L, unrelaxed unless named."""
 
     held_out: Shares  # dev clips at train_gamma: what feasibility is judged by
-    training: Shares  # training clips, fresh draws: tells a generalisation gap from a failed optimisation
+    training: (
+        Shares  # training clips, fresh draws: tells a generalisation gap from a failed optimisation
+    )
     relaxed: Shares | None  # dev, with the slack c lambda; None for an arm without multipliers
     feasible: bool
     useful: bool
@@ -81,14 +83,21 @@ def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
     """Join two arms into a pair; InvalidValue unless they differ in the constraint alone."""
     constraint = constrained.config.constraint
     if constraint is None:
-        raise InvalidValue(f"arm {constrained.signature} has no constraint: it cannot be the constrained arm of a pair.")
-    if unconstrained is not None and unconstrained.signature != constrained.config.unconstrained().signature():
+        raise InvalidValue(
+            f"arm {constrained.signature} has no constraint: it cannot be the constrained arm of a pair."
+        )
+    if (
+        unconstrained is not None
+        and unconstrained.signature != constrained.config.unconstrained().signature()
+    ):
         raise InvalidValue(
             f"arm {unconstrained.signature} is no twin of {constrained.signature}: they differ in more than the constraint."
         )
     judgement = judge(constrained, constraint)
     if constrained.status == "running":
-        raise InvalidValue(f"arm {constrained.signature} is still running: a pair is joined from final records.")
+        raise InvalidValue(
+            f"arm {constrained.signature} is still running: a pair is joined from final records."
+        )
     if judgement is None:
         outcome: Outcome = "failed" if constrained.status == "finished" else constrained.status
     else:
@@ -98,7 +107,9 @@ def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
     return Pair(constrained, final_twin, judgement, twin, outcome)
 
 
-def judge(record: ArmRecord, constraint: ConstraintConfig, tolerance: float = TOLERANCE) -> Judgement | None:
+def judge(
+    record: ArmRecord, constraint: ConstraintConfig, tolerance: float = TOLERANCE
+) -> Judgement | None:
     """Judge a finished arm under ``constraint``, which may be its twin's; None unless it finished."""
     measured = record.evaluation
     if record.status != "finished" or measured is None:

@@ -30,13 +30,22 @@ class ProposalResult:
     @property
     def outcome(self) -> Outcome:
         """The worst outcome of its seeds."""
-        worst_first: tuple[Outcome, ...] = ("failed", "diverged", "stopped", "infeasible", "feasible")
+        worst_first: tuple[Outcome, ...] = (
+            "failed",
+            "diverged",
+            "stopped",
+            "infeasible",
+            "feasible",
+        )
         return next(o for o in worst_first if any(p.outcome == o for p in self.pairs))
 
     @property
     def objective(self) -> float:
         """Mean objective over the seeds, lower is better; NaN unless every seed finished."""
-        values = [p.constrained.evaluation.objective if p.constrained.evaluation else math.nan for p in self.pairs]
+        values = [
+            p.constrained.evaluation.objective if p.constrained.evaluation else math.nan
+            for p in self.pairs
+        ]
         return math.fsum(values) / len(values)
 
     @property
@@ -80,7 +89,9 @@ def select(setting: str, proposals: Sequence[ProposalResult]) -> SettingResult:
     """
     counts = Counter(p.outcome for p in proposals)
     outcomes: dict[Outcome, int] = {o: counts[o] for o in OUTCOMES}
-    winner = min((p for p in proposals if p.can_win), key=lambda p: (p.objective, p.number), default=None)
+    winner = min(
+        (p for p in proposals if p.can_win), key=lambda p: (p.objective, p.number), default=None
+    )
     if winner is not None:
         return SettingResult(setting, outcomes, winner, winner, "")
     closest = min(
@@ -96,11 +107,17 @@ def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult 
         return "no proposal has finished"
     if closest is None:
         reasons = [p.constrained.reason for r in proposals for p in r.pairs if p.constrained.reason]
-        return "every proposal failed, diverged or was stopped" + (f"; the first: {reasons[0]}" if reasons else "")
+        return "every proposal failed, diverged or was stopped" + (
+            f"; the first: {reasons[0]}" if reasons else ""
+        )
     judgement = closest.worst_judgement()
     assert judgement is not None  # a finite worst missing share was measured
     if closest.outcome == "feasible":
-        why = next(p.judgement.why_not_useful for p in closest.pairs if p.judgement and not p.judgement.useful)
+        why = next(
+            p.judgement.why_not_useful
+            for p in closest.pairs
+            if p.judgement and not p.judgement.useful
+        )
         return f"feasible but not useful: {why} (closest: proposal {closest.number})"
     text = (
         f"no proposal is feasible: the closest, proposal {closest.number}, misses {judgement.worst:.2f} of the "

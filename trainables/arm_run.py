@@ -21,12 +21,12 @@ from trainables.config import RunConfig
 from trainables.early_signs import early_signs
 from trainables.environment import environment
 from trainables.errors import StoreError, SweepError
-from trainables.evaluation import References, evaluate, unit_losses
+from trainables.evaluation import evaluate, unit_losses
 from trainables.models.ut import UT
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
 from trainables.run_store import MAX_DEATHS, RunStore
-from trainables.tasks.base import Task
+from trainables.tasks.base import References, Task
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
@@ -53,7 +53,10 @@ class ArmRun:
         self.store = store
         self.signature = config.signature()
         self.record = store.record(self.signature) or ArmRecord(
-            signature=self.signature, config=config, started_ms=_now_ms(), environment=environment(config.device)
+            signature=self.signature,
+            config=config,
+            started_ms=_now_ms(),
+            environment=environment(config.device),
         )
         self._arm: _Arm | None = None
 
@@ -71,10 +74,15 @@ class ArmRun:
         except SweepError as error:
             self._end("failed", str(error))
         except torch.cuda.OutOfMemoryError as error:
-            self._end("failed", f"out of GPU memory ({error}). Lower batch_size, or give the arm a larger GPU.")
+            self._end(
+                "failed",
+                f"out of GPU memory ({error}). Lower batch_size, or give the arm a larger GPU.",
+            )
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            self._end("failed", f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})")
+            self._end(
+                "failed", f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
+            )
         return self.record
 
     def _advance(self) -> None:
@@ -92,11 +100,17 @@ class ArmRun:
                 self.record.warnings.append(sign)
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
-            self._end("diverged", f"the loss is {last_loss} at step {report.step}. Lower primal_lr or dual_lr.")
+            self._end(
+                "diverged",
+                f"the loss is {last_loss} at step {report.step}. Lower primal_lr or dual_lr.",
+            )
         elif arm.training.step >= self.config.steps:
             self._finish(arm)
         else:
-            state = arm.training.state_dict() | {"record": self.record.to_json(), "eval_seconds": arm.eval_seconds}
+            state = arm.training.state_dict() | {
+                "record": self.record.to_json(),
+                "eval_seconds": arm.eval_seconds,
+            }
             self.store.put_checkpoint(self.signature, arm.training.step, to_bytes(state))
             self.record = self.store.put_record(self.record)
 
@@ -104,20 +118,29 @@ class ArmRun:
         """Build the arm, from its newest checkpoint if there is one; None when it died too often."""
         torch.set_num_threads(self.config.threads)
         checkpoint = self.store.newest_checkpoint(self.signature)
-        starts = self.store.count_attempt(self.signature, -1 if checkpoint is None else checkpoint[0])
+        starts = self.store.count_attempt(
+            self.signature, -1 if checkpoint is None else checkpoint[0]
+        )
         if starts > MAX_DEATHS:
-            self._end("failed", f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). See `sweep resume --retry-failed`.")
+            self._end(
+                "failed",
+                f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). See `sweep resume --retry-failed`.",
+            )
             return None
         device, dtype = torch.device(self.config.device), getattr(torch, self.config.dtype)
         task = VideoDenoising(self.config, device, dtype)
         model = build_model(self.config, task).to(device=device, dtype=dtype)
-        training = Training(self.config, task, model, weighting_of(self.config, task.scales, device, dtype))
+        training = Training(
+            self.config, task, model, weighting_of(self.config, task.scales, device, dtype)
+        )
         arm = _Arm(task, training, linear_references(self.config, task), device)
         if checkpoint is not None:
             state = from_bytes(checkpoint[1], device)
             training.load_state_dict(state)
             arm.eval_seconds = state["eval_seconds"]
-            self.record = ArmRecord.from_json(state["record"])  # the reports that belong to this checkpoint
+            self.record = ArmRecord.from_json(
+                state["record"]
+            )  # the reports that belong to this checkpoint
         else:
             self.record.reports.clear()
         return arm
@@ -125,7 +148,9 @@ class ArmRun:
     def _report(self, arm: _Arm) -> Report:
         scalars, layers = arm.training.measured()
         started = time.perf_counter()
-        losses_F = unit_losses(arm.training.model, arm.task, "dev", self.config.train_gamma, 1).mean(axis=0)
+        losses_F = unit_losses(
+            arm.training.model, arm.task, "dev", self.config.train_gamma, 1
+        ).mean(axis=0)
         losses_F /= arm.task.scales.constant_loss
         arm.eval_seconds += time.perf_counter() - started
         scalars[results.HELD_OUT_LOSS] = float(losses_F[-1])
@@ -133,11 +158,15 @@ class ArmRun:
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
         if self.config.constraint is not None:
-            constraints = descent_constraints(self.config.constraint, self.config.model.layers, arm.task.scales)
+            constraints = descent_constraints(
+                self.config.constraint, self.config.model.layers, arm.task.scales
+            )
             shares_L = missing_shares(constraints, losses_F)
             layers["missing_shares"] = shares_L.tolist()
             scalars[results.WORST_MISSING_SHARE] = float(shares_L.max())
-        return Report(step=arm.training.step, timestamp_ms=_now_ms(), scalars=scalars, layers=layers)
+        return Report(
+            step=arm.training.step, timestamp_ms=_now_ms(), scalars=scalars, layers=layers
+        )
 
     def _finish(self, arm: _Arm) -> None:
         started = time.perf_counter()
@@ -146,7 +175,9 @@ class ArmRun:
         self.record.evaluation = evaluate(self.config, arm.task, model, arm.references, multipliers)
         arm.eval_seconds += time.perf_counter() - started
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
-        self.store.objects.put(f"arms/{self.signature}/weights.pt", to_bytes({"model": model.state_dict()}))
+        self.store.objects.put(
+            f"arms/{self.signature}/weights.pt", to_bytes({"model": model.state_dict()})
+        )
         self._end("finished", "")
 
     def _end(self, status: Status, reason: str) -> None:

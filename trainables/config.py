@@ -27,7 +27,9 @@ Json = Any  # whatever json.loads returns
 
 def _require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
     if not ok:
-        raise InvalidValue(f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else "."))
+        raise InvalidValue(
+            f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else ".")
+        )
 
 
 class _Section:
@@ -82,7 +84,9 @@ def _checked(name: str, value: object, hint: Any) -> object:
         _require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
         return float(cast(float, value))
     if hint is int:
-        _require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
+        _require(
+            isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number"
+        )
         return value
     _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
     return value
@@ -98,7 +102,9 @@ class DataConfig(_Section):
     patch_size: int = 16  # a token is one patch: patch_size squared pixels
     frames: int = 10  # T: a sequence is the same patch over T consecutive frames
     stride: int = 5  # frames between the starts of two training windows
-    dev_share: float = 0.25  # share of the training clips held out as dev, rounded up to whole clips
+    dev_share: float = (
+        0.25  # share of the training clips held out as dev, rounded up to whole clips
+    )
     max_clips: int | None = None  # take only the first clips of each split; None: all
     fingerprint: str = ""  # hash of the decoded pixels; filled in when the data are resolved
 
@@ -113,7 +119,12 @@ class DataConfig(_Section):
         _require(self.frames > 0, "frames", self.frames, "positive")
         _require(self.stride > 0, "stride", self.stride, "positive")
         _require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
-        _require(self.max_clips is None or self.max_clips >= 2, "max_clips", self.max_clips, "at least 2 or null")
+        _require(
+            self.max_clips is None or self.max_clips >= 2,
+            "max_clips",
+            self.max_clips,
+            "at least 2 or null",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +133,7 @@ class ModelConfig(_Section):
 
     name: Literal["ut"] = "ut"
     layers: int = 3  # L
-    variant: Literal["sharp", "distance", "literal"] = "sharp"
+    variant: Literal["distance", "sharp", "literal"] = "distance"
 
     def _check(self) -> None:
         _require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
@@ -138,23 +149,45 @@ class ConstraintConfig(_Section):
     reference_unit: Literal["constant", "identity", "absolute"] = "identity"
     # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
     #   train_gamma; absolute: the task's own loss (the paper's kind)
-    scale: Literal["schedule", "none"] = "schedule"  # constraints over s_l (protocol.md 2), or as in the paper
+    scale: Literal["schedule", "none"] = (
+        "schedule"  # constraints over s_l (protocol.md 2), or as in the paper
+    )
     grad_through_previous: bool = True  # True: the Lagrangian; False: `detached`, no duality theory
     dual_optimizer: Literal["sgd", "adam"] = "sgd"  # projected SGD, or the paper's Adam
     dual_signal: Literal["violation", "relative"] = "relative"
     # ^ what the dual step follows: g itself, or g over the loss allowed right now
-    signal_clip: float | None = 1.0  # dual signal is clipped to +-signal_clip; None: as in the paper
+    signal_clip: float | None = (
+        1.0  # dual signal is clipped to +-signal_clip; None: as in the paper
+    )
     dual_lr: float = 0.02
-    resilience: float = 0.0  # c = 1/rho, coupled decay of the multipliers; 0: hard constraints, eq. (38)
+    resilience: float = (
+        0.0  # c = 1/rho, coupled decay of the multipliers; 0: hard constraints, eq. (38)
+    )
     warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
 
     def _check(self) -> None:
         _require(
-            0 < self.alpha < 1, "alpha", self.alpha, "in (0, 1)", "no layer can remove more than its whole loss."
+            0 < self.alpha < 1,
+            "alpha",
+            self.alpha,
+            "in (0, 1)",
+            "no layer can remove more than its whole loss.",
         )
         _require(self.reference_loss > 0, "reference_loss", self.reference_loss, "positive")
-        _require(self.dual_lr >= 0, "dual_lr", self.dual_lr, "at least 0", "0 holds the multipliers at zero.")
-        _require(self.resilience >= 0, "resilience", self.resilience, "at least 0", "0 means hard constraints.")
+        _require(
+            self.dual_lr >= 0,
+            "dual_lr",
+            self.dual_lr,
+            "at least 0",
+            "0 holds the multipliers at zero.",
+        )
+        _require(
+            self.resilience >= 0,
+            "resilience",
+            self.resilience,
+            "at least 0",
+            "0 means hard constraints.",
+        )
         _require(
             self.dual_lr * self.resilience < 1,
             "dual_lr x resilience",
@@ -162,7 +195,12 @@ class ConstraintConfig(_Section):
             "below 1",
             "one dual step would decay a multiplier past zero.",
         )
-        _require(self.signal_clip is None or self.signal_clip > 0, "signal_clip", self.signal_clip, "positive or null")
+        _require(
+            self.signal_clip is None or self.signal_clip > 0,
+            "signal_clip",
+            self.signal_clip,
+            "positive or null",
+        )
         _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
 
 
@@ -179,10 +217,14 @@ class RunConfig(_Section):
     steps: int = 1000  # primal steps, warm-up included
     batch_size: int = 32  # sequences
     primal_lr: float = 1e-3  # Adam
-    decay_share: float = 0.2  # both learning rates fall linearly to 0 over this last share of the steps
+    decay_share: float = (
+        0.2  # both learning rates fall linearly to 0 over this last share of the steps
+    )
     grad_clip: float = 1.0  # global norm of the primal gradient
     report_every: int = 100  # steps between reports; each is followed by a checkpoint
-    eval_windows: int = 24  # held-out windows that reports and the final result are measured on, at most
+    eval_windows: int = (
+        24  # held-out windows that reports and the final result are measured on, at most
+    )
     eval_draws: int = 4  # noise draws per window for feasibility, averaged first (protocol.md 2)
     dtype: Literal["float32", "float64"] = "float32"
     device: Literal["cpu", "cuda"] = "cpu"
@@ -198,7 +240,14 @@ class RunConfig(_Section):
             list(self.test_gammas),
             "at least two rising numbers from 0 up",
         )
-        for name in ("steps", "batch_size", "report_every", "eval_windows", "eval_draws", "threads"):
+        for name in (
+            "steps",
+            "batch_size",
+            "report_every",
+            "eval_windows",
+            "eval_draws",
+            "threads",
+        ):
             _require(getattr(self, name) > 0, name, getattr(self, name), "positive")
         _require(self.seed >= 0, "seed", self.seed, "at least 0")
         _require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
@@ -261,7 +310,11 @@ class RunConfig(_Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_SECTIONS: dict[str, type[_Section]] = {"data": DataConfig, "model": ModelConfig, "constraint": ConstraintConfig}
+_SECTIONS: dict[str, type[_Section]] = {
+    "data": DataConfig,
+    "model": ModelConfig,
+    "constraint": ConstraintConfig,
+}
 
 
 def field_names() -> tuple[str, ...]:

@@ -24,14 +24,22 @@ def early_signs(config: RunConfig, scales: Scales, report: Report) -> list[str]:
             "(dead ReLU). Lower primal_lr or choose another model.variant."
         )
     elif config.train_gamma > 0 and report.step >= config.steps / 4 and losses_F[-1] >= identity:
-        signs.append("held-out loss is not below the unchanged input's after a quarter of the steps. Train longer or raise primal_lr.")
+        signs.append(
+            "held-out loss is not below the unchanged input's after a quarter of the steps. Train longer or raise primal_lr."
+        )
     multipliers_L = report.layers.get("multipliers", [])
     for layer, value in enumerate(multipliers_L, start=1):
         if value > WIND_UP:
-            signs.append(f"the multiplier of layer {layer} wound up to {value:.3g}. Lower dual_lr, clip the dual signal, or ask for less alpha.")
+            signs.append(
+                f"the multiplier of layer {layer} wound up to {value:.3g}. Lower dual_lr, clip the dual signal, or ask for less alpha."
+            )
     weights_F = report.layers.get("weights", [])
     for layer in range(1, len(losses_F) - 1):
-        if weights_F and weights_F[layer] < 0 and losses_F[layer] > PAID_TO_RISE * max(losses_F[0], identity):
+        if (
+            weights_F
+            and weights_F[layer] < 0
+            and losses_F[layer] > PAID_TO_RISE * max(losses_F[0], identity)
+        ):
             signs.append(
                 f"layer {layer} is paid to raise its loss (weight {weights_F[layer]:.3g}, loss {losses_F[layer]:.3g} over f_c). "
                 "Lower dual_lr, or set grad_through_previous to false."

@@ -47,7 +47,9 @@ def source_commit() -> dict[str, Json]:
 
     def git(*words: str) -> str | None:
         try:
-            done = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10)
+            done = subprocess.run(
+                ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
         return done.stdout.strip() if done.returncode == 0 else None

@@ -6,8 +6,6 @@ dev clips serve selection; the test clips are never read here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,20 +15,14 @@ from trainables.config import RunConfig
 from trainables.errors import InvalidValue
 from trainables.layer_losses import layer_losses
 from trainables.results import Evaluation
-from trainables.tasks.base import Task
+from trainables.tasks.base import References, Task
 
 Floats = NDArray[np.float64]
 
-NEAR_SHIFT = 0.10  # video: the objective looks at test gammas in (train_gamma, train_gamma + NEAR_SHIFT]
+NEAR_SHIFT = (
+    0.10  # video: the objective looks at test gammas in (train_gamma, train_gamma + NEAR_SHIFT]
+)
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
-
-
-@dataclass(frozen=True)
-class References:
-    """Predictors that need no training, measured on the same held-out draws: the lines beside every score."""
-
-    scores: dict[str, dict[str, float]]  # by name, metric by test gamma ("0.15")
-    losses: dict[str, float]  # by name, at train_gamma
 
 
 @torch.no_grad()
@@ -48,18 +40,26 @@ def unit_losses(model: nn.Module, task: Task, split: str, gamma: float, draws: i
             np.add.at(sums, list(batch.units), losses_FB.T)
             np.add.at(counts, list(batch.units), 1.0)
     if sums is None:
-        raise InvalidValue(f"the {split} split has no unit to evaluate on, got 0 windows of held-out clips.")
+        raise InvalidValue(
+            f"the {split} split has no unit to evaluate on, got 0 windows of held-out clips."
+        )
     return sums / counts[:, None]
 
 
 def evaluate(
-    config: RunConfig, task: Task, model: nn.Module, references: References, multipliers: list[float]
+    config: RunConfig,
+    task: Task,
+    model: nn.Module,
+    references: References,
+    multipliers: list[float],
 ) -> Evaluation:
     """The final measurement of one arm on its dev clips; see ``Evaluation`` for every field."""
     gamma = config.train_gamma
     dev = unit_losses(model, task, "dev", gamma, config.eval_draws)
     train = unit_losses(model, task, "train", gamma, config.eval_draws)
-    by_gamma = {gamma_key(g): unit_losses(model, task, "dev", g, 1).mean(axis=0) for g in config.test_gammas}
+    by_gamma = {
+        gamma_key(g): unit_losses(model, task, "dev", g, 1).mean(axis=0) for g in config.test_gammas
+    }
     scores = {key: task.metric(float(losses_F[-1])) for key, losses_F in by_gamma.items()}
     grid, values = np.array(config.test_gammas), np.array(list(scores.values()))
     ood_auc = float(np.trapezoid(values, grid))
@@ -73,11 +73,11 @@ def evaluate(
         train_losses=train.tolist(),
         scores=scores,
         layer_losses_by_gamma={key: losses_F.tolist() for key, losses_F in by_gamma.items()},
-        references=references.scores,
+        references=references.metrics,
         reference_losses=references.losses,
         ood_auc=ood_auc,
         ood_mean=ood_auc / float(grid[-1] - grid[0]),
-        objective=objective(scores, references.scores["wiener"], near),
+        objective=objective(scores, references.metrics["wiener"], near),
         objective_gammas=near,
         descent_ratio_quantiles=quantiles.tolist(),
         descent_share=share.tolist(),
@@ -110,7 +110,9 @@ def objective(scores: dict[str, float], wiener: dict[str, float], gammas: list[f
 def descent_ratios(model: nn.Module, task: Task, gamma: float) -> tuple[Floats, Floats]:
     """Per-sample f_l / f_{l-1} on dev: ([L, quantiles], [L] share of samples whose loss fell)."""
     model.eval()
-    losses_FB = torch.cat([layer_losses(model, task, b) for b in task.held_out("dev", gamma, 0)], dim=1)
+    losses_FB = torch.cat(
+        [layer_losses(model, task, b) for b in task.held_out("dev", gamma, 0)], dim=1
+    )
     losses = losses_FB.double().cpu().numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios_LB = losses[1:] / losses[:-1]

@@ -21,7 +21,9 @@ from trainables.primal_dual import dual_step
 class Multipliers:
     """lambda_L, its optimiser and its state. Starts at zero; nothing here synchronises with the host."""
 
-    def __init__(self, layers: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self, layers: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
         """Zeros for ``layers`` constraints, on the run's device."""
         self.values_L = torch.zeros(layers, device=device, dtype=dtype)
         self._dual_lr = config.dual_lr
@@ -41,7 +43,9 @@ class Multipliers:
         """One dual step along ``signal_L`` (> 0 raises lambda), with dual_lr scaled by ``lr_factor``."""
         dual_lr = self._dual_lr * lr_factor
         if self._adam is None:
-            self.values_L.copy_(dual_step(self.values_L, signal_L, dual_lr=dual_lr, resilience=self._resilience))
+            self.values_L.copy_(
+                dual_step(self.values_L, signal_L, dual_lr=dual_lr, resilience=self._resilience)
+            )
             return
         self._adam.param_groups[0]["lr"] = dual_lr
         self.values_L.grad = signal_L
@@ -50,7 +54,10 @@ class Multipliers:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything a resumed run needs to continue bit for bit."""
-        return {"values": self.values_L, "adam": None if self._adam is None else self._adam.state_dict()}
+        return {
+            "values": self.values_L,
+            "adam": None if self._adam is None else self._adam.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``."""

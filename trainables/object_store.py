@@ -75,7 +75,11 @@ class ObjectStore:
             return None
         except OSError as error:
             raise StoreError(f"could not read {name} below {self.root}: {error}") from error
-        content, footer, digest = sealed[: -_DIGEST - len(_FOOTER)], sealed[-_DIGEST - len(_FOOTER) : -_DIGEST], sealed[-_DIGEST:]
+        content, footer, digest = (
+            sealed[: -_DIGEST - len(_FOOTER)],
+            sealed[-_DIGEST - len(_FOOTER) : -_DIGEST],
+            sealed[-_DIGEST:],
+        )
         if footer != _FOOTER or hashlib.sha256(content).hexdigest().encode() != digest:
             raise StoreError(f"{name} below {self.root} is damaged (its checksum does not match).")
         return content
@@ -84,7 +88,7 @@ class ObjectStore:
         """Write one JSON document; ``jq`` reads it after ``head -n -1``."""
         self.put(name, json.dumps(value, sort_keys=True, allow_nan=False).encode())
 
-    def get_json(self, name: str) -> Json | None:
+    def get_json(self, name: str) -> Json:
         """The JSON document, or None when there is none."""
         content = self.get(name)
         return None if content is None else json.loads(content)
@@ -142,7 +146,9 @@ class ObjectStore:
     def size_of(self, folder: str) -> int:
         """Bytes of everything below ``folder``."""
         filesystem, prefix = self._filesystem()
-        selector = pyarrow.fs.FileSelector(f"{prefix}/{folder}", recursive=True, allow_not_found=True)
+        selector = pyarrow.fs.FileSelector(
+            f"{prefix}/{folder}", recursive=True, allow_not_found=True
+        )
         return sum(info.size or 0 for info in filesystem.get_file_info(selector))
 
     def _filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from trainables.config import ConstraintConfig
 
-Array = Any  # an NumPy array or a torch tensor: only @, +, -, *, / and slices are used
+Array = Any  # a NumPy array or a torch tensor: only @, +, -, *, / and slices are used
 Floats = NDArray[np.float64]
 
 TOLERANCE = 0.10  # a layer delivers at least 90 % of the descent asked of it (protocol.md 2)
@@ -32,7 +32,9 @@ class Scales:
     """Two losses of the task that need no training, in the task's own unit; both are constants of the train split."""
 
     constant_loss: float  # f_c: the best constant prediction
-    identity_loss: float  # the unchanged input at train_gamma; at gamma 0: at the smallest test gamma > 0
+    identity_loss: (
+        float  # the unchanged input at train_gamma; at gamma 0: at the smallest test gamma > 0
+    )
 
 
 @dataclass(frozen=True)
@@ -41,13 +43,15 @@ class DescentConstraints:
 
     alpha: float
     reference: float  # f0 over f_c
-    matrix_LF: Floats  # A: violations of the (scaled) constraints
-    bounds_L: Floats  # b
-    gradient_LF: Floats  # A where the Lagrangian's gradient flows: without f_{l-1} when detached
-    scale_L: Floats  # s_l, or ones: g = scale x (what A f - b gives)
+    matrix_LF: Array  # A: violations of the (scaled) constraints
+    bounds_L: Array  # b
+    gradient_LF: Array  # A where the Lagrangian's gradient flows: without f_{l-1} when detached
+    scale_L: Array  # s_l, or ones: g = scale x (what A f - b gives)
 
 
-def descent_constraints(config: ConstraintConfig, layers: int, scales: Scales) -> DescentConstraints:
+def descent_constraints(
+    config: ConstraintConfig, layers: int, scales: Scales
+) -> DescentConstraints:
     """The affine constraints of a run with ``layers`` layers.
 
     g_1 = f_1 - s_1 and g_l = f_l - (1 - alpha) f_{l-1} for l >= 2, where s_1 = f0 (``bound_first``) or
@@ -122,7 +126,9 @@ def lagrangian(constraints: DescentConstraints, losses_F: Array, multipliers_L: 
     return losses_F[-1] + multipliers_L @ violations(constraints, losses_F)
 
 
-def dual_step(multipliers_L: Array, signal_L: Array, *, dual_lr: float, resilience: float = 0.0) -> Array:
+def dual_step(
+    multipliers_L: Array, signal_L: Array, *, dual_lr: float, resilience: float = 0.0
+) -> Array:
     """Projected dual ascent: lambda <- [(1 - eta c) lambda + eta g]_+, eq. (38).
 
     Layers whose loss failed to drop by the fraction alpha (g > 0) gain weight in the Lagrangian;
@@ -140,7 +146,9 @@ def slack(multipliers_L: Array, resilience: float) -> Array:
     return resilience * multipliers_L
 
 
-def missing_shares(constraints: DescentConstraints, losses_F: Array, slack_L: Array | None = None) -> Floats:
+def missing_shares(
+    constraints: DescentConstraints, losses_F: Array, slack_L: Array | None = None
+) -> Floats:
     """v_L: the share of the demanded reduction that is missing, on whatever split ``losses_F`` was measured.
 
     v_1 = (f_1 - s_1) / (alpha f0) and v_l = (f_l - (1 - alpha) f_{l-1}) / (alpha f_{l-1}): 0 met, 1 no

@@ -31,12 +31,18 @@ TRAIN_PEAK_MEMORY_MB = "train/peak_memory_mb"
 TRAIN_SECONDS = "train/seconds"  # time in primal and dual steps so far
 EVAL_SECONDS = "train/eval_seconds"  # time in evaluation so far
 HELD_OUT_LOSS = "descent/held_out_loss"  # last layer, dev, train_gamma, over f_c
-WORST_MISSING_SHARE = "feasibility/worst_missing_share"  # dev, unrelaxed; judged against the tolerance
+WORST_MISSING_SHARE = (
+    "feasibility/worst_missing_share"  # dev, unrelaxed; judged against the tolerance
+)
 WORST_MISSING_SHARE_TRAIN = "feasibility/worst_missing_share_train"  # training units, fresh draws
-WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, with the slack c lambda
+WORST_MISSING_SHARE_RELAXED = (
+    "feasibility/worst_missing_share_relaxed"  # dev, with the slack c lambda
+)
 FEASIBLE = "feasibility/feasible"  # 1 or 0
 USEFUL = "feasibility/useful"  # 1 or 0
-OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (video: RMSE, lower is better)
+OOD_AUC = (
+    "ood/auc"  # trapezoid area under the metric over test_gammas (video: RMSE, lower is better)
+)
 OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean RMSE
 OBJECTIVE = "ood/objective"  # what the search minimises
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
@@ -101,14 +107,18 @@ class Evaluation:
     train_units: list[str]
     train_losses: list[list[float]]  # [units][L + 1], training units, fresh draws, eval mode
     scores: dict[str, float]  # metric by test gamma ("0.15"), dev
-    layer_losses_by_gamma: dict[str, list[float]]  # [L + 1] by test gamma, dev: reported, never gated
+    layer_losses_by_gamma: dict[
+        str, list[float]
+    ]  # [L + 1] by test gamma, dev: reported, never gated
     references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
     reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
     ood_auc: float
     ood_mean: float
     objective: float  # selection rule near_shift of protocol.md 3: lower is better
     objective_gammas: list[float]  # the test gammas that the objective looked at
-    descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1} per sample, dev
+    descent_ratio_quantiles: list[
+        list[float]
+    ]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1} per sample, dev
     descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
     multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
 
@@ -133,12 +143,16 @@ class ArmRecord:
     config: RunConfig
     status: Status = "running"
     reason: str = ""  # why it diverged, stopped or failed; advice included
-    warnings: list[str] = field(default_factory=list)  # early signs of science.md A4, in the user's words
+    warnings: list[str] = field(
+        default_factory=list
+    )  # early signs of science.md A4, in the user's words
     started_ms: int = 0
     ended_ms: int = 0
     reports: list[Report] = field(default_factory=list)
     evaluation: Evaluation | None = None
-    environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed: commit, versions, CPU, GPU
+    environment: dict[str, Json] = field(
+        default_factory=dict
+    )  # recorded, not hashed: commit, versions, CPU, GPU
 
     @property
     def is_final(self) -> bool:
@@ -150,8 +164,11 @@ class ArmRecord:
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain["config"] = self.config.to_json()
         plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
-        plain["evaluation"] = None if self.evaluation is None else dataclasses.asdict(self.evaluation)
-        return _finite(plain)
+        plain["evaluation"] = (
+            None if self.evaluation is None else dataclasses.asdict(self.evaluation)
+        )
+        finite: dict[str, Json] = _finite(plain)
+        return finite
 
     @classmethod
     def from_json(cls, plain: dict[str, Json]) -> ArmRecord:

@@ -1,9 +1,9 @@
 """Arm records and checkpoints by signature: the only state a sweep has besides its definition and proposals.
 
-    arms/<signature>/record.json            every report with its timestamp, the outcome; final once it is final
-    arms/<signature>/checkpoint-<step>.pt   the two newest
-    arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
-    arms/<signature>/attempts.json          how often this arm was started, and from which step
+arms/<signature>/record.json            every report with its timestamp, the outcome; final once it is final
+arms/<signature>/checkpoint-<step>.pt   the two newest
+arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
+arms/<signature>/attempts.json          how often this arm was started, and from which step
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class RunStore:
         there = self.objects.get_json(name) or {"starts": 0, "resumed_from": -1}
         fresh = resumed_from > there["resumed_from"]
         starts = 1 if fresh else there["starts"] + 1
-        self.objects.put(name, json.dumps({"starts": starts, "resumed_from": resumed_from}).encode())
+        self.objects.put(
+            name, json.dumps({"starts": starts, "resumed_from": resumed_from}).encode()
+        )
         return starts
 
     def _checkpoints(self, signature: str) -> list[str]:

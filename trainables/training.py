@@ -36,7 +36,9 @@ def lr_factor(step: int, steps: int, decay_share: float) -> float:
 class Training:
     """The state of one run between two primal steps: model, optimiser, weighting, step."""
 
-    def __init__(self, config: RunConfig, task: Task, model: nn.Module, weighting: Weighting) -> None:
+    def __init__(
+        self, config: RunConfig, task: Task, model: nn.Module, weighting: Weighting
+    ) -> None:
         """Start at step 0 with the model as it is."""
         self.config = config
         self.task = task
@@ -69,10 +71,13 @@ class Training:
 
     def _one_step(self, step: int) -> None:
         factor = lr_factor(step, self.config.steps, self.config.decay_share)
-        losses_F = layer_losses(self.model, self.task, self.task.train_batch(step)).mean(dim=1) / self._constant_loss
+        losses_F = (
+            layer_losses(self.model, self.task, self.task.train_batch(step)).mean(dim=1)
+            / self._constant_loss
+        )
         objective = (self.weighting.weights(step) * losses_F).sum()
         self.optimizer.zero_grad(set_to_none=True)
-        objective.backward()
+        objective.backward()  # type: ignore[no-untyped-call]
         grad_norm = nn.utils.clip_grad_norm_(self.parameters, self.config.grad_clip)
         self.optimizer.param_groups[0]["lr"] = self.config.primal_lr * factor
         self.optimizer.step()

@@ -49,7 +49,9 @@ class Weighting(Protocol):
         ...
 
 
-def weighting_of(config: RunConfig, scales: Scales, device: torch.device, dtype: torch.dtype) -> Weighting:
+def weighting_of(
+    config: RunConfig, scales: Scales, device: torch.device, dtype: torch.dtype
+) -> Weighting:
     """The weighting that a run's constraint asks for; plain training when there is none."""
     layers = config.model.layers
     if config.constraint is None:
@@ -88,12 +90,16 @@ class PrimalDual:
     """Weights from multipliers; one dual step per primal step, on the same batch and the same forward pass."""
 
     def __init__(
-        self, config: RunConfig, constraints: DescentConstraints, device: torch.device, dtype: torch.dtype
+        self,
+        config: RunConfig,
+        constraints: DescentConstraints,
+        device: torch.device,
+        dtype: torch.dtype,
     ) -> None:
         """Multipliers at zero: the first step is a plain one."""
         assert config.constraint is not None
         self.config = config.constraint
-        self.constraints = _on_device(constraints, device, dtype)
+        self.constraints = on_device(constraints, device, dtype)
         self.multipliers = Multipliers(config.model.layers, self.config, device, dtype)
         self._plain = LastLayer(config.model.layers, device, dtype)
         self._violation_sum_L = torch.zeros(config.model.layers, device=device, dtype=dtype)
@@ -144,9 +150,16 @@ class PrimalDual:
         self.multipliers.load_state_dict(state)
 
 
-def _on_device(constraints: DescentConstraints, device: torch.device, dtype: torch.dtype) -> DescentConstraints:
-    arrays = {
-        name: torch.as_tensor(getattr(constraints, name), device=device, dtype=dtype)
-        for name in ("matrix_LF", "bounds_L", "gradient_LF", "scale_L")
-    }
-    return dataclasses.replace(constraints, **arrays)
+def on_device(
+    constraints: DescentConstraints, device: torch.device, dtype: torch.dtype
+) -> DescentConstraints:
+    def moved(array: Any) -> Tensor:
+        return torch.as_tensor(array, device=device, dtype=dtype)
+
+    return dataclasses.replace(
+        constraints,
+        matrix_LF=moved(constraints.matrix_LF),
+        bounds_L=moved(constraints.bounds_L),
+        gradient_LF=moved(constraints.gradient_LF),
+        scale_L=moved(constraints.scale_L),
+    )

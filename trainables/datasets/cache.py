@@ -1,8 +1,9 @@
 """Folders that are built once per machine, whole or not at all, and shared by every arm.
 
-An entry is a folder of files with a manifest of their sizes and checksums. It is built beside its place and
-renamed into it, under a lock, so that of several processes at once one builds and the others wait; where the
-file system has no locks they all build and the first one's entry stays. A damaged entry is built again.
+An entry is a folder of files with a manifest of their sizes and checksums. It is built beside its
+place and renamed into it, under a lock, so that of several processes at once one builds and the
+others wait; where the file system has no locks they all build and the first one's entry stays. A
+damaged entry is built again.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
         lock = open(folder / f".{name}.lock", "a")  # noqa: SIM115 - closed by the with below
     except OSError as error:
         raise Misuse(
-            f"the cache folder {folder} cannot be written ({error}). Set SWEEP_CACHE to a folder you own."
+            f"the cache folder {folder} cannot be written ({error}). "
+            "Set SWEEP_CACHE to a folder you own."
         ) from error
     with lock, _locked(lock.fileno()):
         if not _is_whole(entry):

@@ -28,7 +28,8 @@ class RawClip:
 class RawVideo:
     """A data set as it lies on disk. Clips are in the order of their names.
 
-    ``dev`` is empty where the data set has no dev split of its own: it is then carved from ``train``.
+    ``dev`` is empty where the data set has no dev split of its own: it is then carved from
+    ``train``.
     """
 
     train: tuple[RawClip, ...]
@@ -50,7 +51,7 @@ class Clip:
 
 @dataclass(frozen=True)
 class StoredClip:
-    """What the cache knows of one clip. The sums are exact, so a split's std is the same everywhere."""
+    """What the cache knows of one clip. The sums are exact: std is the same everywhere."""
 
     name: str
     length: int  # N
@@ -91,7 +92,7 @@ class VideoClips:
 
     @property
     def std(self) -> float:
-        """Population std over all clean pixels of the training clips, pixels in [0, 1] (method.md 4.1)."""
+        """Population std over the clean pixels of the training clips, pixels in [0, 1]."""
         count = self._train_pixels
         total = sum(c.pixel_sum for c in self.train_clips)
         squares = sum(c.square_sum for c in self.train_clips)
@@ -107,7 +108,7 @@ class VideoClips:
         return by_split[split]
 
     def stacked(self, split: str) -> Pixels:
-        """All frames of "train", "dev" or "test", clip after clip: [N, S, S], read-only, memory-mapped."""
+        """All frames of a split, clip after clip: [N, S, S], read-only, memory-mapped."""
         clips = self.stored(split)
         name = "test.npy" if split == "test" else "train.npy"
         frames: Pixels = np.load(self.folder / name, mmap_mode="r")

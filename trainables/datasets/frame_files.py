@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 import warnings
@@ -24,20 +25,21 @@ def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     Hidden files (some archives carry ``._001.tif``) and other suffixes are left out.
 
     Raises:
-        BadData: there are none, or a number between the first and the last is missing or there twice.
+        BadData: there are none, or a number between the first and the last is missing or there
+            twice.
     """
     found = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
     numbered = sorted((_number(path), path) for path in found)
     if not numbered:
         raise BadData(
-            f"the clip {folder} has no frames: expected files like 001{suffixes[0]}, numbered in order. "
-            "Copy the clip again, or remove its folder."
+            f"the clip {folder} has no frames: expected files like 001{suffixes[0]}, numbered in "
+            "order. Copy the clip again, or remove its folder."
         )
-    for (before, _), (after, path) in zip(numbered, numbered[1:], strict=False):
+    for (before, _), (after, path) in itertools.pairwise(numbered):
         if after != before + 1:
             raise BadData(
-                f"the frames of the clip {folder} are not numbered in one row: {path.name} follows number "
-                f"{before}. Frames must be consecutive in time. Copy the clip again."
+                f"the frames of the clip {folder} are not numbered in one row: {path.name} follows "
+                f"number {before}. Frames must be consecutive in time. Copy the clip again."
             )
     return [path for _, path in numbered]
 

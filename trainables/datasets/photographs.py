@@ -135,7 +135,7 @@ def source_pixels(path: Camera, frame: int) -> tuple[NDArray[np.int64], NDArray[
 
 
 def footprint(split: str, index: int) -> tuple[str, Box]:
-    """The photograph of a clip and the smallest box of its pixels that its frames are made of."""
+    """The photograph of a clip and the smallest box of it that the clip's frames are made of."""
     path = camera(split, index)
     boxes = []
     for frame in range(CLIP_FRAMES):
@@ -147,7 +147,7 @@ def footprint(split: str, index: int) -> tuple[str, Box]:
 
 
 def render(split: str, index: int, frame_size: int) -> Iterator[Pixels]:
-    """The frames [frame_size, frame_size] of one clip: bilinear interpolation, then area scaling."""
+    """The frames [frame_size, frame_size] of one clip: bilinear, then scaled by area."""
     path = camera(split, index)
     photograph = photograph_pixels(path.photograph).astype(np.int64)
     width, flat = photograph.shape[1], photograph.ravel()

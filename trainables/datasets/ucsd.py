@@ -1,6 +1,7 @@
 """UCSD Anomaly Detection, Ped1 and Ped2, in its original layout or as numbered frame folders.
 
-Source: Mahadevan, Li, Bhalodia, Vasconcelos, CVPR 2010; frame folders as in Liu, Luo, Lian, Gao, CVPR 2018.
+Source: Mahadevan, Li, Bhalodia, Vasconcelos, CVPR 2010; frame folders as in Liu, Luo, Lian, Gao,
+CVPR 2018.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ _FOLDERS = {
 
 
 def list_clips(data: DataConfig) -> RawVideo:
-    """Find the clips of ``data.name`` in ``data.folder``: that folder itself, or one that contains it.
+    """Find the clips of ``data.name`` in ``data.folder``, which is its folder or contains it.
 
-    A clip is called by its number ("clip08") in either layout. Raises BadData for every way a folder can be wrong.
+    A clip is called by its number ("clip08") in either layout. Raises BadData for every way a
+    folder can be wrong.
     """
     root, layout = _find(data)
     train, train_files = _split(root / layout.train, layout, data.frame_size)
@@ -52,13 +54,15 @@ def list_clips(data: DataConfig) -> RawVideo:
 def _find(data: DataConfig) -> tuple[Path, _Layout]:
     if data.folder is None:
         raise BadData(
-            f"data set {data.name} needs data.folder, the folder its files lie in; none was given. {_expected(data)}"
+            f"data set {data.name} needs data.folder, the folder its files lie in; none was "
+            f"given. {_expected(data)}"
         )
     given = Path(data.folder).expanduser().resolve()
     if not given.is_dir():
         state = "is not a folder" if given.exists() else "does not exist"
         raise BadData(
-            f"data.folder {given} {state}. {_expected(data)} On a cluster it must be there on every machine."
+            f"data.folder {given} {state}. {_expected(data)} On a cluster it must be there on "
+            "every machine."
         )
     if not any(given.iterdir()):
         raise BadData(f"data.folder {given} is empty. {_expected(data)}")
@@ -72,13 +76,14 @@ def _find(data: DataConfig) -> tuple[Path, _Layout]:
     if not found:
         inside = ", ".join(sorted(p.name for p in given.iterdir())[:5])
         raise BadData(
-            f"data.folder {given} (it holds: {inside}) does not look like {data.name}. {_expected(data)}"
+            f"data.folder {given} (it holds: {inside}) does not look like {data.name}. "
+            f"{_expected(data)}"
         )
     if len(found) > 1:
         copies = " and ".join(str(place) for place, _ in found)
         raise BadData(
-            f"data.folder {given} holds {data.name} more than once: {copies}. They may differ in their clips. "
-            "Give the one you mean as data.folder."
+            f"data.folder {given} holds {data.name} more than once: {copies}. They may differ in "
+            "their clips. Give the one you mean as data.folder."
         )
     return found[0]
 
@@ -86,8 +91,9 @@ def _find(data: DataConfig) -> tuple[Path, _Layout]:
 def _expected(data: DataConfig) -> str:
     original, _, frames = _FOLDERS[data.name]
     return (
-        f"Give a folder that is or contains {original}/Train/Train001/001.tif and {original}/Test/Test001/001.tif "
-        f"(as published), or {frames}/training/frames/01/000.jpg and {frames}/testing/frames/01/000.jpg."
+        f"Give a folder that is or contains {original}/Train/Train001/001.tif and "
+        f"{original}/Test/Test001/001.tif (as published), or {frames}/training/frames/01/000.jpg "
+        f"and {frames}/testing/frames/01/000.jpg."
     )
 
 
@@ -101,9 +107,10 @@ def _split(
         if match and place.is_dir():
             numbered.append((int(match.group(1)), place))
     if not numbered:
+        example = "01" if "/" in layout.train else f"{folder.name}001"
         raise BadData(
-            f"{folder} has no clips: expected folders named like "
-            f"{'01' if '/' in layout.train else folder.name + '001'}, one per clip. Copy the split again."
+            f"{folder} has no clips: expected folders named like {example}, one per clip. "
+            "Copy the split again."
         )
     clips, files = [], []
     for number, place in sorted(numbered):

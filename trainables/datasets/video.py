@@ -1,7 +1,7 @@
 """Video data sets by name: decoded once per machine, checked, split by whole clips, fingerprinted.
 
-Preprocessing: grey, frame_size x frame_size (method.md 4.1). Dev is carved from the training clips, whole
-clips only, so that no frame of a dev scene was trained on.
+Preprocessing: grey, frame_size x frame_size (method.md 4.1). Dev is carved from the training clips,
+whole clips only, so that no frame of a dev scene was trained on.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def load_video(data: DataConfig) -> VideoClips:
         UnknownName: no such data set.
         InvalidValue: the data set cannot be had at this frame_size.
         BadData: the folder is missing, empty, of another layout or damaged; a clip is shorter than
-            ``data.frames``; no dev split can be carved; or the pixels are not those of ``data.fingerprint``.
+            ``data.frames``; no dev split can be carved; or the pixels are not those of
+            ``data.fingerprint``.
     """
     if data.name not in _SOURCES:
         raise UnknownName.of("data set", data.name, _SOURCES)
@@ -86,8 +87,8 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
     training = raw.train[: data.max_clips]
     if len(training) < 2:
         raise BadData(
-            f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least 2: "
-            "one is held out as dev. Add the data set's other training clips."
+            f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least "
+            "2: one is held out as dev. Add the data set's other training clips."
         )
     return training, min(math.ceil(len(training) * data.dev_share), len(training) - 1), test
 
@@ -97,20 +98,20 @@ def _check(video: VideoClips, data: DataConfig, root: str) -> None:
         for clip in video.stored(split):
             if clip.length < data.frames:
                 raise BadData(
-                    f"clip {clip.name} ({split}) of {data.name} in {root} has {clip.length} frames, but a "
-                    f"sequence takes {data.frames} (data.frames). Give a smaller data.frames, or leave "
-                    "that clip out of the folder."
+                    f"clip {clip.name} ({split}) of {data.name} in {root} has {clip.length} "
+                    f"frames, but a sequence takes {data.frames} (data.frames). Give a smaller "
+                    "data.frames, or leave that clip out of the folder."
                 )
     if video.std == 0:
         raise BadData(
-            f"all training pixels of {data.name} in {root} are equal (std 0), so noise has no scale. "
-            "Check that the frames were copied whole."
+            f"all training pixels of {data.name} in {root} are equal (std 0), so noise has no "
+            "scale. Check that the frames were copied whole."
         )
     if data.fingerprint not in ("", video.fingerprint):
         raise BadData(
-            f"the pixels of {data.name} in {root} changed: expected fingerprint {data.fingerprint}, got "
-            f"{video.fingerprint}. Results on both cannot be compared. Restore the data, or clear "
-            "data.fingerprint to start a new sweep on them."
+            f"the pixels of {data.name} in {root} changed: expected fingerprint "
+            f"{data.fingerprint}, got {video.fingerprint}. Results on both cannot be compared. "
+            "Restore the data, or clear data.fingerprint to start a new sweep on them."
         )
 
 
@@ -131,7 +132,7 @@ def _decode(
 
 
 def _write_header(stream: BinaryIO, frames: int, frame_size: int) -> None:
-    """An .npy header. NumPy pads it for a growing first axis, so the second one fits over the first."""
+    """An .npy header. NumPy pads it for a growing first axis: a later one fits over it."""
     stream.seek(0)
     header = {"descr": "|u1", "fortran_order": False, "shape": (frames, frame_size, frame_size)}
     np.lib.format.write_array_header_1_0(stream, header)

@@ -26,7 +26,9 @@ class Variant:
     """One reading of the UT layer."""
 
     scores: Literal["dot", "distance"]  # x_i . x_j, or -|x_i - x_j|^2 / 2 (the energy's own kernel)
-    sharpness: float | None  # scores are multiplied by sharpness / (noise energy of a patch); None: by 1
+    sharpness: (
+        float | None
+    )  # scores are multiplied by sharpness / (noise energy of a patch); None: by 1
     residual: Literal["input", "attention"]  # what W_l Z_l is added to
     basis: Literal["dct", "pixel"]  # where V_l and W_l live
     w_init: Literal["zero", "dct"]  # W_l = 0: the layer starts as its residual
@@ -41,6 +43,8 @@ VARIANTS: dict[str, Variant] = {
 
 class UTLayer(nn.Module):
     """One unrolled step on tokens [B, T, P]; V and W are per layer (matched capacity in both arms)."""
+
+    dct: Tensor
 
     def __init__(self, patch_size: int, variant: Variant, noise_energy: float) -> None:
         """V starts as the DCT; W as ``variant.w_init`` says."""
@@ -91,7 +95,9 @@ class UT(nn.Module):
             noise_energy: expected squared norm of a patch's noise at train_gamma; sets the scores' sharpness.
         """
         super().__init__()
-        self.layers = nn.ModuleList(UTLayer(patch_size, VARIANTS[variant], noise_energy) for _ in range(layers))
+        self.layers = nn.ModuleList(
+            UTLayer(patch_size, VARIANTS[variant], noise_energy) for _ in range(layers)
+        )
 
     def forward(self, inputs_BTP: Tensor) -> list[Tensor]:
         """Predictions after layer 0 (the input itself) and after each layer."""

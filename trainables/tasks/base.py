@@ -24,6 +24,20 @@ class Batch:
     units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
 
 
+class References(Protocol):
+    """Predictors that need no training, measured on the models' own held-out draws, by name."""
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """The task's metric by test gamma ("0.15")."""
+        ...
+
+    @property
+    def losses(self) -> dict[str, float]:
+        """Loss at train_gamma, in the task's own unit."""
+        ...
+
+
 class Task(Protocol):
     """A task bound to one run's data, device and dtype."""
 
@@ -47,4 +61,3 @@ class Task(Protocol):
     def metric(self, mean_loss: float) -> float:
         """The reported metric from the mean last-layer loss over a split (video: RMSE in grey levels)."""
         ...
-

@@ -3,18 +3,20 @@
 Four predictors: the identity (return the input), the constant (the training pixels' mean), and the
 Wiener filter of a patch in space (D x D) and in space and time (T D x T D), each fitted in closed
 form to clean training patches and matched to the noise. All are scored on the held-out units with
-the same noise draws as the models, and cached, because every arm of a sweep shares them.
+the same noise draws as the models. Fits and scores are cached: every arm of a sweep shares them.
 
 Wiener: x^ = m + C (C + sigma^2 I)^-1 (y - m), the best linear estimate of x from y = x + n. In the
 eigenbasis of C each coefficient is multiplied by e / (e + sigma^2), so one decomposition serves
 every gamma. Its expected loss is trace(C - C (C + sigma^2 I)^-1 C).
 
-Shape suffixes: B sequences, K coefficients of one vector (D, or T D), D pixels of a patch.
+Shape suffixes: R noise draws, B sequences, T frames, D pixels of a patch, K coefficients of one
+vector (D, or T D).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,7 +32,8 @@ from trainables.tasks.video_denoising import VideoDenoising
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-Predictor = Callable[[Singles, float], Singles]  # (noisy [B, T, D], sigma) -> denoised
+# (noisy [R, B, T, D], clean [B, T, D], sigmas [R]) -> squared error [R], summed over the rest
+Errors = Callable[[Singles, Singles, list[float]], Floats]
 
 _FORMAT = 1  # raised when the same data would give other numbers
 _MOST_SEQUENCES = 20_000  # clean training sequences that covariances are estimated from
@@ -64,31 +67,40 @@ class WienerFilter:
         """trace(C - C (C + sigma^2 I)^-1 C): the mean sum of squares left, per vector."""
         return float((self.variances_K * (1 - self.shrinkage(sigma))).sum())
 
-    def __call__(self, noisy_BK: Singles, sigma: float) -> Singles:
-        """Denoised vectors, same shape."""
-        coefficients = (noisy_BK - self.mean_K) @ self.basis_KK
-        coefficients *= self.shrinkage(sigma).astype(np.float32)
-        return coefficients @ self.basis_KK.T + self.mean_K
+    def coefficients(self, vectors: Singles) -> Singles:
+        """Centred vectors [..., T, D] in the eigenbasis: [vectors, K]."""
+        return (vectors.reshape(-1, len(self.mean_K)) - self.mean_K) @ self.basis_KK
+
+    def denoise(self, noisy: Singles, sigma: float) -> Singles:
+        """The estimate of the clean vectors; same shape."""
+        kept = self.coefficients(noisy) * self.shrinkage(sigma).astype(np.float32)
+        estimate: Singles = kept @ self.basis_KK.T + self.mean_K
+        return estimate.reshape(noisy.shape)
+
+    def errors(self, noisy: Singles, clean: Singles, sigmas: list[float]) -> Floats:
+        """Squared error of ``denoise`` per draw, [R]; taken in the eigenbasis, which is shorter."""
+        true_BK = self.coefficients(clean)
+        seen_RBK = self.coefficients(noisy).reshape(len(sigmas), *true_BK.shape)
+        kept_RK = np.stack([self.shrinkage(s) for s in sigmas]).astype(np.float32)
+        return _summed_squares(seen_RBK * kept_RK[:, None] - true_BK)
 
 
 def fit_wiener(blocks: Iterator[Singles]) -> WienerFilter:
     """Fit to clean vectors, given as blocks [B, K] that are read once.
 
-    Sums of a block are in float32, sums over blocks in float64; the first block's mean is taken off
+    Sums within a block are in float32, over blocks in float64; the first block's mean is taken off
     before, so that the covariance is no difference of large numbers.
     """
     first = next(blocks)
-    shift_K = first.mean(0)
-    count, total_K = 0, np.zeros(first.shape[1])
-    squares_KK = np.zeros((first.shape[1],) * 2)
-    for block in _chain(first, blocks):
+    shift_K, size = first.mean(0), first.shape[1]
+    count, total_K, squares_KK = 0, np.zeros(size), np.zeros((size, size))
+    for block in itertools.chain([first], blocks):
         centred = block - shift_K
         count += len(centred)
         total_K += centred.sum(0, dtype=np.float64)
         squares_KK += centred.T @ centred
     offset_K = total_K / count
-    covariance = squares_KK / count - np.outer(offset_K, offset_K)
-    variances_K, basis_KK = np.linalg.eigh(covariance)
+    variances_K, basis_KK = np.linalg.eigh(squares_KK / count - np.outer(offset_K, offset_K))
     return WienerFilter(
         mean_K=(shift_K + offset_K).astype(np.float32),
         basis_KK=basis_KK.astype(np.float32),
@@ -102,12 +114,9 @@ def linear_references(
     """The references of one run, from the cache where another arm has computed them.
 
     They depend on the data, on how sequences and units are cut, and on the gammas, but on neither
-    the seed, the model nor the constraint.
+    the seed, the model nor the constraint. ``metrics`` follow ``config.test_gammas``.
     """
-    data = dataclasses.replace(config.data, folder=None, fingerprint=task.video.fingerprint)
-    key = {
-        "format": _FORMAT,
-        "data": data.to_json(),
+    key = _fit_key(config, task) | {
         "split": split,
         "train_gamma": config.train_gamma,
         "test_gammas": list(config.test_gammas),
@@ -121,44 +130,69 @@ def linear_references(
         (folder / "references.json").write_text(json.dumps(dataclasses.asdict(found)))
 
     folder = built_once("references", key, build)
-    stored: dict[str, Any] = json.loads((folder / "references.json").read_text())
-    return LinearReferences(**stored)
+    return LinearReferences(**json.loads((folder / "references.json").read_text()))
 
 
 def _measure(config: RunConfig, task: VideoDenoising, split: str) -> LinearReferences:
-    predictors = _predictors(task)
-    metrics: dict[str, dict[str, float]] = {name: {} for name in predictors}
-    at_train: dict[str, list[float]] = {name: [] for name in predictors}
-    draws = [(gamma, 0) for gamma in config.test_gammas]
-    draws += [(config.train_gamma, d) for d in range(config.eval_draws)]
-    for gamma, draw in dict.fromkeys(draws):
-        for name, loss in _losses(task, predictors, split, gamma, draw).items():
-            if draw == 0 and gamma in config.test_gammas:
-                metrics[name][f"{gamma:.2f}"] = task.metric(loss)
-            if gamma == config.train_gamma:
-                at_train[name].append(loss)
-    return LinearReferences(metrics, {n: float(np.mean(found)) for n, found in at_train.items()})
+    """Score every predictor, unit by unit: all draws of a unit at once share its clean pixels."""
+    scored = [(gamma, 0) for gamma in config.test_gammas]
+    trained = [(config.train_gamma, draw) for draw in range(config.eval_draws)]
+    draws = list(dict.fromkeys(scored + trained))
+    sigmas = [gamma * task.std for gamma, _ in draws]
+    predictors = _predictors(config, task)
+    sums = {name: np.zeros(len(draws)) for name in predictors}
+    count = 0
+    for batches in zip(*(task.held_out(split, g, d) for g, d in draws), strict=True):
+        clean = batches[0].targets.cpu().numpy().astype(np.float32)
+        noisy = np.stack([batch.inputs.cpu().numpy() for batch in batches]).astype(np.float32)
+        count += len(clean)
+        for name, errors in predictors.items():
+            sums[name] += errors(noisy, clean, sigmas) / task.frames
+    loss = {n: dict(zip(draws, sums[n] / count, strict=True)) for n in predictors}
+    return LinearReferences(
+        {n: {f"{g:.2f}": task.metric(float(loss[n][g, d])) for g, d in scored} for n in loss},
+        {n: float(np.mean([loss[n][draw] for draw in trained])) for n in loss},
+    )
 
 
-def _predictors(task: VideoDenoising) -> dict[str, Predictor]:
-    """By name, what maps noisy sequences [B, T, D] and the noise's sigma to denoised ones."""
+def _predictors(config: RunConfig, task: VideoDenoising) -> dict[str, Errors]:
+    """The squared errors of every predictor, by its name."""
     constant = np.float32(task.video.mean)
-    spatial = fit_wiener(b.reshape(-1, task.patch_pixels) for b in _clean_blocks(task))
-    predictors: dict[str, Predictor] = {
-        "identity": lambda noisy, sigma: noisy,
-        "constant": lambda noisy, sigma: np.full_like(noisy, constant),
-        "wiener": _shaped(spatial),
+    predictors: dict[str, Errors] = {
+        "identity": lambda noisy, clean, sigmas: _summed_squares(noisy - clean),
+        "constant": lambda noisy, clean, sigmas: np.tile(
+            _summed_squares((constant - clean)[None]), len(sigmas)
+        ),
+        "wiener": _fitted(config, task, 1).errors,
     }
     if task.frames * task.patch_pixels <= _MOST_COEFFICIENTS:
-        temporal = fit_wiener(b.reshape(len(b), -1) for b in _clean_blocks(task))
-        predictors["wiener_temporal"] = _shaped(temporal)
+        predictors["wiener_temporal"] = _fitted(config, task, task.frames).errors
     return predictors
 
 
-def _shaped(wiener: WienerFilter) -> Predictor:
-    """The filter on sequences [B, T, D]: on each patch, or on whole sequences, as it was fitted."""
-    size = len(wiener.mean_K)
-    return lambda noisy, sigma: wiener(noisy.reshape(-1, size), sigma).reshape(noisy.shape)
+def _summed_squares(errors: Singles) -> Floats:
+    """Sum over all but the first axis."""
+    flat = errors.reshape(len(errors), -1)
+    return np.asarray(np.square(flat).sum(1, dtype=np.float64))
+
+
+def _fitted(config: RunConfig, task: VideoDenoising, frames: int) -> WienerFilter:
+    """The filter over ``frames`` frames at a time (1, or all T of a sequence), from the cache."""
+    size = frames * task.patch_pixels
+
+    def build(folder: Path) -> None:
+        fit = fit_wiener(block.reshape(-1, size) for block in _clean_blocks(task))
+        for field in dataclasses.fields(fit):
+            np.save(folder / f"{field.name}.npy", getattr(fit, field.name))
+
+    folder = built_once("wiener", _fit_key(config, task) | {"frames": frames}, build)
+    names = [field.name for field in dataclasses.fields(WienerFilter)]
+    return WienerFilter(*(np.load(folder / f"{name}.npy") for name in names))
+
+
+def _fit_key(config: RunConfig, task: VideoDenoising) -> dict[str, Any]:
+    data = dataclasses.replace(config.data, folder=None, fingerprint=task.video.fingerprint)
+    return {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES, "data": data.to_json()}
 
 
 def _clean_blocks(task: VideoDenoising) -> Iterator[Singles]:
@@ -168,24 +202,3 @@ def _clean_blocks(task: VideoDenoising) -> Iterator[Singles]:
     for first in range(0, count, _BLOCK):
         pixels = task.clean_train_sequences(chosen[first : first + _BLOCK])
         yield pixels.astype(np.float32) / np.float32(255)
-
-
-def _losses(
-    task: VideoDenoising, predictors: dict[str, Predictor], split: str, gamma: float, draw: int
-) -> dict[str, float]:
-    """Mean loss of each predictor over the units of ``split``, in the task's own unit."""
-    sums = dict.fromkeys(predictors, 0.0)
-    count = 0
-    for batch in task.held_out(split, gamma, draw):
-        noisy = batch.inputs.cpu().numpy().astype(np.float32)
-        clean = batch.targets.cpu().numpy().astype(np.float32)
-        count += len(noisy)
-        for name, predict in predictors.items():
-            error = predict(noisy, gamma * task.std) - clean
-            sums[name] += float(np.square(error).sum(-1).mean(-1).sum(dtype=np.float64))
-    return {name: total / count for name, total in sums.items()}
-
-
-def _chain(first: Singles, rest: Iterator[Singles]) -> Iterator[Singles]:
-    yield first
-    yield from rest

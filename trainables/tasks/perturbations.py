@@ -1,7 +1,7 @@
 """Random draws keyed by what they are for, and the perturbations made from them.
 
-A draw never depends on global random state or on the order in which arms run, so both arms of a pair, and a
-run that is resumed, see the same numbers (design.md 5: common random numbers).
+A draw never depends on global random state or on the order in which arms run, so both arms of a
+pair, and a run that is resumed, see the same numbers (design.md 5: common random numbers).
 """
 
 from __future__ import annotations
@@ -33,15 +33,18 @@ def seed_of(*key: str | int | float) -> int:
 
 
 def keyed_generator(device: torch.device | str, *key: str | int | float) -> torch.Generator:
-    """A fresh generator on ``device``, seeded by ``key`` alone. (On the CPU torch uses the seed's low 32 bits.)"""
+    """A fresh generator on ``device``, seeded by ``key`` alone.
+
+    On the CPU torch uses the low 32 bits of the seed.
+    """
     return torch.Generator(device).manual_seed(seed_of(*key))
 
 
 def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
-    """``inputs`` plus independent normal noise of standard deviation ``sigma``, in the inputs' own unit.
+    """``inputs`` plus independent normal noise of std ``sigma``, in the inputs' own unit.
 
-    The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs unchanged.
-    Source: method.md 4.1, x + n with n ~ N(0, sigma^2 I).
+    The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs
+    unchanged. Source: method.md 4.1, x + n with n ~ N(0, sigma^2 I).
     """
     if sigma < 0:
         raise InvalidValue(f"sigma must be at least 0, got {sigma}.")

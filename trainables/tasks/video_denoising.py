@@ -1,8 +1,8 @@
 """Video denoising: the co-located patch over T consecutive frames, disturbed by Gaussian noise.
 
-A sample is T tokens of patch_size squared grey pixels in [0, 1]. The loss of a prediction is the sum of
-squares over the patch's pixels, averaged over the T tokens (the unit of method.md 2). Noise has
-sigma = gamma x std, std one scalar over the clean training pixels (method.md 4.1).
+A sample is T tokens of patch_size squared grey pixels in [0, 1]. The loss of a prediction is the
+sum of squares over the patch's pixels, averaged over the T tokens (the unit of method.md 2). Noise
+has sigma = gamma x std, std one scalar over the clean training pixels (method.md 4.1).
 
 Shape suffixes: B batch, T frames, D pixels of a patch, S frame_size.
 """
@@ -42,7 +42,7 @@ class Patches:
     @property
     def positions(self) -> int:
         """Patches per frame."""
-        return self.grid.shape[1] * self.grid.shape[3]
+        return int(self.grid.shape[1] * self.grid.shape[3])
 
     def cut(self, starts_B: Indices, positions_B: Indices) -> Pixels:
         """The patch at each position over T frames from each start: [B, T, D], 0..255."""
@@ -53,13 +53,14 @@ class Patches:
 
 
 class VideoDenoising:
-    """The task of one run, as ``tasks/base.py`` asks: batches, perturbation, loss of one prediction, metric."""
+    """The task of one run, as ``tasks/base.py`` asks."""
 
     def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
-        """Open the data set that ``config.data`` names; it is decoded now if it never was on this machine.
+        """Open the data set that ``config.data`` names; decode it if this machine never did.
 
         Raises:
-            BadData, UnknownName, InvalidValue: as ``load_video``; or batch_size exceeds the training sequences.
+            BadData, UnknownName, InvalidValue: as ``load_video``; or batch_size exceeds the
+                training sequences.
         """
         self.device, self.dtype = device, dtype
         self.video: VideoClips = load_video(config.data)
@@ -79,15 +80,16 @@ class VideoDenoising:
         )  # the incomplete batch is dropped
         if self.steps_per_epoch == 0:
             raise InvalidValue(
-                f"batch_size must be at most {self.train_sequences}, the number of training sequences, got "
-                f"{config.batch_size}. Give a smaller batch_size or data.stride."
+                f"batch_size must be at most {self.train_sequences}, the number of training "
+                f"sequences, got {config.batch_size}. Give a smaller batch_size or data.stride."
             )
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     def train_batch(self, step: int) -> Batch:
         """The batch of primal step ``step`` >= 0: a function of (seed, step) and nothing else.
 
-        Every epoch visits the training sequences in a new keyed order. On CUDA nothing waits for the device.
+        Every epoch visits the training sequences in a new keyed order. On CUDA nothing waits for
+        the device.
         """
         config = self._config
         epoch, k = divmod(step, self.steps_per_epoch)
@@ -105,10 +107,11 @@ class VideoDenoising:
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
         """Batches over the units of ``split`` ("train", "dev" or "test"), perturbed at ``gamma``.
 
-        A unit is a window of T frames with all its patches; windows do not overlap (protocol.md 2). The noise is
-        keyed by (split, unit, gamma, draw) and by neither the training seed nor the model, so both arms of
-        a pair, every proposal and the linear references are judged on the same draws: their differences carry no
-        noise of the measurement. It is drawn on the CPU in float32, so the device and dtype do not change it.
+        A unit is a window of T frames with all its patches; windows do not overlap (protocol.md 2).
+        The noise is keyed by (split, unit, gamma, draw) and by neither the training seed nor the
+        model, so both arms of a pair, every proposal and the linear references are judged on the
+        same draws: their differences carry no noise of the measurement. It is drawn on the CPU in
+        float32, so the device and dtype do not change it.
         """
         units = self._unit_names(split)
         at_once = _UNITS_PER_CUDA_BATCH if self.device.type == "cuda" else 1
@@ -117,7 +120,7 @@ class VideoDenoising:
             yield self._unit_batch(split, units, chosen, gamma, draw)
 
     def units(self, split: str, at_most: int) -> tuple[str, ...]:
-        """Names ("clip08:0010": clip and first frame) of at most ``at_most`` windows, evenly chosen."""
+        """Names ("clip08:0010": clip, first frame) of at most ``at_most`` evenly chosen windows."""
         clips = self.video.stored(_known(split))
         names = [
             f"{c.name}:{t:04d}"
@@ -126,7 +129,7 @@ class VideoDenoising:
         ]
         if len(names) <= at_most:
             return tuple(names)
-        # The middle of each of at_most equal stretches: spread over all clips, the same for every seed.
+        # The middle of each of at_most equal stretches: all clips, the same for every seed.
         return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))
 
     @cached_property
@@ -203,7 +206,7 @@ def _scales(config: RunConfig, std: float) -> Scales:
 
 
 def _starts(clips: tuple[StoredClip, ...], frames: int, stride: int) -> Indices:
-    """First frames, in the stacked split, of the windows that start every ``stride`` frames of a clip."""
+    """Where windows start in the stacked split: every ``stride`` frames of a clip."""
     first = _first_frames(clips)
     starts = [np.arange(0, c.length - frames + 1, stride) + first[c.name] for c in clips]
     return np.concatenate(starts)

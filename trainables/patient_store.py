@@ -1,0 +1,55 @@
+"""A store that waits for its disk: a write that fails is tried again for a while before it is an error.
+
+A disk that is full for a minute, or a share that is away, must not cost an arm the steps since its last
+checkpoint. Reading is not repeated: a missing object is an answer, and writers read before they write.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from trainables.errors import StoreError
+from trainables.object_store import ObjectStore
+
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 8.0
+T = TypeVar("T")
+
+
+class PatientStore(ObjectStore):
+    """An ObjectStore whose writes are repeated for ``patience_s`` seconds."""
+
+    def __init__(self, root: str | os.PathLike[str], *, patience_s: float = 60.0) -> None:
+        """Name the root; 0 seconds mean one try."""
+        super().__init__(root)
+        self.patience_s = patience_s
+
+    def __getstate__(self) -> dict[str, object]:
+        """A store travels to workers as its root and its patience."""
+        return super().__getstate__() | {"patience_s": self.patience_s}
+
+    def put(self, name: str, content: bytes) -> None:
+        """Write one whole object; StoreError when it could not be written for ``patience_s``."""
+        self._repeat(lambda: ObjectStore.put(self, name, content))
+
+    def put_once(self, name: str, content: bytes) -> bytes:
+        """Write unless an object is there; return what is there now."""
+        return self._repeat(lambda: ObjectStore.put_once(self, name, content))
+
+    def _repeat(self, write: Callable[[], T]) -> T:
+        give_up = time.monotonic() + self.patience_s
+        wait_s = FIRST_WAIT_S
+        while True:
+            try:
+                return write()
+            except StoreError as error:
+                if time.monotonic() + wait_s > give_up:
+                    raise StoreError(
+                        f"{error} (tried for {self.patience_s:.0f} s). Free some space or bring "
+                        "the storage back; nothing that is finished is lost."
+                    ) from error
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, LONGEST_WAIT_S)

@@ -1,0 +1,107 @@
+"""The Ray Tune trainable: one trial trains one arm, from wherever the run store says it stands.
+
+A step is one report interval. The run store is the only state: Tune's checkpoints carry nothing, and
+a trial that Tune starts again on another worker resumes there. A step never raises: Tune
+would take the exception for a dead worker and train the arm again from Tune's point of view.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from ray.tune import Trainable
+
+from trainables import results
+from trainables.config import RunConfig
+from trainables.errors import StoreError
+from trainables.patient_store import PatientStore
+from trainables.results import ArmRecord, Report
+from trainables.run_store import RunStore
+
+if TYPE_CHECKING:
+    from trainables.arm_run import ArmRun
+
+Json = Any
+
+# Keys of a result besides Tune's own. `done` is true for stopped and finished trials alike, hence ours.
+SIGNATURE = "signature"
+FINISHED = "finished"  # the arm's final record is in the store
+PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
+STORE_PROBLEM = "store_problem"  # whether that was the store
+REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
+
+
+def trial_config(config: RunConfig, root: str, patience_s: float) -> dict[str, Json]:
+    """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing."""
+    return {"run": json.dumps(config.to_json()), "root": root, "patience_s": patience_s}
+
+
+def report_of(result: dict[str, Json]) -> Report | None:
+    """The report in a result, or None when the arm ended without one."""
+    return Report(**json.loads(result[REPORT])) if result.get(REPORT) else None
+
+
+class ArmTrial(Trainable):
+    """One arm at a time; the actor is reused for the next one, torch stays imported."""
+
+    def setup(self, config: dict[str, Json]) -> None:
+        """Take an arm. Nothing can fail here: the arm is built by the first step."""
+        self._trial_config = config
+        self._run: ArmRun | None = None
+
+    def reset_config(self, new_config: dict[str, Json]) -> bool:
+        """Take another arm in the same process."""
+        self.setup(new_config)
+        return True
+
+    def step(self) -> dict[str, Json]:
+        """Train to the next report. Problems are told in the result."""
+        try:
+            if self._run is None:
+                self._run = self._arm_run()
+            return _result(self._run.advance())
+        except StoreError as error:
+            return {FINISHED: False, PROBLEM: str(error), STORE_PROBLEM: True, "done": True}
+        except Exception:
+            problem = traceback.format_exc(limit=-3)
+            return {FINISHED: False, PROBLEM: problem, STORE_PROBLEM: False, "done": True}
+
+    def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Json]:
+        """Nothing: the run store has the arm's checkpoint."""
+        return {}
+
+    def load_checkpoint(self, checkpoint: dict[str, Json] | None) -> None:
+        """Nothing: the first step resumes from the run store."""
+
+    def cleanup(self) -> None:
+        """Let go of the model."""
+        self._run = None
+
+    def _arm_run(self) -> ArmRun:
+        from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
+
+        config = RunConfig.from_json(json.loads(self._trial_config["run"]))
+        objects = PatientStore(
+            self._trial_config["root"], patience_s=self._trial_config["patience_s"]
+        )
+        return ArmRun(config, RunStore(objects))
+
+
+def _result(record: ArmRecord) -> dict[str, Json]:
+    """At most eight numbers, the signature, and the report as one string."""
+    last = record.reports[-1] if record.reports else None
+    result: dict[str, Json] = {
+        SIGNATURE: record.signature,
+        FINISHED: record.is_final,
+        "done": record.is_final,
+        REPORT: "" if last is None else json.dumps(dataclasses.asdict(last)),
+    }
+    if last is not None:
+        result["step"] = last.step
+        for name in (results.HELD_OUT_LOSS, results.WORST_MISSING_SHARE):
+            if name in last.scalars:
+                result[name] = last.scalars[name]
+    return result
