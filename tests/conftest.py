@@ -83,9 +83,7 @@ def _short_temporary_folder() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def own_folders(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Home, cache and storage of this test alone: nothing of the user's is read or written."""
     folder = tmp_path_factory.mktemp("own")
     for name in ("HOME", "XDG_CACHE_HOME", "SWEEP_STORAGE"):
