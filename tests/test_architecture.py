@@ -7,6 +7,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -139,6 +140,17 @@ def test_no_file_is_a_drawer() -> None:
 def test_no_module_is_longer_than_500_lines() -> None:
     sizes = {str(f): len((ROOT / f).read_text(encoding="utf-8").splitlines()) for f in modules()}
     assert not {f: n for f, n in sizes.items() if n > LONGEST_MODULE}
+
+
+def test_every_doctest_is_run() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    run = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    with_examples = [
+        str(file)
+        for file in modules()
+        if re.search(r"^\s*>>> ", (ROOT / file).read_text(encoding="utf-8"), flags=re.M)
+    ]
+    assert not set(with_examples) - set(run), "add them to testpaths in pyproject.toml"
 
 
 def test_metric_names_are_spelled_only_in_results() -> None:
