@@ -8,7 +8,6 @@ store that cannot be written raises, because then there is nowhere to put an out
 from __future__ import annotations
 
 import math
-import resource
 import time
 import traceback
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from trainables.early_signs import early_signs
 from trainables.environment import environment
 from trainables.errors import StoreError, SweepError
 from trainables.evaluation import evaluate, unit_losses
+from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.models.ut import UT
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
@@ -117,6 +117,7 @@ class ArmRun:
     def _start(self) -> _Arm | None:
         """Build the arm, from its newest checkpoint if there is one; None when it died too often."""
         torch.set_num_threads(self.config.threads)
+        reset_peak_memory(torch.device(self.config.device))
         checkpoint = self.store.newest_checkpoint(self.signature)
         starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
@@ -197,13 +198,6 @@ def build_model(config: RunConfig, task: VideoDenoising) -> nn.Module:
         variant=config.model.variant,
         noise_energy=noise_energy,
     )
-
-
-def peak_memory_mb(device: torch.device) -> float:
-    """Peak memory of this process so far: on the GPU where it trains there, else resident."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def _now_ms() -> int:

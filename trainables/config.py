@@ -143,9 +143,9 @@ class ModelConfig(_Section):
 class ConstraintConfig(_Section):
     """The descent constraints of one arm and how its multipliers move. Source: method.md 1, protocol.md 2."""
 
-    alpha: float = 0.1  # each layer must cut the expected loss by this fraction, eq. (4)
+    alpha: float = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
     reference: Literal["bound_first", "virtual_layer0"] = "bound_first"  # method.md 1.3
-    reference_loss: float = 1.5  # f0, in units of reference_unit
+    reference_loss: float = 1.0  # f0, in units of reference_unit
     reference_unit: Literal["constant", "identity", "absolute"] = "identity"
     # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
     #   train_gamma; absolute: the task's own loss (the paper's kind)
@@ -159,7 +159,7 @@ class ConstraintConfig(_Section):
     signal_clip: float | None = (
         1.0  # dual signal is clipped to +-signal_clip; None: as in the paper
     )
-    dual_lr: float = 0.02
+    dual_lr: float = 3e-4
     resilience: float = (
         0.0  # c = 1/rho, coupled decay of the multipliers; 0: hard constraints, eq. (38)
     )

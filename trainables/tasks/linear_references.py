@@ -69,13 +69,14 @@ class WienerFilter:
 
     def coefficients(self, vectors: Singles) -> Singles:
         """Centred vectors [..., T, D] in the eigenbasis: [vectors, K]."""
-        return (vectors.reshape(-1, len(self.mean_K)) - self.mean_K) @ self.basis_KK
+        centred_BK = vectors.reshape(-1, len(self.mean_K)) - self.mean_K
+        return np.asarray(centred_BK @ self.basis_KK, np.float32)
 
     def denoise(self, noisy: Singles, sigma: float) -> Singles:
         """The estimate of the clean vectors; same shape."""
         kept = self.coefficients(noisy) * self.shrinkage(sigma).astype(np.float32)
-        estimate: Singles = kept @ self.basis_KK.T + self.mean_K
-        return estimate.reshape(noisy.shape)
+        estimate = kept @ self.basis_KK.T + self.mean_K
+        return np.asarray(estimate, np.float32).reshape(noisy.shape)
 
     def errors(self, noisy: Singles, clean: Singles, sigmas: list[float]) -> Floats:
         """Squared error of ``denoise`` per draw, [R]; taken in the eigenbasis, which is shorter."""

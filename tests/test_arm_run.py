@@ -1,0 +1,189 @@
+"""One arm against the store: what it leaves, what it survives, and what becomes an outcome."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweep.pairs import join
+from tests.oracles import TINY
+from trainables import results
+from trainables.arm_run import ArmRun
+from trainables.config import RunConfig
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
+from trainables.run_store import MAX_DEATHS, RunStore
+
+LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(ObjectStore(tmp_path))
+
+
+def run(config: RunConfig, store: RunStore) -> ArmRecord:
+    arm = ArmRun(config, store)
+    while not arm.advance().is_final:
+        pass
+    return arm.record
+
+
+TIMED = {
+    results.TRAIN_STEPS_PER_S,
+    results.TRAIN_SECONDS,
+    results.EVAL_SECONDS,
+    results.TRAIN_PEAK_MEMORY_MB,
+}
+
+
+def numbers(record: ArmRecord) -> dict[str, Any]:
+    """Everything of a record that must not depend on when and in how many pieces it was trained."""
+    plain = record.to_json()
+    for name in ("started_ms", "ended_ms", "environment"):
+        del plain[name]
+    for report in plain["reports"]:
+        del report["timestamp_ms"]
+        for name in TIMED:
+            del report["scalars"][name]
+    return plain
+
+
+def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store: RunStore) -> None:
+    record = run(TINY, store)
+    assert record.status == "finished", record.reason
+    assert [r.step for r in record.reports] == [10, 20, 30, 40]
+    assert store.record(record.signature) == record
+    assert store.newest_checkpoint(record.signature) is None
+    assert store.weights(record.signature)
+    evaluation = record.evaluation
+    assert evaluation is not None
+    assert np.array(evaluation.dev_losses).shape == (
+        len(evaluation.dev_units),
+        TINY.model.layers + 1,
+    )
+    assert list(evaluation.scores) == ["0.00", "0.15", "0.20", "0.25", "0.50"]
+    assert evaluation.objective_gammas == [0.2, 0.25]
+    # the identity's loss, measured on the draws, is what layer 0 of a denoiser shows
+    assert evaluation.held_out_losses()[0] == pytest.approx(
+        evaluation.reference_losses["identity"], rel=1e-6
+    )
+    expected = np.trapezoid(list(evaluation.scores.values()), [0.0, 0.15, 0.2, 0.25, 0.5])
+    assert evaluation.ood_auc == pytest.approx(float(expected))
+    assert evaluation.ood_mean == pytest.approx(evaluation.ood_auc / 0.5)
+
+
+@pytest.mark.parametrize(
+    "config", [TINY, TINY.unconstrained()], ids=["constrained", "unconstrained"]
+)
+def test_an_arm_stopped_after_every_report_equals_one_never_stopped(
+    tmp_path: Path, config: RunConfig
+) -> None:
+    whole = run(config, RunStore(ObjectStore(tmp_path / "whole")))
+    pieces = RunStore(ObjectStore(tmp_path / "pieces"))
+    while not (record := ArmRun(config, pieces).advance()).is_final:
+        pass
+    assert numbers(record) == numbers(whole)
+
+
+def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(tmp_path: Path) -> None:
+    whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
+    store = RunStore(ObjectStore(tmp_path / "killed"))
+    ArmRun(TINY, store).advance()
+    stale = store.objects.get(f"arms/{TINY.signature()}/record.json")
+    assert stale is not None
+    ArmRun(TINY, store).advance()  # the checkpoint of step 20 is there ...
+    store.objects.put(f"arms/{TINY.signature()}/record.json", stale)  # ... its record is not
+    assert numbers(run(TINY, store)) == numbers(whole)
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
+    whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
+    store = RunStore(ObjectStore(tmp_path / "damaged"))
+    for _ in range(3):
+        ArmRun(TINY, store).advance()
+    newest = tmp_path / "damaged" / "arms" / TINY.signature() / "checkpoint-00000030.pt"
+    newest.write_bytes(newest.read_bytes()[:-100])
+    assert numbers(run(TINY, store)) == numbers(whole)
+
+
+def test_a_final_record_is_never_replaced_and_never_trained_again(store: RunStore) -> None:
+    first = run(TINY, store)
+    again = ArmRun(TINY, store)
+    assert again.record.is_final
+    assert again.advance() == first
+    other = replace(first, status="failed", reason="late")
+    assert store.put_record(other) == first
+    assert store.record(TINY.signature()) == first
+
+
+def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: RunStore) -> None:
+    pair = join(run(TINY, store), run(TINY.unconstrained(), store))
+    assert pair.judgement is not None and pair.unconstrained_judgement is not None
+    assert (
+        len(pair.judgement.held_out)
+        == len(pair.unconstrained_judgement.held_out)
+        == TINY.model.layers
+    )
+    ours, theirs = (
+        pair.constrained.evaluation,
+        pair.unconstrained.evaluation if pair.unconstrained else None,
+    )
+    assert ours is not None and theirs is not None
+    assert ours.references == theirs.references
+    np.testing.assert_array_equal(
+        np.array(ours.dev_losses)[:, 0], np.array(theirs.dev_losses)[:, 0]
+    )  # same draws
+    assert pair.differences["ood_mean"] == ours.ood_mean - theirs.ood_mean
+
+
+def test_an_untrained_identity_network_is_infeasible_and_not_useful(store: RunStore) -> None:
+    assert LITERAL.constraint is not None
+    still = replace(LITERAL, steps=1, report_every=1, primal_lr=1e-12)
+    pair = join(run(still, store), run(still.unconstrained(), store))
+    assert pair.outcome == "infeasible"
+    assert pair.judgement is not None
+    assert max(pair.judgement.held_out[1:]) == pytest.approx(
+        1.0, abs=0.05
+    )  # no descent; ReLU clips a little noise
+
+
+def test_a_diverging_arm_is_an_outcome_with_advice(store: RunStore) -> None:
+    record = run(replace(TINY, primal_lr=1e30, grad_clip=1e30), store)
+    assert record.status == "diverged"
+    assert "primal_lr" in record.reason
+    assert record.evaluation is None
+    assert ArmRecord.from_json(record.to_json()).reports[-1].step == record.reports[-1].step
+    assert join(record, None).outcome == "diverged"
+
+
+def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(store: RunStore) -> None:
+    missing = replace(TINY, data=replace(TINY.data, name="ucsd_ped2", folder="/nowhere/at/all"))
+    record = run(missing, store)
+    assert record.status == "failed"
+    assert "/nowhere/at/all" in record.reason
+
+
+def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: RunStore) -> None:
+    for _ in range(MAX_DEATHS):
+        assert store.count_attempt(TINY.signature(), -1) <= MAX_DEATHS
+    record = ArmRun(TINY, store).advance()
+    assert record.status == "failed"
+    assert "--retry-failed" in record.reason
+
+
+def test_progress_resets_the_count_of_deaths(store: RunStore) -> None:
+    for _ in range(MAX_DEATHS - 1):
+        store.count_attempt(TINY.signature(), -1)
+    ArmRun(TINY, store).advance()  # the fifth start writes a newer checkpoint
+    assert ArmRun(TINY, store).advance().status == "running"
+    assert run(TINY, store).status == "finished"
+
+
+def test_a_blank_network_is_warned_about(store: RunStore) -> None:
+    literal = replace(TINY, model=replace(TINY.model, variant="literal"), primal_lr=0.3)
+    assert any("blank" in w or "unchanged input" in w for w in run(literal, store).warnings)
