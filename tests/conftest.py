@@ -11,6 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Two shared cores: no deadlines; the same examples every time, so that a red run can be repeated.
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("repeatable")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,0 +1,116 @@
+"""Configs: validation with advice, round trips, and a signature of what matters and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.oracles import TINY
+from trainables import config as config_module
+from trainables.config import ConstraintConfig, DataConfig, RunConfig, field_names
+from trainables.errors import InvalidValue, UnknownName
+
+
+def test_every_field_survives_the_json_round_trip() -> None:
+    for config in (TINY, TINY.unconstrained(), RunConfig()):
+        assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"constraint.alpha": 1.5}, "alpha must be in (0, 1), got 1.5"),
+        ({"constraint.alpha": "much"}, "alpha must be a finite number, got 'much'"),
+        ({"constraint.alpha": float("nan")}, "alpha must be a finite number"),
+        ({"steps": 0}, "steps must be positive, got 0"),
+        ({"steps": 1.5}, "steps must be a whole number, got 1.5"),
+        ({"steps": True}, "steps must be a whole number, got True"),
+        ({"constraint.warmup_steps": 41}, "warmup_steps must be at most steps (40), got 41"),
+        ({"data.frame_size": 30}, "frame_size must be a positive multiple of patch_size 4, got 30"),
+        ({"test_gammas": [0.2, 0.1]}, "test_gammas must be at least two rising numbers"),
+        ({"model.variant": "sharpest"}, "variant must be one of 'distance', 'sharp', 'literal'"),
+        ({"constraint.resilience": -1}, "resilience must be at least 0, got -1.0"),
+        (
+            {"constraint.dual_lr": 2.0, "constraint.resilience": 1.0},
+            "dual_lr x resilience must be below 1",
+        ),
+        ({"data": 3}, "unknown field 'data'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(
+    fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises((InvalidValue, UnknownName)) as caught:
+        TINY.with_fields(fields)
+    assert message in str(caught.value)
+
+
+def test_an_unknown_field_names_the_closest() -> None:
+    with pytest.raises(UnknownName, match=r"Did you mean 'constraint\.alpha'"):
+        TINY.with_fields({"constraint.alhpa": 0.1})
+    with pytest.raises(UnknownName, match="unknown field of ConstraintConfig 'alhpa'"):
+        ConstraintConfig.from_json({"alhpa": 0.1})
+
+
+def test_the_signature_ignores_where_the_data_lie_and_nothing_else() -> None:
+    elsewhere = TINY.with_fields({"data.folder": "/another/disk"})
+    assert elsewhere.signature() == TINY.signature()
+    assert len(TINY.signature()) == 16
+    assert TINY.signature() != TINY.unconstrained().signature()
+
+
+OTHER_VALUES = {
+    "task": None, "data.name": "ucsd_ped2", "data.folder": None, "data.frame_size": 64, "data.patch_size": 8,
+    "data.frames": 4, "data.stride": 2, "data.dev_share": 0.5, "data.max_clips": 3, "data.fingerprint": "x",
+    "model.name": None, "model.layers": 4, "model.variant": "literal", "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
+    "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_share": 0.5, "grad_clip": 2.0, "report_every": 11,
+    "eval_windows": 5, "eval_draws": 3, "dtype": "float64", "device": "cuda", "threads": 2, "constraint.alpha": 0.3,
+    "constraint.reference": "virtual_layer0", "constraint.reference_loss": 2.0, "constraint.reference_unit": "absolute",
+    "constraint.scale": "none", "constraint.grad_through_previous": False, "constraint.dual_optimizer": "adam",
+    "constraint.dual_signal": "violation", "constraint.signal_clip": None, "constraint.dual_lr": 0.5,
+    "constraint.resilience": 0.5, "constraint.warmup_steps": 3,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", field_names())
+def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
+    value = OTHER_VALUES[name]
+    if value is None and name != "constraint.signal_clip":
+        pytest.skip("this field has one value, or is a place")
+    changed = TINY.with_fields({name: value})
+    assert changed != TINY
+    assert changed.signature() != TINY.signature()
+    assert (
+        changed.unconstrained().signature() == TINY.unconstrained().signature()
+    ) == name.startswith("constraint.")
+
+
+def test_a_new_training_version_changes_every_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = TINY.signature()
+    monkeypatch.setattr(config_module, "TRAINING_VERSION", config_module.TRAINING_VERSION + 1)
+    assert TINY.signature() != before
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(field_names()),
+        st.none() | st.integers() | st.floats() | st.text(max_size=5),
+    )
+)
+def test_whatever_is_set_gives_a_config_or_one_of_our_errors(fields: dict[str, object]) -> None:
+    try:
+        changed = TINY.with_fields(fields)
+    except (InvalidValue, UnknownName) as error:
+        assert str(error)
+    else:
+        assert RunConfig.from_json(changed.to_json()) == changed
+
+
+def test_an_unconstrained_run_can_be_given_a_constraint_by_field() -> None:
+    given_back = TINY.unconstrained().with_fields({"constraint.alpha": 0.4})
+    assert given_back.constraint == ConstraintConfig(alpha=0.4)
+    assert replace(TINY, data=DataConfig()).data.folder is None

@@ -1,0 +1,144 @@
+"""Objects are whole or not there; records are final once they are; the newest whole checkpoint wins."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.oracles import TINY
+from trainables.errors import Misuse, StoreError
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord, Report
+from trainables.run_store import RunStore
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path / "root")
+
+
+def record(status: str = "running") -> ArmRecord:
+    return ArmRecord.from_json(
+        {**ArmRecord(signature="s", config=TINY).to_json(), "status": status}
+    )
+
+
+def test_what_is_put_is_got(objects: ObjectStore) -> None:
+    objects.put("a/b/c", b"content")
+    assert objects.get("a/b/c") == b"content"
+    assert objects.get("a/b/other") is None
+    assert objects.names("a/b") == ["c"]
+    assert objects.names("nowhere") == []
+
+
+def test_a_truncated_or_changed_object_is_refused_by_name(objects: ObjectStore) -> None:
+    objects.put("thing", b"x" * 100)
+    path = Path(objects.root, "thing")
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole[1:], b"y" + whole[1:], b""):
+        path.write_bytes(damaged)
+        with pytest.raises(StoreError, match="thing .* is damaged"):
+            objects.get("thing")
+
+
+def test_put_once_keeps_the_first(objects: ObjectStore) -> None:
+    assert objects.put_once("thing", b"first") == b"first"
+    assert objects.put_once("thing", b"second") == b"first"
+    assert objects.get("thing") == b"first"
+
+
+def test_two_writers_of_one_name_agree_on_a_whole_object(objects: ObjectStore) -> None:
+    code = (
+        "import sys; from trainables.object_store import ObjectStore;"
+        "o = ObjectStore(sys.argv[1]); [o.put('same', sys.argv[2].encode() * 5000) for _ in range(50)];"
+        "print(o.put_once('once', sys.argv[2].encode()).decode())"
+    )
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, objects.root, letter], stdout=subprocess.PIPE, text=True
+        )
+        for letter in "ab"
+    ]
+    agreed = {w.communicate(timeout=60)[0] for w in writers}
+    assert len(agreed) == 1
+    assert objects.get("same") in (b"a" * 5000, b"b" * 5000)
+
+
+def test_a_write_that_fails_leaves_the_old_object_and_no_temporary_file(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects.put("thing", b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left"):
+        objects.put("thing", b"new")
+    assert objects.get("thing") == b"old"
+    assert os.listdir(objects.root) == ["thing"]
+
+
+def test_a_root_that_cannot_be_written_is_a_misuse(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(Misuse, match="cannot be written .* --storage"):
+        ObjectStore(tmp_path / "file" / "root").check_writable()
+
+
+def test_json_keeps_numbers_that_json_lacks(objects: ObjectStore) -> None:
+    store = RunStore(objects)
+    scalars, layers = {"train/loss": float("nan")}, {"losses": [float("inf"), 1.0]}
+    report = Report(step=1, timestamp_ms=2, scalars=scalars, layers=layers)
+    store.put_record(replace(record(), reports=[report]))
+    back = store.record("s")
+    assert back is not None
+    assert str(back.reports[0].scalars["train/loss"]) == "nan"
+    assert back.reports[0].layers["losses"] == [float("inf"), 1.0]
+
+
+def test_a_final_record_is_not_replaced(objects: ObjectStore) -> None:
+    store = RunStore(objects)
+    store.put_record(record())
+    final = store.put_record(record("failed"))
+    assert store.put_record(record("running")) == final
+    assert store.record("s") == final
+
+
+def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
+    objects: ObjectStore,
+) -> None:
+    store = RunStore(objects)
+    for step in (10, 20, 30):
+        store.put_checkpoint("s", step, str(step).encode())
+    assert objects.names("arms/s") == ["checkpoint-00000020.pt", "checkpoint-00000030.pt"]
+    assert store.newest_checkpoint("s") == (30, b"30")
+    Path(objects.root, "arms/s/checkpoint-00000030.pt").write_bytes(b"torn")
+    assert store.newest_checkpoint("s") == (20, b"20")
+    store.drop_checkpoints("s")
+    assert store.newest_checkpoint("s") is None
+
+
+def test_attempts_count_starts_since_the_last_newer_checkpoint(objects: ObjectStore) -> None:
+    store = RunStore(objects)
+    assert [store.count_attempt("s", step) for step in (-1, -1, 100, 100, 200)] == [1, 2, 1, 2, 1]
+
+
+def test_a_file_uri_is_a_remote_store_too(tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    objects = ObjectStore(f"file://{tmp_path}/bucket")
+    Path(tmp_path, "bucket/arms/s").mkdir(parents=True)
+    objects.put("arms/s/record.json", b"1")
+    assert objects.get("arms/s/record.json") == b"1"
+    assert objects.put_once("arms/s/record.json", b"2") == b"1"
+    assert objects.get("arms/s/none") is None
+    assert objects.names("arms/s") == ["record.json"]
+    assert objects.names("arms/none") == []
+    assert objects.size_of("arms") > 0
+    objects.delete("arms/s/record.json")
+    objects.delete("arms/s/record.json")
+    assert objects.names("arms/s") == []
