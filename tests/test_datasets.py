@@ -1,0 +1,547 @@
+"""Data sets: layouts, splits, the cache, every way a folder can be wrong, the built-in clips."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trainables.config import DataConfig
+from trainables.datasets import photographs, video
+from trainables.datasets.cache import built_once, cache_root
+from trainables.datasets.clips import Pixels
+from trainables.datasets.video import load_video, resolve
+from trainables.errors import BadData, InvalidValue, Misuse, UnknownName
+
+LENGTHS = {"train": {1: 6, 2: 5, 4: 7, 10: 6}, "test": {1: 5, 3: 6}}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test decodes anew, into its own folder."""
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def frame_pixels(split: str, clip: int, frame: int) -> Pixels:
+    """A frame that no other clip, split or number has."""
+    random = np.random.default_rng([len(split), clip, frame])
+    return random.integers(0, 256, (48, 64), dtype=np.uint8)
+
+
+def write_original(root: Path) -> Path:
+    """The published layout, with what else lies in such folders."""
+    for split, name in (("train", "Train"), ("test", "Test")):
+        for clip, length in LENGTHS[split].items():
+            folder = root / name / f"{name}{clip:03d}"
+            folder.mkdir(parents=True)
+            for i in range(length):
+                Image.fromarray(frame_pixels(split, clip, i)).save(folder / f"{i + 1:03d}.tif")
+            (folder / "._001.tif").write_bytes(b"resource fork")
+            (folder / ".DS_Store").write_bytes(b"")
+    truth = root / "Test" / "Test001_gt"
+    truth.mkdir()
+    Image.fromarray(frame_pixels("test", 1, 0)).save(truth / "001.bmp")
+    (root / "Test" / "UCSDped2.m").write_text("TestVideoFile = {};")
+    return root
+
+
+def write_frames(root: Path) -> Path:
+    """Numbered frame folders; PNG, so that the pixels equal those of ``write_original``."""
+    for split, name in (("train", "training"), ("test", "testing")):
+        for clip, length in LENGTHS[split].items():
+            folder = root / name / "frames" / f"{clip:02d}"
+            folder.mkdir(parents=True)
+            for i in range(length):
+                Image.fromarray(frame_pixels(split, clip, i)).save(folder / f"{i}.png")
+    (root / "frame_labels.json").write_text("{}")
+    return root
+
+
+def config(folder: Path | str | None, **changes: object) -> DataConfig:
+    values = {"frame_size": 32, "frames": 4, "patch_size": 8} | changes
+    return DataConfig(name="ucsd_ped2", folder=None if folder is None else str(folder), **values)
+
+
+# --- layouts and splits ---------------------------------------------------------------------------
+
+
+def test_decoded_frames_are_the_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    clips = load_video(config(write_frames(tmp_path / "ped2"))).train
+    assert [clip.name for clip in clips] == ["clip01", "clip02", "clip04"]
+    for clip, number in zip(clips, (1, 2, 4), strict=True):
+        assert clip.frames.shape == (LENGTHS["train"][number], 32, 32)
+        for i, frame in enumerate(clip.frames):
+            image = Image.fromarray(frame_pixels("train", number, i))
+            expected = image.resize((32, 32), Image.Resampling.BILINEAR)
+            np.testing.assert_array_equal(frame, np.asarray(expected))
+
+
+def test_frames_numbered_without_zeros_are_not_sorted_as_text(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    folder = root / "training" / "frames" / "01"
+    for i in range(6, 12):  # 10.png sorts before 2.png as text
+        Image.fromarray(frame_pixels("train", 1, i)).save(folder / f"{i}.png")
+    clip = load_video(config(root)).train[0]
+    last = Image.fromarray(frame_pixels("train", 1, 11)).resize((32, 32), Image.Resampling.BILINEAR)
+    np.testing.assert_array_equal(clip.frames[11], np.asarray(last))
+
+
+def test_both_layouts_of_the_same_pixels_have_one_fingerprint(tmp_path: Path) -> None:
+    original = resolve(config(write_original(tmp_path / "UCSDped2")))
+    frames = resolve(config(write_frames(tmp_path / "elsewhere" / "ped2")))
+    assert len(original.fingerprint) == 16
+    assert original.fingerprint == frames.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("written", "given"),
+    [
+        ("UCSDped2", "UCSDped2"),
+        ("UCSDped2", "."),
+        ("UCSD_Anomaly_Dataset.v1p2/UCSDped2", "."),
+        ("UCSD_Anomaly_Dataset.v1p2/UCSDped2", "UCSD_Anomaly_Dataset.v1p2"),
+    ],
+)
+def test_the_original_layout_is_found_from_its_folder_and_its_parents(
+    tmp_path: Path, written: str, given: str
+) -> None:
+    write_original(tmp_path / "data" / written)
+    assert len(load_video(config(tmp_path / "data" / given)).test) == 2
+
+
+@pytest.mark.parametrize("given", ["ped2", "."])
+def test_the_frames_layout_is_found_from_its_folder_and_its_parent(
+    tmp_path: Path, given: str
+) -> None:
+    write_frames(tmp_path / "data" / "ped2")
+    assert len(load_video(config(tmp_path / "data" / given)).test) == 2
+
+
+def test_a_folder_with_two_copies_is_refused_with_both_named(tmp_path: Path) -> None:
+    write_original(tmp_path / "data" / "UCSDped2")
+    write_frames(tmp_path / "data" / "ped2")
+    with pytest.raises(BadData, match=r"more than once: .*/UCSDped2 and .*/ped2\."):
+        load_video(config(tmp_path / "data"))
+
+
+@pytest.mark.parametrize(
+    ("dev_share", "dev"),
+    [(0.01, ["clip10"]), (0.25, ["clip10"]), (0.26, ["clip04", "clip10"]), (0.99, None)],
+)
+def test_dev_is_the_last_whole_clips_and_leaves_one_to_train_on(
+    tmp_path: Path, dev_share: float, dev: list[str] | None
+) -> None:
+    clips = load_video(config(write_frames(tmp_path / "ped2"), dev_share=dev_share))
+    assert [c.name for c in clips.dev] == (dev or ["clip02", "clip04", "clip10"])
+    assert [c.name for c in clips.train + clips.dev] == ["clip01", "clip02", "clip04", "clip10"]
+    for clip in clips.dev:
+        number = int(clip.name[4:])
+        image = Image.fromarray(frame_pixels("train", number, 0))
+        expected = np.asarray(image.resize((32, 32), Image.Resampling.BILINEAR))
+        np.testing.assert_array_equal(clip.frames[0], expected)
+
+
+def test_max_clips_takes_the_first_clips_of_both_lists(tmp_path: Path) -> None:
+    data = config(write_frames(tmp_path / "ped2"), max_clips=2)
+    clips = load_video(data)
+    names = [[c.name for c in split] for split in (clips.train, clips.dev, clips.test)]
+    assert names == [["clip01"], ["clip02"], ["clip01", "clip03"]]
+    assert clips.fingerprint != load_video(dataclasses.replace(data, max_clips=None)).fingerprint
+
+
+def test_mean_and_std_are_those_of_the_training_pixels_alone(tmp_path: Path) -> None:
+    clips = load_video(config(write_frames(tmp_path / "ped2")))
+    pixels = np.concatenate([clip.frames.ravel() for clip in clips.train]) / 255.0
+    assert clips.std == pytest.approx(pixels.std(), rel=1e-12)
+    assert clips.mean == pytest.approx(pixels.mean(), rel=1e-12)
+
+
+def test_frames_are_read_only_and_memory_mapped(tmp_path: Path) -> None:
+    frames = load_video(config(write_frames(tmp_path / "ped2"))).train[0].frames
+    assert isinstance(frames, np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        frames[0, 0, 0] = 1
+
+
+# --- fingerprint and cache ------------------------------------------------------------------------
+
+
+def test_the_fingerprint_follows_the_pixels_and_not_the_folder(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "a" / "ped2")
+    first = resolve(config(root)).fingerprint
+    shutil.copytree(root, tmp_path / "b")
+    assert resolve(config(tmp_path / "b")).fingerprint == first
+    image = frame_pixels("test", 3, 0)
+    image[:8, :8] ^= 255
+    Image.fromarray(image).save(tmp_path / "b" / "testing" / "frames" / "03" / "0.png")
+    assert resolve(config(tmp_path / "b")).fingerprint != first
+
+
+def test_changed_pixels_are_refused_with_both_fingerprints(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    resolved = resolve(config(root))
+    assert resolve(resolved) == resolved
+    (root / "training" / "frames" / "01" / "5.png").unlink()
+    with pytest.raises(
+        BadData, match=rf"changed: expected fingerprint {resolved.fingerprint}, got"
+    ):
+        resolve(resolved)
+
+
+def counted_decodes(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    built: list[Path] = []
+    real = video._decode
+
+    def decode(folder: Path, *rest: object) -> None:
+        built.append(folder)
+        real(folder, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(video, "_decode", decode)
+    return built
+
+
+def test_a_data_set_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = counted_decodes(monkeypatch)
+    data = config(write_frames(tmp_path / "ped2"))
+    for changes in ({}, {"stride": 2}, {"frames": 3}, {"patch_size": 16}, {"dev_share": 0.5}):
+        load_video(dataclasses.replace(data, **changes))
+    assert len(built) == 1
+    load_video(dataclasses.replace(data, frame_size=16))
+    assert len(built) == 2
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "missing", "manifest"])
+def test_a_damaged_cache_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
+    data = config(write_frames(tmp_path / "ped2"))
+    clips = load_video(data)
+    whole = np.array(clips.train[0].frames)
+    path = clips.folder / ("manifest.json" if damage == "manifest" else "train.npy")
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.unlink()
+    if damage in ("truncated", "manifest"):
+        path.write_bytes(content[: len(content) // 2])
+    elif damage == "flipped":
+        path.write_bytes(content)
+    built = counted_decodes(monkeypatch)
+    np.testing.assert_array_equal(load_video(data).train[0].frames, whole)
+    assert len(built) == 1
+
+
+BUILDER = """
+import os, pathlib, sys, time
+from trainables.datasets.cache import built_once
+
+def build(folder):
+    print("built")
+    for part in range(20):
+        (folder / str(part)).write_text(str(os.getpid()))
+        time.sleep(0.01)
+
+start = pathlib.Path(sys.argv[1])
+start.with_name(f"ready{os.getpid()}").touch()
+while not start.exists():
+    time.sleep(0.001)
+entry = built_once("test", {"of": "two at once"}, build)
+print(*sorted({(entry / str(part)).read_text() for part in range(20)}))
+"""
+
+
+def test_two_processes_at_once_build_one_whole_entry(tmp_path: Path, own_cache: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", BUILDER, str(tmp_path / "go")], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    while len(list(tmp_path.glob("ready*"))) < 2:
+        assert all(process.poll() is None for process in processes)
+        time.sleep(0.01)
+    (tmp_path / "go").touch()
+    outputs = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    assert sum("built" in output for output in outputs) == 1
+    (writer,) = {output[-1] for output in outputs}
+    assert writer in {str(process.pid) for process in processes}
+    assert list((own_cache / "test").glob(".*.tmp")) == []
+
+
+def test_a_failed_build_leaves_nothing_behind(own_cache: Path) -> None:
+    def build(folder: Path) -> None:
+        (folder / "half").write_text("half")
+        raise BadData("the frame is damaged")
+
+    with pytest.raises(BadData, match="damaged"):
+        built_once("test", 1, build)
+    assert [p.name for p in (own_cache / "test").iterdir() if not p.name.endswith(".lock")] == []
+
+
+def test_the_cache_root_follows_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cache_root() == tmp_path / "cache"
+    monkeypatch.delenv("SWEEP_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_root() == tmp_path / "xdg" / "descent-sweep"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_root() == tmp_path / "home" / ".cache" / "descent-sweep"
+
+
+def test_a_cache_that_cannot_be_written_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "file"))
+    with pytest.raises(Misuse, match=r"cannot be written .* Set SWEEP_CACHE"):
+        load_video(DataConfig(frame_size=32))
+
+
+# --- what can be wrong ----------------------------------------------------------------------------
+
+
+def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UnknownName, match=r"'ucsd_ped3'.*photographs, ucsd_ped1, ucsd_ped2"):
+        load_video(DataConfig(name="ucsd_ped3"))
+
+
+def test_a_data_set_with_files_needs_a_folder() -> None:
+    with pytest.raises(BadData, match=r"needs data\.folder.*Train/Train001/001\.tif"):
+        load_video(config(None))
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadData, match=r"/nowhere does not exist.*every machine"):
+        load_video(config(tmp_path / "nowhere"))
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "archive.zip").write_text("")
+    with pytest.raises(BadData, match=r"archive\.zip is not a folder"):
+        load_video(config(tmp_path / "archive.zip"))
+
+
+def test_an_empty_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadData, match="/empty is empty"):
+        load_video(config(tmp_path / "empty"))
+
+
+def test_another_layout_is_shown_both_expected_ones(tmp_path: Path) -> None:
+    (tmp_path / "videos").mkdir()
+    (tmp_path / "videos" / "01.avi").write_bytes(b"")
+    with pytest.raises(
+        BadData, match=r"holds: 01\.avi.*Train001/001\.tif.*training/frames/01/000\.jpg"
+    ):
+        load_video(config(tmp_path / "videos"))
+
+
+def test_a_split_without_clips_says_how_they_are_named(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    for clip in (root / "Test").glob("Test???"):
+        shutil.rmtree(clip)
+    with pytest.raises(BadData, match=r"Test has no clips.*Test001"):
+        load_video(config(root))
+
+
+def test_a_clip_without_frames_is_named(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    (root / "Train" / "Train003").mkdir()
+    with pytest.raises(BadData, match=r"Train003 has no frames.*001\.tif"):
+        load_video(config(root))
+
+
+def test_a_gap_in_the_numbers_is_refused(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    (root / "Train" / "Train002" / "003.tif").unlink()
+    with pytest.raises(BadData, match=r"Train002 .*004\.tif follows number 2"):
+        load_video(config(root))
+
+
+def test_a_frame_without_a_number_is_refused(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    shutil.copy(root / "Train" / "Train002" / "003.tif", root / "Train" / "Train002" / "last.tif")
+    with pytest.raises(BadData, match=r"last\.tif has no number"):
+        load_video(config(root))
+
+
+@pytest.mark.parametrize("suffix", ["tif", "jpg", "png"])
+@pytest.mark.parametrize("kept", [0.0, 0.02, 0.6])
+def test_a_truncated_frame_is_named(tmp_path: Path, suffix: str, kept: float) -> None:
+    if suffix == "tif":
+        root = write_original(tmp_path / "UCSDped2")
+        path = root / "Train" / "Train004" / "004.tif"
+    else:
+        root = write_frames(tmp_path / "ped2")
+        folder = root / "training" / "frames" / "04"
+        (folder / "4.png").unlink()
+        path = folder / f"4.{suffix}"
+    Image.fromarray(frame_pixels("train", 4, 4)).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole))])
+    with pytest.raises(BadData, match=rf"{path} cannot be decoded.*original archive"):
+        load_video(config(root))
+
+
+def test_a_frame_of_sixteen_bits_is_refused(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    path = root / "Test" / "Test003" / "002.tif"
+    Image.fromarray(np.full((48, 64), 40_000, np.uint16)).save(path)
+    with pytest.raises(BadData, match=r"002\.tif has pixels of mode I;16"):
+        load_video(config(root))
+
+
+def test_a_clip_shorter_than_a_sequence_is_named(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    with pytest.raises(BadData, match=r"clip02 \(train\) .* has 5 frames, .* takes 6"):
+        load_video(config(root, frames=6))
+
+
+def test_one_training_clip_leaves_nothing_to_hold_out(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    for clip in ("Train002", "Train004", "Train010"):
+        shutil.rmtree(root / "Train" / clip)
+    with pytest.raises(BadData, match=r"has 1 training clip\(s\), but needs at least 2"):
+        load_video(config(root))
+
+
+def test_a_blank_video_is_refused(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    for path in (root / "training").rglob("*.png"):
+        Image.new("L", (64, 48), 7).save(path)
+    with pytest.raises(BadData, match="equal"):
+        load_video(config(root))
+
+
+# --- the built-in clips ---------------------------------------------------------------------------
+
+
+def built_in_clips() -> Iterator[tuple[str, int]]:
+    for split, count in photographs.CLIPS.items():
+        yield from ((split, i) for i in range(count))
+
+
+def overlap(a: photographs.Box, b: photographs.Box) -> bool:
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
+
+
+def test_the_splits_see_disjoint_parts_of_the_photographs() -> None:
+    seen = {clip: photographs.footprint(*clip) for clip in built_in_clips()}
+    for (a, (photo_a, box_a)), (b, (photo_b, box_b)) in itertools.combinations(seen.items(), 2):
+        if a[0] != b[0] and photo_a == photo_b:
+            assert not overlap(box_a, box_b), (a, b)
+    for (split, _), (photo, box) in seen.items():
+        left, top, right, bottom = photographs.REGIONS[split][photo]
+        assert left <= box[0] < box[2] <= right, (split, photo)
+        assert top <= box[1] < box[3] <= bottom, (split, photo)
+
+
+def test_a_pixel_outside_a_clips_footprint_never_reaches_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    photo, (left, top, right, bottom) = photographs.footprint("dev", 1)
+    before = next(photographs.render("dev", 1, 160))
+    pixels = photographs.photograph_pixels(photo).copy()
+    inside = pixels[top:bottom, left:right].copy()
+    pixels[:] = 255 - pixels
+    pixels[top:bottom, left:right] = inside
+    monkeypatch.setattr(photographs, "photograph_pixels", lambda name: pixels)
+    np.testing.assert_array_equal(next(photographs.render("dev", 1, 160)), before)
+
+
+def test_rendering_interpolates_between_the_four_nearest_pixels() -> None:
+    path = photographs.camera("train", 0)
+    photo = photographs.photograph_pixels(path.photograph).astype(float)
+    frame = next(photographs.render("train", 0, 160))
+    middle = (photographs.VIEW - 1) / 2
+    for i, j in [(0, 0), (0, 159), (80, 3), (159, 159)]:
+        x, y = path.zoom_N[0] * (j - middle), path.zoom_N[0] * (i - middle)
+        cos, sin = math.cos(path.angle_N[0]), math.sin(path.angle_N[0])
+        row, column = path.row_N[0] + cos * y + sin * x, path.column_N[0] - sin * y + cos * x
+        r, c = int(row), int(column)
+        a, b = row - r, column - c
+        value = (1 - a) * ((1 - b) * photo[r, c] + b * photo[r, c + 1])
+        value += a * ((1 - b) * photo[r + 1, c] + b * photo[r + 1, c + 1])
+        # half a grey level of rounding, and at most 255/256 for coordinates in 1/256 pixel
+        assert abs(frame[i, j] - value) <= 1.5
+
+
+def test_nothing_moves_more_than_three_pixels_a_frame() -> None:
+    for clip in built_in_clips():
+        path = photographs.camera(*clip)
+        for frame in range(0, photographs.CLIP_FRAMES - 1, 7):
+            here, there = (photographs.source_pixels(path, f) for f in (frame, frame + 1))
+            moved = np.hypot(*(b - a for a, b in zip(here, there, strict=True))) / 256
+            assert 0 < moved.max() < 3
+
+
+def test_the_built_in_clips_need_no_folder_and_have_their_own_dev() -> None:
+    clips = load_video(DataConfig(frame_size=32))
+    assert [len(split) for split in (clips.train, clips.dev, clips.test)] == [6, 2, 2]
+    assert {c.frames.shape for c in clips.train + clips.dev + clips.test} == {(120, 32, 32)}
+    assert len({c.name for c in clips.train + clips.dev + clips.test}) == 10
+
+
+def test_max_clips_of_the_built_in_clips_leaves_both_splits() -> None:
+    clips = load_video(DataConfig(frame_size=32, max_clips=3))
+    names = [[c.name for c in split] for split in (clips.train, clips.dev, clips.test)]
+    assert names == [["train00", "train01"], ["dev00"], ["test00", "test01"]]
+
+
+def test_the_built_in_clips_are_the_same_pixels_everywhere() -> None:
+    """Other pixels under the same name would make stored results incomparable."""
+    assert load_video(DataConfig(frame_size=32)).fingerprint == "a6888ce28623fe59"
+
+
+def test_frames_larger_than_the_photographs_are_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"frame_size must be at most 160 .* got 176"):
+        load_video(DataConfig(frame_size=176))
+
+
+# --- the real data, where they are ----------------------------------------------------------------
+
+ped2 = pytest.mark.skipif(
+    "SWEEP_TEST_DATA" not in os.environ,
+    reason="SWEEP_TEST_DATA is not set to the folder that contains ped2 and UCSD_Anomaly_Dataset",
+)
+
+
+@ped2
+def test_real_ped2_frames_have_the_known_std() -> None:
+    clips = load_video(DataConfig(name="ucsd_ped2", folder=f"{os.environ['SWEEP_TEST_DATA']}/ped2"))
+    assert [c.name for c in clips.train] == ["clip01", "clip02", "clip04", "clip07"]
+    assert [c.name for c in clips.dev] == ["clip08", "clip10"]
+    assert [len(c.frames) for c in clips.test] == [180] * 4
+    assert clips.std == pytest.approx(0.1786, abs=2e-4)  # science.md A0; resampling moves the end
+
+
+@ped2
+def test_real_ped2_in_its_original_layout_is_the_same_clips() -> None:
+    root = os.environ["SWEEP_TEST_DATA"]
+    original = load_video(DataConfig(name="ucsd_ped2", folder=f"{root}/UCSD_Anomaly_Dataset.v1p2"))
+    frames = load_video(DataConfig(name="ucsd_ped2", folder=f"{root}/ped2"))
+    assert [c.name for c in original.train] == ["clip01", "clip02", "clip04"]
+    for a, b in zip(original.train, frames.train, strict=False):
+        np.testing.assert_array_equal(a.frames, b.frames)
+
+
+def test_the_manifest_says_what_an_entry_was_built_from(tmp_path: Path) -> None:
+    clips = load_video(config(write_frames(tmp_path / "ped2")))
+    key = json.loads((clips.folder / "manifest.json").read_text())["key"]
+    assert key["root"] == str(tmp_path / "ped2")
+    assert key["frame_size"] == 32
