@@ -1,18 +1,20 @@
-"""PURE: from a definition and what happened so far, which arm or proposal comes next, in which order.
+"""PURE: from a definition and what happened so far, which arm or proposal comes next.
 
-The answer is a fold over facts (a proposal was stored, an arm is final, a setting was retired) and depends on
-their set alone: a restarted driver that replays the stored facts stands where the dead one stood, but for the
-arms the dead one had handed out, which come again. No Ray, no files, no clock.
+The answer is a fold over facts (a proposal was stored, an arm is final, a setting was retired) and
+depends on their set alone: a restarted driver that replays the stored facts stands where the dead
+one stood, but for the arms the dead one had handed out, which come again. No Ray, no files, no
+clock.
 
-One order, fixed by the definition: first the unconstrained arms of every setting's search seeds, then proposal
-0 of every setting, proposal 1 of every setting, and so on, seed by seed. What has no point yet is asked for when
-its turn comes. Nothing waits for a result, so no worker idles while work is left.
+One order, fixed by the definition: first the unconstrained arms of every setting's search seeds,
+then proposal 0 of every setting, proposal 1 of every setting, and so on, seed by seed. What has no
+point yet is asked for when its turn comes. Nothing waits for a result, so no worker idles while
+work is left.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +23,9 @@ from sweep.definition import Definition
 from trainables.config import RunConfig
 
 Json = Any
-_Key = tuple[int, int, int]  # (proposal number or -1 for baselines, setting, seed): the order of everything
+_Key = tuple[
+    int, int, int
+]  # (proposal number or -1 for baselines, setting, seed): the order of everything
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,17 @@ class _SettingState:
     order: int
     proposed: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)  # asked for, not yet stored
-    cursor: int = 0  # no smaller number is left to ask for
     retired: bool = False
 
 
-def arms_of_proposal(definition: Definition, setting: str, number: int, point: Mapping[str, Json]) -> list[Arm]:
+def arms_of_proposal(
+    definition: Definition, setting: str, number: int, point: Mapping[str, Json]
+) -> list[Arm]:
     """The constrained arms of one proposal, in the order of the search seeds."""
-    configs = [definition.space.run(definition.space.setting(setting), point, seed=s) for s in definition.space.search_seeds]
+    configs = [
+        definition.space.run(definition.space.setting(setting), point, seed=s)
+        for s in definition.space.search_seeds
+    ]
     return [Arm(config, config.signature(), setting, number) for config in configs]
 
 
@@ -73,17 +81,25 @@ class Plan:
     def __init__(self, definition: Definition) -> None:
         """Start from the definition alone: nothing proposed, nothing final."""
         self.definition = definition
-        self._settings = {s.name: _SettingState(s, i) for i, s in enumerate(definition.space.settings)}
-        self._arms: list[tuple[_Key, str, Arm]] = []  # heap; a signature may be in it more than once
-        self._asks = [(0, state.order, name) for name, state in self._settings.items()]  # heap, one per setting
+        self._settings = {
+            s.name: _SettingState(s, i) for i, s in enumerate(definition.space.settings)
+        }
+        self._arms: list[
+            tuple[_Key, str, Arm]
+        ] = []  # heap; a signature may be in it more than once
+        self._asks = [
+            (0, state.order, name) for name, state in self._settings.items()
+        ]  # heap, one per setting
         self._out: set[str] = set()  # handed out, not given back
         self._final: set[str] = set()
+        self._wanted: set[str] = set()  # baselines and the arms of stored proposals
         self._unfinished: set[str] = set()  # wanted and not final
-        for name in self._settings:
-            self._want(-1, name, baselines(definition, name))
+        self.baselines = {name: tuple(baselines(definition, name)) for name in self._settings}
+        for name, arms in self.baselines.items():
+            self._want(-1, name, arms)
 
     def add_proposal(self, setting: str, number: int, point: Mapping[str, Json]) -> list[Arm]:
-        """A proposal is stored: its arms may be handed out. Returns them; a proposal told twice changes nothing."""
+        """A proposal is stored: its arms may be handed out. Returns them. Idempotent."""
         state = self._settings[setting]
         state.asked.discard(number)
         arms = arms_of_proposal(self.definition, setting, number, point)
@@ -98,25 +114,22 @@ class Plan:
         self._unfinished.discard(signature)
 
     def retire(self, setting: str) -> None:
-        """Ask for no more proposals in this setting (its search broke); what is stored is still trained."""
+        """Ask for no more proposals in this setting; what is stored is still trained."""
         state = self._settings[setting]
         state.retired = True
         state.asked.clear()
 
     def next(self) -> Arm | Ask | None:
         """The next thing to do, or None when there is nothing to hand out right now."""
-        self._skip_settled()
-        if self._arms and (not self._asks or self._arms[0][0][:2] <= self._asks[0][:2]):
-            arm = heapq.heappop(self._arms)[2]
-            self._out.add(arm.signature)
-            return arm
-        if not self._asks:
+        ask = self.upcoming()
+        if ask is not None:
+            self._settings[ask.setting].asked.add(ask.number)
+            return ask
+        if not self._arms:
             return None
-        number, order, name = heapq.heappop(self._asks)
-        state = self._settings[name]
-        state.asked.add(number)
-        heapq.heappush(self._asks, (number + 1, order, name))
-        return Ask(name, number)
+        arm = heapq.heappop(self._arms)[2]
+        self._out.add(arm.signature)
+        return arm
 
     def give_back(self, arm: Arm) -> None:
         """A handed-out arm was not trained after all: it comes again, at its place."""
@@ -127,34 +140,55 @@ class Plan:
 
     @property
     def is_done(self) -> bool:
-        """Every arm that the definition asks for is final; a retired setting asks for no more than is stored."""
+        """Every arm asked for is final; a retired setting asks for no more than is stored."""
         return not self._unfinished and all(
-            s.retired or len(s.proposed) >= self.definition.space.n_proposals for s in self._settings.values()
+            s.retired or len(s.proposed) >= self.definition.space.n_proposals
+            for s in self._settings.values()
         )
 
     @property
     def is_handed_out(self) -> bool:
-        """Nothing is left to hand out or to ask for, and no proposal is still being searched for."""
+        """Nothing is left to hand out or to ask for, and no asked-for proposal is due."""
         self._skip_settled()
-        return not self._arms and not self._asks and not any(s.asked for s in self._settings.values())
+        return (
+            not self._arms and not self._asks and not any(s.asked for s in self._settings.values())
+        )
 
     def remaining(self) -> Iterator[Arm]:
-        """The arms of stored proposals, and baselines, that are not final: each signature once, in order."""
+        """Known arms that wait to be handed out: each signature once, in order."""
         seen = self._final | self._out
         for _, signature, arm in sorted(self._arms, key=lambda item: item[:2]):
             if signature not in seen:
                 seen.add(signature)
                 yield arm
 
-    @property
-    def unfinished(self) -> int:
-        """How many known arms are not final."""
-        return len(self._unfinished)
+    def upcoming(self) -> Ask | None:
+        """The proposal that ``next`` would ask for now; None when it would do something else."""
+        self._skip_settled()
+        if not self._asks or (self._arms and self._arms[0][0][:2] <= self._asks[0][:2]):
+            return None
+        number, _, name = self._asks[0]
+        return Ask(name, number)
+
+    def is_final(self, signature: str) -> bool:
+        """Whether this arm has its outcome."""
+        return signature in self._final
 
     @property
-    def final(self) -> int:
-        """How many arms are final."""
-        return len(self._final)
+    def arms_done(self) -> int:
+        """How many of the arms that are asked for are final."""
+        return len(self._wanted) - len(self._unfinished)
+
+    @property
+    def arms_total(self) -> int:
+        """How many arms are asked for, those of proposals still to come included."""
+        space = self.definition.space
+        to_come = sum(
+            space.n_proposals - min(len(s.proposed), space.n_proposals)
+            for s in self._settings.values()
+            if not s.retired
+        )
+        return len(self._wanted) + to_come * len(space.search_seeds)
 
     def _skip_settled(self) -> None:
         while self._arms and (self._arms[0][1] in self._out or self._arms[0][1] in self._final):
@@ -169,8 +203,9 @@ class Plan:
             else:
                 return
 
-    def _want(self, number: int, setting: str, arms: list[Arm]) -> None:
+    def _want(self, number: int, setting: str, arms: Sequence[Arm]) -> None:
         for seed, arm in enumerate(arms):
+            self._wanted.add(arm.signature)
             if arm.signature not in self._final:
                 self._unfinished.add(arm.signature)
                 self._push(number, setting, seed, arm)

@@ -1,7 +1,7 @@
-"""A store that waits for its disk: a write that fails is tried again for a while before it is an error.
+"""A store that waits for its disk: a write that fails is tried again before it is an error.
 
-A disk that is full for a minute, or a share that is away, must not cost an arm the steps since its last
-checkpoint. Reading is not repeated: a missing object is an answer, and writers read before they write.
+A disk that is full for a minute, or a share that is away, must not cost an arm the steps since its
+last checkpoint. Reads are not repeated: whoever reads at start should hear at once.
 """
 
 from __future__ import annotations

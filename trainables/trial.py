@@ -1,8 +1,8 @@
 """The Ray Tune trainable: one trial trains one arm, from wherever the run store says it stands.
 
-A step is one report interval. The run store is the only state: Tune's checkpoints carry nothing, and
-a trial that Tune starts again on another worker resumes there. A step never raises: Tune
-would take the exception for a dead worker and train the arm again from Tune's point of view.
+A step is one report interval. The run store is the only state: Tune's checkpoints carry nothing,
+and a trial that Tune starts again on another worker resumes there. A step never raises: Tune would
+take the exception for a dead worker and start the arm again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Json = Any
 
-# Keys of a result besides Tune's own. `done` is true for stopped and finished trials alike, hence ours.
+# Keys of a result besides Tune's own: `done` is true for stopped and finished trials alike.
 SIGNATURE = "signature"
 FINISHED = "finished"  # the arm's final record is in the store
 PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run

@@ -1,0 +1,395 @@
+"""The one place that holds a sweep while it runs: plan, proposals, and what became of every arm.
+
+Every executor is a loop over it: take ``next_arm``, train it, say ``report`` and then ``finished``
+or ``unfinished``. Nothing here is state: all of it is rebuilt from the store at the next start.
+Errors of a search retire its setting; errors of the store stop the sweep. Both are recorded and
+told at the end, and neither is thrown at the executor, which would train finished arms again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from sweep.definition import Definition
+from sweep.pairs import join
+from sweep.plan import Arm, Ask, Plan, arms_of_proposal
+from sweep.proposals import (
+    Point,
+    ProposalOutcome,
+    StoredProposal,
+    Told,
+    drop_outcome,
+    put_outcome,
+    put_proposal,
+    stored_proposals,
+)
+from sweep.search import propose
+from sweep.selection import ProposalResult
+from trainables.errors import StoreError
+from trainables.object_store import ObjectStore
+from trainables.results import OUTCOMES, ArmRecord, Outcome, Report
+from trainables.run_store import RunStore
+
+Json = Any
+OnRecord = Callable[[Arm, ArmRecord], None]
+OnProposal = Callable[[str, ProposalResult], None]
+
+log = logging.getLogger(__name__)
+RECORD_EVERY_S = 1.0  # a running arm's record is read for ``on_record`` at most this often
+_Key = tuple[str, int]  # setting, proposal number
+
+
+@dataclass
+class LiveArm:
+    """An arm that was handed out: where it stands."""
+
+    arm: Arm
+    since: float  # monotonic clock
+    report: Report | None = None
+    read_at: float = 0.0  # when its record was last read for ``on_record``
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one run of a driver came to."""
+
+    sweep: str
+    outcomes: dict[Outcome, int]  # of proposals
+    arms_done: int
+    arms_total: int
+    retired: dict[str, str]  # setting -> why its search ended early
+    problems: tuple[str, ...]  # what went wrong besides training; empty when nothing did
+    stopped: str  # why it ended before it was done; empty when it was not stopped
+    is_done: bool
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything asked for is final and nothing went wrong, else 1."""
+        return 0 if self.is_done and not self.retired and not self.problems else 1
+
+    @property
+    def advice(self) -> str:
+        """What to do next; empty when the sweep is done."""
+        return "" if self.exit_code == 0 else f"Continue with `sweep resume {self.sweep}`."
+
+
+@dataclass
+class _Open:
+    """A stored proposal without an outcome."""
+
+    signatures: tuple[str, ...]  # its arms, in the order of the search seeds
+    missing: set[str]  # of these and of their twins: those that are not final
+
+
+class Coordinator:
+    """One sweep in the making. Used by one thread; ``stop`` and reading may come from others."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        definition: Definition,
+        *,
+        on_record: OnRecord | None = None,
+        on_proposal: OnProposal | None = None,
+        on_final: OnRecord | None = None,
+        ask_ahead: bool = False,
+    ) -> None:
+        """Nothing is read before ``start``.
+
+        Args:
+            objects: the storage root.
+            definition: what is asked for.
+            on_record: told of arms' records, running (at most once a second per arm) and final.
+            on_proposal: told of every proposal whose arms are all final, once per run.
+            on_final: told of arms that ended in this run, for the display.
+            ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
+        """
+        self.objects = objects
+        self.definition = definition
+        self.runs = RunStore(objects)
+        self.plan = Plan(definition)
+        self.live: dict[str, LiveArm] = {}
+        self.outcomes: dict[str, dict[int, ProposalOutcome]] = {}
+        self.retired: dict[str, str] = {}
+        self.problems: list[str] = []
+        self.stopping = ""  # why no more arms are handed out
+        self.durations: list[float] = []  # seconds of the last arms that ended in this run
+        self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
+        self._points: dict[str, dict[int, Point]] = {}
+        self._open: dict[_Key, _Open] = {}  # proposals without an outcome
+        self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
+        self._ahead: dict[_Key, Future[Point]] = {}
+        ask_ahead = ask_ahead and definition.space.sampler == "gp"
+        self._thread = ThreadPoolExecutor(1, "search") if ask_ahead else None
+
+    def start(self, *, retry_failed: bool = False) -> None:
+        """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
+
+        Records are read when their arms come up, so starting costs two small reads a proposal.
+
+        Args:
+            retry_failed: forget the records of failed arms, so that they train again.
+        """
+        if retry_failed:
+            self._forget_failed()
+        there = set(self.objects.names("arms"))
+        for setting in self.definition.space.settings:
+            self.outcomes[setting.name] = {}
+            self._points[setting.name] = {}
+            for proposal in stored_proposals(self.objects, self.definition.name, setting.name):
+                self._fold(setting.name, proposal, there)
+
+    def next_arm(self) -> Arm | None:
+        """The next arm to train, or None when there is none now. Never raises."""
+        try:
+            while not self.stopping:
+                step = self.plan.next()
+                if isinstance(step, Ask):
+                    self._search(step)
+                elif step is None or not self._settle_if_final(step):
+                    return step
+        except StoreError as error:
+            self.store_trouble(str(error))
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """No arm is live and none will be handed out again in this run."""
+        return not self.live and (bool(self.stopping) or self.plan.is_handed_out)
+
+    def report(self, signature: str, report: Report) -> None:
+        """A handed-out arm reported, and its record is stored. Never raises."""
+        live = self.live.get(signature)
+        if live is None:
+            return
+        live.report = report
+        if self._on_record is None or time.monotonic() - live.read_at < RECORD_EVERY_S:
+            return
+        live.read_at = time.monotonic()
+        try:
+            record = self.runs.record(signature)
+        except StoreError as error:
+            self.store_trouble(str(error))
+            return
+        if record is not None:
+            self._tell(self._on_record, live.arm, record)
+
+    def finished(self, signature: str) -> None:
+        """A handed-out arm has its final record in the store. Never raises."""
+        live = self.live.pop(signature, None)
+        if live is None:
+            return
+        try:
+            record = self.runs.record(signature)
+            if record is None or not record.is_final:
+                self.problems.append(f"arm {signature} ended without a final record.")
+                return
+            self.durations = [*self.durations[-63:], time.monotonic() - live.since]
+            self._settle(live.arm, record)
+            if self._on_final is not None:
+                self._tell(self._on_final, live.arm, record)
+        except StoreError as error:
+            self.store_trouble(str(error))
+
+    def unfinished(self, signature: str, problem: str = "") -> None:
+        """A handed-out arm stopped before its end; it resumes at the next start of the sweep."""
+        self.live.pop(signature, None)
+        if problem:
+            self.problems.append(f"arm {signature} is not finished: {problem}")
+
+    def lost(self, signature: str) -> None:
+        """A handed-out arm's worker is gone and no other took it over: hand it out again."""
+        live = self.live.pop(signature, None)
+        if live is not None:
+            self.plan.give_back(live.arm)
+
+    def stop(self, why: str) -> None:
+        """Hand out no more arms. Running ones end at their next report."""
+        self.stopping = self.stopping or why
+
+    def store_trouble(self, problem: str) -> None:
+        """The store failed for longer than writers wait: stop. Nothing stored is lost."""
+        if problem not in self.problems:
+            self.problems.append(problem)
+        self.stop("the store cannot be used")
+
+    def arms(self) -> Iterator[Arm]:
+        """Every arm asked for so far: baselines, then the arms of stored proposals."""
+        for setting in self.definition.space.settings:
+            yield from self.plan.baselines[setting.name]
+            for number, point in sorted(self._points.get(setting.name, {}).items()):
+                yield from arms_of_proposal(self.definition, setting.name, number, point)
+
+    def best(self, setting: str) -> ProposalOutcome | None:
+        """The best feasible and useful proposal of a setting so far."""
+        winners = [o for o in list(self.outcomes.get(setting, {}).values()) if o.can_win]
+        return min(winners, key=lambda o: (o.objective, o.number), default=None)
+
+    def summary(self) -> RunSummary:
+        """What this run came to."""
+        counts = Counter(o.outcome for of in self.outcomes.values() for o in of.values())
+        return RunSummary(
+            sweep=self.definition.name,
+            outcomes={outcome: counts[outcome] for outcome in OUTCOMES},
+            arms_done=self.plan.arms_done,
+            arms_total=self.plan.arms_total,
+            retired=dict(self.retired),
+            problems=tuple(self.problems),
+            stopped=self.stopping,
+            is_done=self.plan.is_done,
+        )
+
+    def close(self) -> None:
+        """End the search thread."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    # --- proposals ------------------------------------------------------------------------------
+
+    def _fold(self, setting: str, proposal: StoredProposal, there: set[str]) -> None:
+        arms = self.plan.add_proposal(setting, proposal.number, proposal.point)
+        self._points[setting][proposal.number] = proposal.point
+        signatures = tuple(arm.signature for arm in arms)
+        outcome = proposal.outcome
+        # An outcome stands while it was judged from these seeds and its arms were not forgotten.
+        if (
+            outcome is not None
+            and outcome.signatures == signatures
+            and there.issuperset(signatures)
+        ):
+            self.outcomes[setting][proposal.number] = outcome
+            for signature in signatures:
+                self.plan.arm_is_final(signature)
+        else:
+            self._await(setting, proposal.number, arms)
+
+    def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
+        wanted = {arm.signature for arm in (*arms, *self.plan.baselines[setting])}
+        missing = {signature for signature in wanted if not self.plan.is_final(signature)}
+        signatures = tuple(arm.signature for arm in arms)
+        self._open[setting, number] = _Open(signatures, missing)
+        for signature in missing:
+            self._waiting.setdefault(signature, []).append((setting, number))
+        if not missing:
+            self._close(setting, number)
+
+    def _search(self, ask: Ask) -> None:
+        """Find the asked-for point and store it before anything trains it."""
+        try:
+            ahead = self._ahead.pop((ask.setting, ask.number), None)
+            point = self._propose(ask) if ahead is None else ahead.result()
+            # Built before it is stored: a point that no run accepts must not stay in the store.
+            arms_of_proposal(self.definition, ask.setting, ask.number, point)
+        except Exception as error:
+            log.exception("the search of setting %s failed", ask.setting)
+            self._retire(ask.setting, f"the search failed at proposal {ask.number}", error)
+            return
+        point = put_proposal(self.objects, self.definition.name, ask.setting, ask.number, point)
+        self._points[ask.setting][ask.number] = point
+        self._await(ask.setting, ask.number, self.plan.add_proposal(ask.setting, ask.number, point))
+
+    def _propose(self, ask: Ask) -> Point:
+        return propose(self.definition.space, ask.setting, ask.number, *self._known(ask.setting))
+
+    def _known(self, setting: str) -> tuple[list[Told], list[Point]]:
+        points, outcomes = self._points[setting], self.outcomes[setting]
+        told = [outcome.told(points[number]) for number, outcome in outcomes.items()]
+        return told, [point for number, point in points.items() if number not in outcomes]
+
+    def _ask_ahead(self) -> None:
+        """When the next thing is a slow ask, start it now, with what is known now."""
+        ask = self.plan.upcoming() if self._thread is not None else None
+        if ask is None or self._thread is None or (ask.setting, ask.number) in self._ahead:
+            return
+        space, known = self.definition.space, self._known(ask.setting)
+        self._ahead[ask.setting, ask.number] = self._thread.submit(
+            propose, space, ask.setting, ask.number, *known
+        )
+
+    def _retire(self, setting: str, what: str, error: Exception) -> None:
+        self.retired[setting] = f"{what}: {type(error).__name__}: {error}"
+        self.plan.retire(setting)
+
+    # --- arms -----------------------------------------------------------------------------------
+
+    def _settle_if_final(self, arm: Arm) -> bool:
+        """Whether the arm is final already (another sweep trained it); else it is live now."""
+        record = self.runs.record(arm.signature)
+        if record is not None and record.is_final:
+            self._settle(arm, record)
+            return True
+        self.live[arm.signature] = LiveArm(arm, time.monotonic())
+        self._ask_ahead()
+        return False
+
+    def _settle(self, arm: Arm, record: ArmRecord) -> None:
+        self.plan.arm_is_final(arm.signature)
+        if self._on_record is not None:
+            self._tell(self._on_record, arm, record)
+        for setting, number in self._waiting.pop(arm.signature, ()):
+            missing = self._open[setting, number].missing
+            missing.discard(arm.signature)
+            if not missing:
+                self._close(setting, number)
+
+    def _close(self, setting: str, number: int) -> None:
+        """All arms of a proposal are final: judge it, store the outcome, let the search know."""
+        signatures = self._open.pop((setting, number)).signatures
+        twins = self.plan.baselines[setting]
+        try:
+            pairs = tuple(
+                join(self._final_record(signature), self.runs.record(twin.signature))
+                for signature, twin in zip(signatures, twins, strict=True)
+            )
+            result = ProposalResult(number, self._points[setting][number], pairs)
+            outcome = ProposalOutcome.of(result)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("proposal %s of setting %s could not be judged", number, setting)
+            self._retire(setting, f"proposal {number} could not be judged", error)
+            return
+        put_outcome(self.objects, self.definition.name, setting, outcome)
+        self.outcomes[setting][number] = outcome
+        if self._on_proposal is not None:
+            self._tell(self._on_proposal, setting, result)
+
+    def _final_record(self, signature: str) -> ArmRecord:
+        record = self.runs.record(signature)
+        if record is None:
+            raise StoreError(f"the record of arm {signature} is gone below {self.objects.root}.")
+        return record
+
+    def _forget_failed(self) -> None:
+        for setting in self.definition.space.settings:
+            for arm in self.plan.baselines[setting.name]:
+                self._forget_if_failed(arm)
+            for stored in stored_proposals(self.objects, self.definition.name, setting.name):
+                if stored.outcome is not None and stored.outcome.outcome != "failed":
+                    continue
+                arms = arms_of_proposal(self.definition, setting.name, stored.number, stored.point)
+                if any([self._forget_if_failed(arm) for arm in arms]):
+                    drop_outcome(self.objects, self.definition.name, setting.name, stored.number)
+
+    def _forget_if_failed(self, arm: Arm) -> bool:
+        record = self.runs.record(arm.signature)
+        if record is None or record.status != "failed":
+            return False
+        self.runs.forget(arm.signature)
+        return True
+
+    def _tell(self, listener: Callable[..., None], *args: object) -> None:
+        """Call a listener; its error is recorded and does not reach the executor."""
+        try:
+            listener(*args)
+        except Exception as error:
+            log.exception("a listener of the sweep failed")
+            problem = f"{getattr(listener, '__qualname__', listener)}: {error}"
+            if problem not in self.problems:
+                self.problems.append(problem)

@@ -1,0 +1,90 @@
+"""Run a sweep to its end: the frame that every executor works in.
+
+Lock, then read what the store holds, then train, with a display, until everything asked for is
+final or somebody stops it. Running again is resuming.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Literal
+
+from sweep.coordinator import Coordinator, OnProposal, OnRecord, RunSummary
+from sweep.definition import Definition
+from sweep.lock import driver_lock
+from sweep.progress import display_of
+from sweep.signals import stop_on_request, stop_on_signals
+from trainables.errors import InvalidValue, StoreError
+from trainables.object_store import ObjectStore
+from trainables.patient_store import PatientStore
+
+Where = Literal["local", "inline"]
+PATIENCE_S = 60.0  # how long a writer waits for a disk that is full or away
+
+
+def run_sweep(
+    objects: ObjectStore,
+    definition: Definition,
+    *,
+    where: Where = "local",
+    workers: int | None = None,
+    on_record: OnRecord | None = None,
+    on_proposal: OnProposal | None = None,
+    display: bool = True,
+    retry_failed: bool = False,
+    patience_s: float = PATIENCE_S,
+) -> RunSummary:
+    """Train what is missing of a stored sweep and return what it came to.
+
+    Args:
+        objects: the storage root.
+        definition: the stored definition, extensions included.
+        where: ``local`` trains on a Ray cluster of this machine, ``inline`` in this process.
+        workers: arms at a time; None: as many as the CPUs hold. ``inline`` trains one at a time.
+        on_record: told of arms' records as they grow; see Coordinator.
+        on_proposal: told of proposals whose arms are all final.
+        display: show progress: live on a terminal, else one line per arm.
+        retry_failed: train failed arms again.
+        patience_s: how long writers wait for a store that cannot be written.
+
+    Raises:
+        AlreadyRunning: another driver works on this sweep.
+        StoreError: the store could not be read at the start.
+    """
+    if workers is not None and workers < 1:
+        raise InvalidValue(f"workers must be at least 1, got {workers}.")
+    patient = PatientStore(objects.root, patience_s=patience_s)
+    with ExitStack() as stack:
+        stack.enter_context(driver_lock(patient, definition.name))
+        shown = display_of(definition, enabled=display)
+        coordinator = Coordinator(
+            patient,
+            definition,
+            on_record=on_record,
+            on_proposal=on_proposal,
+            on_final=shown.arm_ended,
+            ask_ahead=where == "local",
+        )
+        stack.callback(coordinator.close)
+        coordinator.start(retry_failed=retry_failed)
+        stack.enter_context(stop_on_request(coordinator))
+        stack.enter_context(shown.showing(coordinator))
+        try:
+            _train(coordinator, where, workers, patience_s)
+        except KeyboardInterrupt:
+            coordinator.stop("Ctrl-C")
+        except StoreError as error:
+            coordinator.store_trouble(str(error))
+        return coordinator.summary()
+
+
+def _train(coordinator: Coordinator, where: Where, workers: int | None, patience_s: float) -> None:
+    if where == "inline":
+        from sweep.inline import train_inline
+
+        with stop_on_signals(coordinator):
+            train_inline(coordinator)
+    elif not coordinator.plan.is_done:
+        from sweep.driver import train_on_local_ray  # imports Ray: a second nobody else pays
+
+        train_on_local_ray(coordinator, workers=workers, patience_s=patience_s)

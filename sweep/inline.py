@@ -1,0 +1,29 @@
+"""The executor in this process: one arm after the other, without Ray, so that breakpoints work."""
+
+from __future__ import annotations
+
+from sweep.coordinator import Coordinator
+from trainables.errors import StoreError
+from trainables.run_store import RunStore
+
+
+def train_inline(coordinator: Coordinator) -> None:
+    """Train every arm that the coordinator hands out. An error in our own code is raised."""
+    from trainables.arm_run import ArmRun  # imports torch
+
+    store = RunStore(coordinator.objects)
+    while (arm := coordinator.next_arm()) is not None:
+        try:
+            run = ArmRun(arm.config, store)
+            while not run.record.is_final and not coordinator.stopping:
+                record = run.advance()
+                if record.reports:
+                    coordinator.report(arm.signature, record.reports[-1])
+        except StoreError as error:
+            coordinator.unfinished(arm.signature)
+            coordinator.store_trouble(str(error))
+            continue
+        if run.record.is_final:
+            coordinator.finished(arm.signature)
+        else:
+            coordinator.unfinished(arm.signature)
