@@ -1,0 +1,77 @@
+"""Finished arms written by hand, for tests of what is read from records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tests.oracles import TINY
+from trainables.config import RunConfig
+from trainables.primal_dual import Scales
+from trainables.results import ArmRecord, Evaluation, Report
+
+SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
+
+
+def evaluation(losses: list[float], **fields: Any) -> Evaluation:
+    """An evaluation whose every held-out unit has ``losses`` (layers 0..L, task unit)."""
+    measured = Evaluation(
+        scales=SCALES,
+        dev_units=["a:0", "a:10"],
+        dev_losses=[losses, losses],
+        train_units=["b:0"],
+        train_losses=[losses],
+        scores={"0.00": 1.0, "0.20": 4.0, "0.40": 9.0},
+        layer_losses_by_gamma={"0.00": losses, "0.20": losses, "0.40": losses},
+        references={
+            "identity": {"0.00": 0.0, "0.20": 8.0, "0.40": 16.0},
+            "constant": {"0.00": 50.0, "0.20": 50.0, "0.40": 50.0},
+            "wiener": {"0.00": 0.0, "0.20": 5.0, "0.40": 8.0},
+            "wiener_temporal": {"0.00": 0.0, "0.20": 3.0, "0.40": 5.0},
+        },
+        reference_losses={"identity": 0.5, "constant": 1.0, "wiener": 0.2, "wiener_temporal": 0.1},
+        ood_auc=1.8,
+        ood_mean=4.5,
+        objective=-0.2,
+        objective_gammas=[0.2],
+        descent_ratio_quantiles=[[0.5] * 21] * (len(losses) - 1),
+        descent_share=[1.0] * (len(losses) - 1),
+        multipliers=[],
+    )
+    return replace(measured, **fields)
+
+
+def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord:
+    """A finished arm of ``config`` with two reports."""
+    multipliers = [] if config.constraint is None else [0.5] * (len(losses) - 1)
+    fields = {"multipliers": multipliers, **fields}
+    reports = [
+        Report(
+            step=step,
+            timestamp_ms=1_000 * step,
+            scalars={"train/loss": 0.1},
+            layers={"losses": losses},
+        )
+        for step in (20, 40)
+    ]
+    return ArmRecord(
+        signature=config.signature(),
+        config=config,
+        status="finished",
+        started_ms=1_000,
+        ended_ms=50_000,
+        reports=reports,
+        evaluation=evaluation(losses, **fields),
+    )
+
+
+def ended(config: RunConfig, status: str, reason: str) -> ArmRecord:
+    """An arm that did not finish."""
+    plain = ArmRecord(signature=config.signature(), config=config, reason=reason).to_json()
+    return ArmRecord.from_json({**plain, "status": status})
+
+
+def pair_config(seed: int = 0, **constraint: Any) -> RunConfig:
+    """The constrained arm of a pair: alpha 0.2, reference 1 x f_c, so the schedule is 1, 0.8, 0.64."""
+    fields = {"alpha": 0.2, "reference_loss": 1.0, "reference_unit": "constant", **constraint}
+    return TINY.with_fields({"seed": seed} | {f"constraint.{k}": v for k, v in fields.items()})

@@ -1,0 +1,103 @@
+"""Joining arms and judging them: by identity, under the pair's own constraint, never by absence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sweep.pairs import judge, join
+from tests.records import ended, finished, pair_config
+from trainables.errors import InvalidValue
+
+FEASIBLE = [0.5, 0.4, 0.3, 0.2]  # ratios 0.75 and 0.67 against the allowed 0.8
+FLAT = [0.5, 0.4, 0.4, 0.4]
+
+
+def test_a_pair_carries_both_arms_judged_by_its_own_constraint() -> None:
+    config = pair_config()
+    pair = join(finished(config, FEASIBLE), finished(config.unconstrained(), FLAT))
+    assert pair.outcome == "feasible"
+    assert pair.judgement is not None and pair.unconstrained_judgement is not None
+    assert pair.judgement.held_out == pytest.approx(
+        [(0.4 - 1) / 0.2, (0.3 - 0.32) / 0.08, (0.2 - 0.24) / 0.06]
+    )
+    assert pair.unconstrained_judgement.held_out[1:] == pytest.approx([1.0, 1.0])
+    assert pair.unconstrained_judgement.worst == pytest.approx(1.0)
+    assert not pair.is_vacuous
+
+
+def test_a_constraint_that_the_unconstrained_arm_meets_is_vacuous() -> None:
+    config = pair_config()
+    assert join(finished(config, FEASIBLE), finished(config.unconstrained(), FEASIBLE)).is_vacuous
+
+
+def test_arms_that_are_no_twins_are_refused() -> None:
+    ours, other = pair_config(seed=0), pair_config(seed=1)
+    with pytest.raises(InvalidValue, match="is no twin"):
+        join(finished(ours, FEASIBLE), finished(other.unconstrained(), FLAT))
+    with pytest.raises(InvalidValue, match="has no constraint"):
+        join(finished(ours.unconstrained(), FEASIBLE), None)
+    with pytest.raises(InvalidValue, match="still running"):
+        join(replace(finished(ours, FEASIBLE), status="running"), None)
+
+
+@pytest.mark.parametrize("status", ["diverged", "stopped", "failed"])
+def test_an_arm_that_did_not_finish_is_never_feasible(status: str) -> None:
+    pair = join(ended(pair_config(), status, "why"), finished(pair_config().unconstrained(), FLAT))
+    assert pair.outcome == status
+    assert pair.judgement is None
+    assert pair.differences == {}
+
+
+def test_a_finished_arm_without_measurements_is_failed() -> None:
+    assert (
+        join(replace(finished(pair_config(), FEASIBLE), evaluation=None), None).outcome == "failed"
+    )
+
+
+def test_the_gate_is_unrelaxed_and_the_relaxed_share_is_beside_it() -> None:
+    config = pair_config(resilience=0.5)
+    losses = [0.5, 0.4, 0.34, 0.26]  # a little too high in layers 2 and 3
+    judgement = judge(finished(config, losses), config.constraint)  # type: ignore[arg-type]
+    assert judgement is not None and judgement.relaxed is not None
+    assert not judgement.feasible
+    assert max(judgement.relaxed) < 0 < judgement.worst
+
+
+def test_differences_are_constrained_minus_unconstrained() -> None:
+    config = pair_config()
+    ours = finished(config, FEASIBLE, ood_mean=4.0, objective=-0.3)
+    theirs = finished(config.unconstrained(), FLAT, ood_mean=4.5, objective=-0.2)
+    differences = join(ours, theirs).differences
+    assert differences["ood_mean"] == pytest.approx(-0.5)
+    assert differences["objective"] == pytest.approx(-0.1)
+    assert differences["held_out_loss"] == pytest.approx(-0.2)
+    assert differences["at_gamma_0.20"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("losses", "gamma", "why"),
+    [
+        ([0.5, 0.4, 0.3, 0.2], 0.15, ""),
+        ([0.5, 0.4, 0.5, 0.5], 0.15, "not below the identity"),
+        ([0.5, 0.4, 0.5, float("nan")], 0.15, "not below the identity"),
+        ([0.5, 0.4, 0.3, 0.2], 0.0, "train_gamma is 0"),
+    ],
+)
+def test_useful_means_better_than_what_needs_no_training(
+    losses: list[float], gamma: float, why: str
+) -> None:
+    config = replace(pair_config(), train_gamma=gamma)
+    judgement = judge(finished(config, losses), config.constraint)  # type: ignore[arg-type]
+    assert judgement is not None
+    assert judgement.useful == (not why)
+    assert why in judgement.why_not_useful
+
+
+def test_a_constant_prediction_must_be_beaten_too() -> None:
+    config = pair_config()
+    references = {"identity": 0.5, "constant": 0.1, "wiener": 0.2}
+    judgement = judge(finished(config, FEASIBLE, reference_losses=references), config.constraint)  # type: ignore[arg-type]
+    assert judgement is not None
+    assert "not below the constant" in judgement.why_not_useful
