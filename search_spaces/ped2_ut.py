@@ -11,8 +11,10 @@ SPACE = SearchSpace(
     summary="UT on UCSD Ped2, 3 and 5 layers, Lagrangian and detached",
     base=RunConfig(
         data=DataConfig(name="ucsd_ped2"),
-        steps=1000,
-        constraint=ConstraintConfig(alpha=0.1, reference_loss=1.5, dual_lr=0.02, resilience=0.005),
+        steps=900,
+        report_every=300,
+        eval_windows=8,
+        constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
     ),
     # The two forms of a depth share their unconstrained arms.
     settings=tuple(
@@ -21,9 +23,9 @@ SPACE = SearchSpace(
         for detached in (False, True)
     ),
     ranges={
-        "constraint.alpha": Uniform(0.02, 0.35),  # fraction of its loss each layer must remove
-        "constraint.dual_lr": LogUniform(3e-3, 1e-1),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-3, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.alpha": Uniform(0.05, 0.4),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
+        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),

@@ -9,16 +9,16 @@ SPACE = SearchSpace(
     summary="UT denoises the built-in camera pans, 2 and 3 layers, on a laptop",
     base=RunConfig(
         data=DataConfig(name="photographs", frame_size=96, patch_size=8),
-        steps=600,
-        report_every=150,
+        steps=1500,
+        report_every=250,
         eval_windows=8,
-        constraint=ConstraintConfig(alpha=0.1, reference_loss=1.0, dual_lr=0.02, resilience=0.005),
+        constraint=ConstraintConfig(alpha=0.3, dual_lr=3e-4, resilience=0.05),
     ),
     settings=tuple(setting("photographs", "ut", layers, 0.15) for layers in (2, 3)),
     ranges={
-        "constraint.alpha": Uniform(0.02, 0.35),  # fraction of its loss each layer must remove
-        "constraint.dual_lr": LogUniform(3e-3, 1e-1),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-3, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.alpha": Uniform(0.2, 0.5),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
+        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
     },
     n_proposals=4,
     search_seeds=(0,),

@@ -12,7 +12,7 @@ SPACE = SearchSpace(
     base=RunConfig(
         data=DataConfig(name="ucsd_ped2"),
         steps=1000,
-        constraint=ConstraintConfig(alpha=0.1, reference_loss=1.5, dual_lr=0.02, resilience=0.005),
+        constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
     ),
     settings=tuple(
         setting("ucsd_ped2", "ut", layers, gamma)
@@ -20,9 +20,9 @@ SPACE = SearchSpace(
         for gamma in (0.0, 0.09, 0.11, 0.13, 0.15)
     ),
     ranges={
-        "constraint.alpha": Uniform(0.02, 0.35),  # fraction of its loss each layer must remove
-        "constraint.dual_lr": LogUniform(3e-3, 1e-1),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-3, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.alpha": Uniform(0.05, 0.4),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
+        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),

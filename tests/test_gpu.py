@@ -1,0 +1,40 @@
+"""What only a GPU can show: nothing in a training step waits for the device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from tests.oracles import TINY
+from trainables.arm_run import build_model
+from trainables.tasks.video_denoising import VideoDenoising
+from trainables.training import Training
+from trainables.weighting import weighting_of
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine"),
+]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("constrained", [True, False])
+def test_no_step_synchronises_with_the_host(optimizer: str, constrained: bool) -> None:
+    assert TINY.constraint is not None
+    constraint = replace(TINY.constraint, dual_optimizer=optimizer, resilience=0.1)
+    config = replace(TINY, device="cuda", constraint=constraint if constrained else None)
+    device = torch.device("cuda")
+    task = VideoDenoising(config, device, torch.float32)
+    model = build_model(config, task).to(device=device, dtype=torch.float32)
+    weighting = weighting_of(config, task.scales, device, torch.float32)
+    training = Training(config, task, model, weighting)
+    training.run_to(2)  # lazily created optimiser state may synchronise once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        training.run_to(12)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    scalars, _ = training.measured()
+    assert scalars["train/loss"] > 0
