@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import search_spaces
 from search_spaces.space import SearchSpace, Setting
-from trainables.config import RunConfig, field_names
+from trainables.config import ConstraintConfig, RunConfig, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
 
 Json = Any
@@ -177,6 +177,8 @@ def _of_json(path: Path) -> Found:
     try:
         if plain.get("kind") == CONFIGURATION:
             return _of_configuration(plain)
+        if "settings" not in plain and "task" in plain:
+            return _of_run(RunConfig.from_json(plain))
         space = SearchSpace.from_json(plain)
         return Found(space, space.name)
     except Misuse as error:
@@ -187,6 +189,29 @@ def _of_json(path: Path) -> Found:
             f"{type(error).__name__}: {error}. `sweep export` writes configurations; "
             "search_spaces/space.py describes spaces."
         ) from error
+
+
+def _of_run(config: RunConfig) -> Found:
+    """A space of one pair: the arm of this config (config.json of an MLflow run), and its twin.
+
+    The twin of an unconstrained arm is constrained by the defaults of ConstraintConfig.
+    """
+    constraint = config.constraint or ConstraintConfig()
+    detached = not constraint.grad_through_previous
+    name = setting(
+        config.data.name, config.model.name, config.model.layers, config.train_gamma,
+        detached=detached,
+    ).name  # fmt: skip
+    space = SearchSpace(
+        name="arm",
+        summary=f"arm {config.signature()} again",
+        base=replace(config, constraint=constraint),
+        settings=(Setting(name, {}),),
+        n_proposals=1,
+        search_seeds=(config.seed,),
+        sampler="random",
+    )
+    return Found(space, f"arm-{config.signature()}")
 
 
 def _of_configuration(plain: Mapping[str, Json]) -> Found:

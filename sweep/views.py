@@ -2,7 +2,7 @@
 
 Reading needs no driver and works while one runs: what is final counts, the rest is listed as open.
 Over several search seeds a number is the mean, except that missing shares and claims are the worst:
-feasible, useful and vacuous hold when they hold on every seed. ``seeds`` has each seed's own numbers;
+feasible, useful and vacuous hold when they hold on every seed. ``seeds`` has each seed alone;
 the signature, config and MLflow run beside an aggregate are those of the first search seed.
 """
 
@@ -233,7 +233,7 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
 
 
 def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
-    """Constrained minus unconstrained, mean over the seeds; selected on, hence labelled as biased."""
+    """Constrained minus unconstrained, mean over the seeds; selected on, so labelled as biased."""
     entry: dict[str, Json] = {"selection_biased": True}
     differences = [pair.differences for pair in pairs]
     if differences and all(differences):

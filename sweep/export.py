@@ -1,0 +1,172 @@
+"""Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
+
+    tables/{results,hyperparameters}.{csv,md,tex}
+    configs/<setting>.json      the winner: a config per search seed, and what each arm came to
+    manifest.json               provenance, and every file with its checksum
+
+A function of the store alone: the same store exports the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from search_spaces.catalog import CONFIGURATION
+from sweep import provenance, tables, views
+from sweep.views import SettingView, SweepView
+from trainables.config import TRAINING_VERSION
+from trainables.errors import Misuse, StoreError
+from trainables.primal_dual import TOLERANCE
+from trainables.results import ArmRecord
+
+Json = Any
+EXPORT = "descent-sweep export"  # what a manifest says it is
+MANIFEST = "manifest.json"
+
+
+def export(
+    view: SweepView, run_ids: Mapping[str, str], out: Path, *, everything: bool = False
+) -> list[str]:
+    """Write the export of a sweep below ``out`` and return the names of its files.
+
+    Args:
+        view: the sweep.
+        run_ids: MLflow run by signature, as far as they are known.
+        out: a folder that does not exist, is empty, or holds an earlier export of this sweep.
+        everything: also configurations of the closest pairs where there is no winner.
+    """
+    earlier = _earlier_files(out, view.definition.name)
+    files = _contents(view, run_ids, everything=everything)
+    _write(out, files)
+    for name in earlier - files.keys():
+        with contextlib.suppress(OSError):
+            (out / name).unlink()
+    return sorted(files)
+
+
+def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
+    """What ``sweep run`` reads to train the setting's pairs again, and to compare."""
+    shown = setting.chosen.shown
+    assert shown is not None  # asked for only where there is a pair
+    records = [r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None]
+    return {
+        "kind": CONFIGURATION,
+        "format": 1,
+        "sweep": view.definition.name,
+        "space": view.definition.space.name,
+        "setting": setting.setting.name,
+        "proposal": shown.number,
+        "winner": setting.chosen.winner is not None,
+        "why": setting.chosen.why or None,
+        "tolerance": TOLERANCE,
+        "training_version": TRAINING_VERSION,
+        "environments": provenance.distinct_environments(records),
+        "runs": {
+            str(pair.constrained.config.seed): {
+                "config": pair.constrained.config.to_json(),
+                "constrained": expected(pair.constrained),
+                "unconstrained": None
+                if pair.unconstrained is None
+                else expected(pair.unconstrained),
+            }
+            for pair in shown.pairs
+        },
+    }
+
+
+def expected(record: ArmRecord) -> dict[str, Json]:
+    """What an arm came to: what it is compared with when it is trained again."""
+    plain = record.to_json()
+    return {name: plain[name] for name in ("signature", "status", "evaluation", "environment")}
+
+
+def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) -> dict[str, str]:
+    """Every file by name; the manifest comes last, so that it names only what is there."""
+    entries = views.best(view, run_ids)
+    space = view.definition.space
+    files: dict[str, str] = {}
+    for table in (
+        tables.results_table(space, entries),
+        tables.hyperparameters_table(space, entries),
+    ):
+        files[f"tables/{table.name}.csv"] = tables.to_csv(table)
+        files[f"tables/{table.name}.md"] = tables.to_markdown(table)
+        files[f"tables/{table.name}.tex"] = tables.to_latex(table)
+    for setting in view.settings:
+        wanted = setting.chosen.winner or (everything and setting.chosen.shown)
+        if wanted:
+            plain = configuration(view, setting)
+            files[f"configs/{setting.setting.name}.json"] = _text(plain)
+    checksums = {n: hashlib.sha256(text.encode()).hexdigest() for n, text in files.items()}
+    content = {"kind": EXPORT, "format": 1, **provenance.manifest(view, run_ids)}
+    files[MANIFEST] = _text({**content, "files": checksums})
+    return files
+
+
+def _text(plain: Json) -> str:
+    return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _earlier_files(out: Path, sweep: str) -> set[str]:
+    """Names of files that an earlier export of this sweep wrote; Misuse for a foreign folder."""
+    if not out.exists():
+        return set()
+    if not out.is_dir():
+        raise Misuse(f"--out must be a folder, got the file {out}. Give a new folder.")
+    if not any(out.iterdir()):
+        return set()
+    try:
+        there = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        known = there["kind"] == EXPORT
+    except (OSError, ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise Misuse(
+            f"the folder {out} holds files that no export wrote; nothing was changed. "
+            "Give a new or an empty folder with --out."
+        )
+    if there["sweep"] != sweep:
+        raise Misuse(
+            f"the folder {out} holds the export of sweep {there['sweep']!r}, not of {sweep!r}; "
+            "nothing was changed. Give another folder with --out."
+        )
+    names = {str(PurePosixPath(name)) for name in there.get("files", {})}
+    return {n for n in names if not n.startswith("/") and ".." not in PurePosixPath(n).parts}
+
+
+def _write(out: Path, files: Mapping[str, str]) -> None:
+    """Write all files beside their places, then move each over: none unless all are written."""
+    existed = out.exists()
+    staging = out / f".export-{uuid.uuid4().hex}.tmp"
+    try:
+        for name, text in files.items():
+            path = staging / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+        for name in files:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(staging / name, out / name)
+    except OSError as error:
+        if not existed:
+            shutil.rmtree(out, ignore_errors=True)
+        kind = (
+            Misuse
+            if isinstance(error, (PermissionError, NotADirectoryError, FileExistsError))
+            else StoreError
+        )
+        raise kind(
+            f"the export could not be written below {out}: {error}. Give another folder with --out."
+        ) from error
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
