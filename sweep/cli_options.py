@@ -1,0 +1,118 @@
+"""What the verbs of the command line share: options, where to read, how to print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from sweep.definition import load_definition
+from sweep.views import SweepView, load_sweep
+from trainables.errors import InvalidValue, UnknownName
+from trainables.object_store import ObjectStore
+
+Json = Any
+Verb = TypeVar("Verb", bound=Callable[..., Any])
+
+STORAGE = "SWEEP_STORAGE"
+
+storage_option: Callable[[Verb], Verb] = click.option(
+    "--storage",
+    metavar="DIR",
+    envvar=STORAGE,
+    default="sweeps",
+    show_default="$SWEEP_STORAGE, else ./sweeps",
+    help="Storage root: everything a sweep writes lies below it.",
+)
+json_option: Callable[[Verb], Verb] = click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON for programs."
+)
+name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
+
+
+def open_sweep(storage: str, name: str) -> tuple[ObjectStore, SweepView]:
+    """The store and one sweep in it."""
+    objects = ObjectStore(storage)
+    check_name(objects, name)
+    return objects, load_sweep(objects, name)
+
+
+def check_name(objects: ObjectStore, name: str) -> None:
+    """UnknownName, with the place that was looked at, unless ``name`` is a sweep there."""
+    try:
+        load_definition(objects, name)
+    except UnknownName as error:
+        raise UnknownName(
+            f"{error} Looked below {objects.root}; --storage or {STORAGE} names another place."
+        ) from None
+
+
+def parse_values(texts: Sequence[str]) -> dict[str, Json]:
+    """``--set name=value``, repeated. Values are JSON, else plain text; no name is given twice.
+
+    >>> parse_values(["steps=500", "sampler=random", "data.folder=null"])
+    {'steps': 500, 'sampler': 'random', 'data.folder': None}
+    """
+    values: dict[str, Json] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidValue(f"--set must be name=value, got {text!r}.")
+        if name in values:
+            raise InvalidValue(f"--set {name} is given twice; give it once.")
+        try:
+            values[name] = json.loads(value)
+        except ValueError:
+            values[name] = value
+    return values
+
+
+def parse_seeds(text: str, present: Sequence[int] = ()) -> tuple[int, ...]:
+    """``--seeds``: a list with commas, or a count, which adds the next free ones to ``present``.
+
+    >>> parse_seeds("3"), parse_seeds("4,7"), parse_seeds("5,"), parse_seeds("3", present=(1, 4))
+    ((0, 1, 2), (4, 7), (5,), (1, 4, 0))
+    """
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in parts if part) or not any(parts):
+        raise InvalidValue(f"--seeds must be a count like 2 or a list like 0,1, got {text!r}.")
+    numbers = [int(part) for part in parts if part]
+    if "," in text:
+        return tuple(numbers)
+    if not 1 <= numbers[0] <= 1000:
+        raise InvalidValue(f"--seeds must ask for 1 to 1000 seeds, got {numbers[0]}.")
+    free = (seed for seed in range(numbers[0] + len(present)) if seed not in present)
+    chosen = [*present]
+    while len(chosen) < numbers[0]:
+        chosen.append(next(free))
+    return tuple(chosen)
+
+
+def print_json(value: Json) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def note(text: str) -> None:
+    """A line for people, on standard error: it never mixes with what a program reads."""
+    click.echo(f"sweep: {text}", err=True)
+
+
+def console() -> Console:
+    """Standard output for people: as wide as the terminal; in a pipe 80 columns, no colour."""
+    return Console(file=sys.stdout, highlight=False, soft_wrap=False)
+
+
+def table(rows: Sequence[Mapping[str, str]], *, right: Sequence[str] = ()) -> Table:
+    """A plain table with one column per key; columns in ``right`` are numbers."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in rows[0]:
+        drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
+    for row in rows:
+        drawn.add_row(*row.values())
+    return drawn

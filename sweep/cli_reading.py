@@ -1,0 +1,333 @@
+"""The verbs that read: spaces, list, status, best. They need no driver and change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from search_spaces import catalog
+from search_spaces.space import Choice, LogUniform, Range, SearchSpace
+from sweep import views
+from sweep.cli_options import (
+    console,
+    json_option,
+    name_argument,
+    note,
+    open_sweep,
+    print_json,
+    storage_option,
+    table,
+)
+from sweep.definition import Definition, folder, load_definition, sweep_names
+from sweep.lock import driver_of
+from sweep.proposals import stored_proposals
+from sweep.tracking_place import tracking_uri
+from trainables.errors import SweepError
+from trainables.object_store import ObjectStore
+from trainables.primal_dual import TOLERANCE
+
+Json = Any
+_NOTHING = "—"
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@json_option
+def spaces(name: str | None, as_json: bool) -> None:
+    """List search spaces, or show one: settings, ranges, cost.
+
+    NAME is a built-in space, a .py or .json file, or an exported configuration.
+    """
+    if name is not None:
+        space = catalog.find(name).space
+        if as_json:
+            print_json({**space.to_json(), "arms": catalog.arm_count(space)})
+        else:
+            _print_space(space)
+        return
+    found = [catalog.find(known).space for known in catalog.space_names()]
+    if as_json:
+        print_json([_space_entry(space) for space in found])
+        return
+    rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
+    console().print(table(rows, right=("settings", "proposals", "seeds", "arms")))
+
+
+def _space_entry(space: SearchSpace) -> dict[str, Json]:
+    return {
+        "name": space.name,
+        "summary": space.summary,
+        "settings": len(space.settings),
+        "proposals": space.n_proposals,
+        "seeds": len(space.search_seeds),
+        "arms": catalog.arm_count(space),
+    }
+
+
+def _print_space(space: SearchSpace) -> None:
+    out = console()
+    seeds = ", ".join(map(str, space.search_seeds))
+    arms = catalog.arm_count(space)
+    out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
+    out.print(
+        f"{len(space.settings)} settings x {space.n_proposals} proposals by {space.sampler}, "
+        f"search seeds {seeds}: {arms} arms of {space.base.steps} steps, "
+        "each unconstrained arm trained once."
+    )
+    out.print()
+    settings = [
+        {"setting": s.name, "sets": ", ".join(f"{k}={v}" for k, v in s.fields.items())}
+        for s in space.settings
+    ]
+    out.print(table(settings))
+    if not space.ranges:
+        return
+    out.print()
+    default = space.default_point(space.settings[0])
+    ranges = [
+        {"searched": name, "range": _range_text(values), "first": f"{default[name]:g}"}
+        if not isinstance(values, Choice)
+        else {"searched": name, "range": _range_text(values), "first": str(default[name])}
+        for name, values in space.ranges.items()
+    ]
+    out.print(table(ranges, right=("first",)))
+
+
+def _range_text(values: Range) -> str:
+    if isinstance(values, Choice):
+        return "one of " + ", ".join(map(str, values.values))
+    kind = "log" if isinstance(values, LogUniform) else "uniform"
+    return f"{values.low:g} to {values.high:g}, {kind}"
+
+
+# --- list, status ---------------------------------------------------------------------------------
+
+
+@click.command("list")
+@storage_option
+@json_option
+def list_(storage: str, as_json: bool) -> None:
+    """List the sweeps below the storage root, newest first.
+
+    The state is running (a driver works on it), finished, failed (finished, and every proposal
+    failed), or stopped (`sweep resume` continues it).
+    """
+    objects = ObjectStore(storage)
+    entries = []
+    for name in newest_first(objects):
+        definition = load_definition(objects, name)
+        state, finished = sweep_state(objects, definition)
+        wanted = len(definition.space.settings) * definition.space.n_proposals
+        entries.append(
+            {
+                "name": name,
+                "space": definition.space.name,
+                "state": state,
+                "proposals": f"{finished} of {wanted}",
+                "storage": objects.root,
+            }
+        )
+    if as_json:
+        print_json(entries)
+    elif entries:
+        rows = [{k: v for k, v in entry.items() if k != "storage"} for entry in entries]
+        console().print(table(rows))
+    else:
+        note(f"no sweeps below {objects.root}. Start one with `sweep run quickstart`.")
+
+
+def sweep_state(objects: ObjectStore, definition: Definition) -> tuple[str, int]:
+    """(running, finished, failed or stopped; proposals with an outcome)."""
+    space = definition.space
+    outcomes = [
+        stored.outcome
+        for setting in space.settings
+        for stored in stored_proposals(objects, definition.name, setting.name)
+    ]
+    seeds = len(space.search_seeds)
+    done = [o.outcome for o in outcomes if o is not None and len(o.signatures) == seeds]
+    if driver_of(objects, definition.name) is not None:
+        return "running", len(done)
+    if len(done) < len(space.settings) * space.n_proposals:
+        return "stopped", len(done)
+    return ("failed" if set(done) == {"failed"} else "finished"), len(done)
+
+
+def newest_first(objects: ObjectStore) -> list[str]:
+    """Every sweep below the root, the one defined last first."""
+    return sorted(sweep_names(objects), key=lambda name: _put_at(objects, name), reverse=True)
+
+
+def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
+    """When the sweep was defined, for ordering; its name alone where the store is not local."""
+    if not objects.is_local:
+        return 0.0, name
+    return Path(objects.root, folder(name), "definition.json").stat().st_mtime, name
+
+
+@click.command()
+@name_argument
+@storage_option
+@json_option
+def status(name: str, storage: str, as_json: bool) -> None:
+    """Show how far a sweep is: arms, outcomes, what trains now."""
+    objects, view = open_sweep(storage, name)
+    driver = driver_of(objects, name)
+    state, _ = sweep_state(objects, view.definition)
+    entry = {
+        "name": name,
+        "space": view.definition.space.name,
+        "state": state,
+        "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
+        "storage": objects.root,
+        **views.status(view),
+    }
+    if as_json:
+        print_json(entry)
+        return
+    by = "" if driver is None else f", by {driver}"
+    out = console()
+    out.print(f"[bold]{name}[/bold] is {state}{by}")
+    arms = entry["arms"]
+    out.print(f"{arms['final']} of {arms['wanted']} arms final, {arms['training']} in training")
+    out.print()
+    out.print(table([_status_row(s) for s in entry["settings"]]))
+    _print_training(entry)
+    if state == "stopped":
+        out.print(f"\nContinue with `sweep resume {name}`.")
+
+
+def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
+    proposals = setting["proposals"]
+    winner = setting["winner"]
+    objective = setting["objective"]
+    return {
+        "setting": setting["setting"],
+        "proposals": f"{proposals['finished']} of {proposals['wanted']}",
+        "outcomes": views.outcome_text(setting["outcomes"]),
+        "winner": _NOTHING if winner is None else f"{winner} ({objective:.3f})",
+    }
+
+
+def _print_training(entry: Mapping[str, Json]) -> None:
+    out = console()
+    for arm in entry["in_training"]:
+        place = "unconstrained" if arm["proposal"] is None else f"proposal {arm['proposal']}"
+        out.print(
+            f"  {arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}: "
+            f"step {arm['step']} of {arm['steps']}"
+        )
+    for failure in entry["failures"]:
+        text = f"  {failure['signature']}  {failure['setting']}: {failure['reason']}"
+        out.print(escape(text), style="red")
+    if entry["warnings"]:
+        out.print(f"\n{len(entry['warnings'])} early signs; the first:")
+        first = entry["warnings"][0]
+        out.print(escape(f"  {first['signature']}  {first['setting']}: {first['warning']}"))
+
+
+# --- best -----------------------------------------------------------------------------------------
+
+
+@click.command()
+@name_argument
+@storage_option
+@json_option
+def best(name: str, storage: str, as_json: bool) -> None:
+    """Show the best feasible pair of every setting, and why the others lost.
+
+    Over several search seeds numbers are means; missing shares, feasible and useful are the worst.
+    """
+    objects, view = open_sweep(storage, name)
+    if as_json:
+        print_json(views.best(view, run_ids(objects, view.definition)))
+        return
+    print_best(views.best(view, {}))
+
+
+def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
+    """The entries of ``views.best`` for people, with what the numbers mean below."""
+    for entry in entries:
+        _print_best(entry)
+    console().print(
+        "* of a pair selected on these very clips: selection-biased, no result before fresh "
+        f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
+        "RMSE: mean over the test gammas, grey levels, lower is better."
+    )
+
+
+def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
+    """MLflow run by signature; empty, with a note, while MLflow cannot be asked."""
+    from sweep import tracking
+
+    try:
+        uri = tracking_uri(objects.root, definition.mlflow_uri)
+    except SweepError as error:
+        note(f"without MLflow run ids: {error}")
+        return {}
+    found = tracking.run_ids(uri, definition.name)
+    if found.reason:
+        note(f"without MLflow run ids: {found.reason}.")
+    return found.ids
+
+
+def _print_best(entry: Mapping[str, Json]) -> None:
+    out = console()
+    seeds = len(entry["search_seeds"])
+    place = f"proposal {entry['proposal']}, {seeds} search seed{'s' * (seeds > 1)}"
+    if entry["winner"]:
+        out.print(f"[bold]{entry['setting']}[/bold]: winner, {place}")
+    else:
+        out.print(f"[bold]{entry['setting']}[/bold]: no winner: {escape(entry['why'])}")
+        if entry["proposal"] is not None:
+            out.print(f"  closest: {place}")
+    if entry["point"]:
+        fields = (
+            f"{n.removeprefix('constraint.')} {v:.4g}"
+            if isinstance(v, float)
+            else f"{n.removeprefix('constraint.')} {v}"
+            for n, v in entry["point"].items()
+        )
+        out.print("  " + ", ".join(fields))
+    if entry["constrained"] or entry["unconstrained"]:
+        out.print(table(_best_rows(entry), right=tuple(_best_rows(entry)[0])[1:]))
+    if entry["vacuous"]:
+        out.print("  vacuous: the unconstrained arm meets the constraint by itself")
+    if entry["winner"] and entry["lost"]:
+        out.print(f"  the others: {views.outcome_text(entry['lost'])}")
+    elif entry["proposals"]["finished"]:
+        out.print(f"  outcomes: {views.outcome_text(entry['outcomes'])}")
+    out.print()
+
+
+def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+    def row(label: str, key: str, form: str) -> dict[str, str]:
+        cells = {"  ": f"  {label}"}
+        for arm in ("constrained", "unconstrained"):
+            cells[arm] = _text((entry[arm] or {}).get(key), form)
+        cells["difference*"] = _text(entry["difference"].get(key), f"+{form}")
+        for reference in ("identity", "wiener"):
+            value = entry["references"].get(reference, {}).get(key)
+            cells[reference.capitalize()] = _text(value, form)
+        return cells
+
+    rows = [row("mean RMSE", "ood_mean", ".3f"), row("held-out loss", "held_out_loss", ".4g")]
+    shares = row("missing share", "worst_missing_share", ".2f")
+    shares |= {"difference*": "", "Identity": "", "Wiener": ""}
+    marks = {**dict.fromkeys(shares, ""), "  ": "  feasible, useful"}
+    for arm in ("constrained", "unconstrained"):
+        values = entry[arm] or {}
+        marks[arm] = f"{_yes(values.get('feasible'))}, {_yes(values.get('useful'))}"
+    return [*rows, shares, marks]
+
+
+def _text(value: float | None, form: str) -> str:
+    return _NOTHING if value is None else format(value, form)
+
+
+def _yes(value: bool | None) -> str:
+    return _NOTHING if value is None else "yes" if value else "no"

@@ -1,0 +1,329 @@
+"""The verbs that train: run, resume, stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import click
+
+from search_spaces import catalog
+from search_spaces.space import SearchSpace
+from sweep import views
+from sweep.cli_options import (
+    check_name,
+    console,
+    name_argument,
+    note,
+    parse_seeds,
+    parse_values,
+    storage_option,
+)
+from sweep.cli_reading import print_best
+from sweep.definition import Definition, load_definition, put_definition, put_extension
+from sweep.errors import AlreadyRunning
+from sweep.lock import driver_of
+from sweep.tracking_place import tracking_uri
+from trainables.errors import Misuse, SweepError
+from trainables.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from sweep.coordinator import RunSummary
+
+Json = Any
+Where = Literal["local", "inline"]
+SHOWN_SETTINGS = 8  # more are left to `sweep best`
+TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
+
+where_option = click.option(
+    "--where",
+    type=click.Choice(["local", "inline"]),
+    default="local",
+    show_default=True,
+    help="Train on a Ray cluster of this machine, or in this process, one arm at a time.",
+)
+workers_option = click.option(
+    "--workers", type=int, metavar="N", help="Arms at a time; default: as many as the CPUs hold."
+)
+proposals_option = click.option(
+    "--proposals", type=int, metavar="N", help="Proposals of every setting."
+)
+seeds_option = click.option(
+    "--seeds", metavar="N|A,B", help="Search seeds: how many, or a list like 0,1."
+)
+data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
+
+
+@click.command()
+@click.argument("space", metavar="SPACE")
+@click.option(
+    "--name", metavar="NAME", help="Name of the sweep; default: the space's, -full with --full."
+)
+@proposals_option
+@seeds_option
+@click.option(
+    "--set", "values", multiple=True, metavar="FIELD=VALUE",
+    help="Set a field of the base run (steps=500) or of the space (sampler=random); repeatable.",
+)  # fmt: skip
+@data_option
+@storage_option
+@where_option
+@workers_option
+@click.option("--full", is_flag=True, help="The space's full-size variant.")
+@click.option(
+    "--fresh", is_flag=True,
+    help="Ignore stored records: train again in a scratch area and compare.",
+)  # fmt: skip
+@click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
+def run(
+    space: str,
+    name: str | None,
+    proposals: int | None,
+    seeds: str | None,
+    values: Sequence[str],
+    data: str | None,
+    storage: str,
+    where: str,
+    workers: int | None,
+    full: bool,
+    fresh: bool,
+    mlflow: str | None,
+) -> None:
+    """Run a sweep of SPACE here, in the foreground.
+
+    SPACE is a built-in search space, a .py or .json file of your own, or an exported
+    configuration. Running the same definition again under the same name continues it; a different
+    definition under a name that is taken is refused.
+    """
+    found = catalog.find(space, full=full)
+    wanted: dict[str, Json] = parse_values(values)
+    if proposals is not None:
+        wanted["n_proposals"] = proposals
+    if seeds is not None:
+        wanted["search_seeds"] = parse_seeds(seeds)
+    if data is not None:
+        wanted["data.folder"] = str(Path(data).expanduser().resolve())
+    resolved = resolve_data(catalog.with_values(found.space, wanted))
+    name = name or (f"{found.name}-full" if full else found.name)
+    definition = Definition(name, resolved, mlflow)
+    objects = ObjectStore(storage)
+    if fresh:
+        from sweep.fresh import run_fresh
+
+        same = run_fresh(
+            objects, definition, found.expected, where=cast(Where, where), workers=workers
+        )
+        raise SystemExit(0 if same else 1)
+    tracking_uri(objects.root, mlflow)  # refused before anything is written
+    objects.check_writable()
+    there = put_definition(objects, definition)
+    there = replace(there, mlflow_uri=mlflow or there.mlflow_uri)
+    if data is not None:
+        there = _with_folder(there, wanted["data.folder"])
+    there = _extended(
+        objects,
+        there,
+        n_proposals=max(resolved.n_proposals, there.space.n_proposals),
+        search_seeds=tuple(dict.fromkeys((*there.space.search_seeds, *resolved.search_seeds))),
+    )
+    raise SystemExit(_train(objects, there, where=cast(Where, where), workers=workers))
+
+
+@click.command()
+@name_argument
+@proposals_option
+@seeds_option
+@click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
+@data_option
+@storage_option
+@where_option
+@workers_option
+def resume(
+    name: str,
+    proposals: int | None,
+    seeds: str | None,
+    retry_failed: bool,
+    data: str | None,
+    storage: str,
+    where: str,
+    workers: int | None,
+) -> None:
+    """Continue a sweep, ask more of it, or mend it.
+
+    Finished arms are not trained again. Proposals and seeds can only be added.
+    """
+    objects = ObjectStore(storage)
+    check_name(objects, name)
+    there = load_definition(objects, name)
+    if data is not None:
+        there = _with_folder(there, str(Path(data).expanduser().resolve()))
+    resolve_data(there.space)  # still there, and still the same pixels
+    objects.check_writable()
+    more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
+    there = _extended(objects, there, n_proposals=proposals, search_seeds=more_seeds)
+    code = _train(
+        objects, there, where=cast(Where, where), workers=workers, retry_failed=retry_failed
+    )
+    raise SystemExit(code)
+
+
+@click.command()
+@name_argument
+@storage_option
+def stop(name: str, storage: str) -> None:
+    """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
+    from sweep.signals import request_stop
+
+    objects = ObjectStore(storage)
+    check_name(objects, name)
+    driver = driver_of(objects, name)
+    if objects.is_local and driver is None:
+        raise Misuse(f"{name} is not running, so there is nothing to stop.")
+    request_stop(objects, name)
+    click.echo(
+        f"{name}: asked {driver or 'its driver'} to stop. Running arms end at their next report; "
+        f"`sweep status {name}` shows when, `sweep resume {name}` continues."
+    )
+
+
+# --- what a sweep needs before it runs ------------------------------------------------------------
+
+
+def resolve_data(space: SearchSpace) -> SearchSpace:
+    """The space with the fingerprint of the data that each setting trains on.
+
+    Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
+    """
+    from trainables.datasets.video import resolve
+
+    prints = {
+        s.name: resolve(space.base.with_fields(s.fields).data).fingerprint for s in space.settings
+    }
+    if len(set(prints.values())) == 1:
+        first = next(iter(prints.values()))
+        base = space.base.with_fields({"data.fingerprint": first})
+        return replace(space, base=base)
+    settings = tuple(
+        replace(s, fields={**s.fields, "data.fingerprint": prints[s.name]}) for s in space.settings
+    )
+    return replace(space, settings=settings)
+
+
+def _with_folder(definition: Definition, folder: str) -> Definition:
+    """The definition with its data in another place; a place is no part of what it is."""
+    return replace(definition, space=definition.space.with_base({"data.folder": folder}))
+
+
+def _extended(
+    objects: ObjectStore,
+    definition: Definition,
+    *,
+    n_proposals: int | None,
+    search_seeds: tuple[int, ...] | None,
+) -> Definition:
+    """Store that the sweep is to grow, where it does; refused while a driver works on it."""
+    grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
+    driver = driver_of(objects, definition.name)
+    if driver is not None:
+        raise AlreadyRunning(
+            f"{definition.name} is running already: {driver}. Watch it with "
+            f"`sweep status {definition.name}`, or end it with `sweep stop {definition.name}`."
+        )
+    if grown.space != definition.space:
+        put_extension(objects, grown)
+    return grown
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def _train(
+    objects: ObjectStore,
+    definition: Definition,
+    *,
+    where: Where,
+    workers: int | None,
+    retry_failed: bool = False,
+) -> int:
+    """Train what is missing, track it, print what it came to; the exit code."""
+    from sweep import feed, tracking
+    from sweep.background_tracker import BackgroundTracker
+    from sweep.execution import run_sweep
+
+    started_ms = time.time_ns() // 1_000_000
+    uri = tracking_uri(objects.root, definition.mlflow_uri)
+    background = BackgroundTracker(tracking.Tracker(uri), warn=note)
+    on_record, on_proposal = feed.listeners(objects, definition, background.offer)
+    try:
+        for arm in feed.tracked_arms(objects, views.load_sweep(objects, definition.name)):
+            background.offer(arm)  # whatever MLflow missed while no driver ran
+        summary = run_sweep(
+            objects,
+            definition,
+            where=where,
+            workers=workers,
+            on_record=on_record,
+            on_proposal=on_proposal,
+            retry_failed=retry_failed,
+        )
+    finally:
+        behind = background.close(TRACKING_END_S)
+    if behind:
+        note(
+            f"MLflow at {uri} lacks {len(behind)} arms; `sweep sync {definition.name}` sends them."
+        )
+    else:
+        _track_summary(tracking.Tracker(uri), objects, definition, started_ms)
+    _print_summary(objects, definition, summary)
+    return summary.exit_code
+
+
+def _track_summary(
+    tracker: Any, objects: ObjectStore, definition: Definition, started_ms: int
+) -> None:
+    view = views.load_sweep(objects, definition.name)
+    try:
+        track_sweep(tracker, view, started_ms)
+    except SweepError as error:
+        note(f"{error} `sweep sync {definition.name}` completes it.")
+
+
+def track_sweep(tracker: Any, view: views.SweepView, fallback_ms: int) -> None:
+    """Bring the sweep's own MLflow run up to date; its times are those of the records."""
+    records = [a.record for a in view.arms.values() if a.record is not None]
+    outcomes: dict[str, Mapping[str, int]] = {
+        s.setting.name: cast(Mapping[str, int], s.chosen.outcomes) for s in view.settings
+    }
+    tracker.sync_sweep_summary(
+        view.definition.name,
+        definition=view.definition.to_json(),
+        outcomes=outcomes,
+        started_ms=min((r.started_ms for r in records), default=fallback_ms),
+        ended_ms=max((r.ended_ms for r in records), default=fallback_ms)
+        if view.is_finished
+        else None,
+    )
+
+
+def _print_summary(objects: ObjectStore, definition: Definition, summary: RunSummary) -> None:
+    name = definition.name
+    for setting, why in summary.retired.items():
+        note(f"{setting}: its search ended early: {why}")
+    for problem in summary.problems:
+        note(problem)
+    done = f"{summary.arms_done} of {summary.arms_total} arms are final"
+    if not summary.is_done:
+        stopped = f" ({summary.stopped})" if summary.stopped else ""
+        note(f"{name} is not done{stopped}: {done}. {summary.advice}")
+        return
+    out = console()
+    out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")
+    entries = views.best(views.load_sweep(objects, name), {})
+    if len(entries) <= SHOWN_SETTINGS:
+        print_best(entries)
+    else:
+        winners = sum(entry["winner"] for entry in entries)
+        out.print(f"{winners} of {len(entries)} settings have a winner: `sweep best {name}`")

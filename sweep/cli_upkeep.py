@@ -1,0 +1,179 @@
+"""The verbs around a sweep: export, ui, sync, rm, doctor."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from sweep.cli_options import (
+    check_name,
+    console,
+    json_option,
+    name_argument,
+    note,
+    open_sweep,
+    print_json,
+    storage_option,
+)
+from sweep.cli_reading import newest_first, run_ids
+from sweep.definition import Definition, folder, load_definition, sweep_names
+from sweep.errors import AlreadyRunning
+from sweep.lock import driver_of
+from sweep.plan import arms_of_proposal, baselines
+from sweep.proposals import stored_proposals
+from sweep.tracking_place import TrackingError, is_server, tracking_uri
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+Json = Any
+
+mlflow_option = click.option(
+    "--mlflow", metavar="URI", help="MLflow server; default: where the sweep is tracked."
+)
+
+
+@click.command("export")
+@name_argument
+@click.option("--out", required=True, metavar="DIR", help="A new folder, or an earlier export.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also the closest pair where there is no winner."
+)
+@storage_option
+def export_(name: str, out: str, everything: bool, storage: str) -> None:
+    """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
+    from sweep.export import export
+
+    objects, view = open_sweep(storage, name)
+    ids = run_ids(objects, view.definition)
+    folder_out = Path(out).expanduser().resolve()
+    files = export(view, ids, folder_out, everything=everything)
+    for file in files:
+        click.echo(str(folder_out / file))
+    unwon = [s.setting.name for s in view.settings if s.chosen.winner is None]
+    if unwon and not everything:
+        note(
+            f"no configuration for {', '.join(unwon)}: no winner. --all writes the closest pair's."
+        )
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--port", type=int, default=5000, show_default=True, metavar="N")
+@mlflow_option
+@storage_option
+def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
+    """Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest."""
+    from sweep import tracking_ui
+
+    objects = ObjectStore(storage)
+    names = newest_first(objects)
+    if name is not None:
+        check_name(objects, name)
+    else:
+        name = names[0] if names else None
+    definition = None if name is None else load_definition(objects, name)
+    stored = None if definition is None else definition.mlflow_uri
+    uri = tracking_uri(objects.root, mlflow or stored)
+    served = is_server(uri)
+    base = uri if served else f"http://127.0.0.1:{port}"
+    url = base
+    if name is not None:
+        try:
+            url = tracking_ui.experiment_url(base, uri, name)
+        except TrackingError as error:
+            note(str(error))
+    click.echo(url)
+    if served:
+        return
+    command = tracking_ui.ui_command(uri, None, port)
+    click.echo("Ctrl-C ends the server.", err=True)
+    os.execvpe(command[0], command, tracking_ui.server_environment())
+
+
+@click.command()
+@name_argument
+@mlflow_option
+@storage_option
+def sync(name: str, mlflow: str | None, storage: str) -> None:
+    """Complete MLflow from the stored records; a new, empty server gets everything."""
+    from sweep import feed, tracking
+    from sweep.cli_running import track_sweep
+
+    objects, view = open_sweep(storage, name)
+    uri = tracking_uri(objects.root, mlflow or view.definition.mlflow_uri)
+    tracker = tracking.Tracker(uri)
+    tracking.sync_all(tracker, feed.tracked_arms(objects, view), say=click.echo)
+    track_sweep(tracker, view, 0)
+
+
+@click.command()
+@name_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@storage_option
+def rm(name: str, yes: bool, storage: str) -> None:
+    """Delete a sweep and the arms that no other sweep uses; shows them first.
+
+    MLflow keeps its experiment: delete that in its own UI.
+    """
+    objects = ObjectStore(storage)
+    check_name(objects, name)
+    driver = driver_of(objects, name)
+    if driver is not None:
+        raise AlreadyRunning(f"{name} is running ({driver}): `sweep stop {name}` first.")
+    there = set(objects.names("arms"))
+    own = signatures(objects, load_definition(objects, name)) & there
+    others: set[str] = set()
+    for other in sweep_names(objects):
+        if other != name:
+            others |= signatures(objects, load_definition(objects, other))
+    doomed = sorted(own - others)
+    size_mb = (sum(objects.size_of(f"arms/{s}") for s in doomed)) / 1e6
+    click.echo(f"{objects.root}/{folder(name)}: the definition and its proposals")
+    click.echo(f"{objects.root}/arms: {len(doomed)} arms, {size_mb:.1f} MB")
+    if own & others:
+        click.echo(f"{len(own & others)} arms stay: other sweeps use them")
+    if not yes and not click.confirm(f"Delete the sweep {name}?"):
+        click.echo("Nothing was deleted.")
+        return
+    store = RunStore(objects)
+    for signature in doomed:
+        store.forget(signature)
+    objects.delete_folder(folder(name))
+    click.echo(f"Deleted {name}.")
+
+
+def signatures(objects: ObjectStore, definition: Definition) -> set[str]:
+    """Every arm that a sweep has asked for so far."""
+    found: set[str] = set()
+    for setting in definition.space.settings:
+        found |= {arm.signature for arm in baselines(definition, setting.name)}
+        for stored in stored_proposals(objects, definition.name, setting.name):
+            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
+            found |= {arm.signature for arm in arms}
+    return found
+
+
+@click.command()
+@click.option("--data", metavar="DIR", help="Also check a folder of video data.")
+@mlflow_option
+@storage_option
+@json_option
+def doctor(data: str | None, mlflow: str | None, storage: str, as_json: bool) -> None:
+    """Check this machine: versions, device, storage, disk, MLflow, Ray. Exit 1 if one fails."""
+    from sweep.doctor import checks
+
+    out, found = console(), []
+    for check in checks(storage, mlflow, data):
+        found.append(check)
+        if not as_json:
+            mark = "[green]pass[/green]" if check.passed else "[red]FAIL[/red]"
+            out.print(f"{mark}  {check.name}: {escape(check.found)}", soft_wrap=True)
+            if not check.passed and check.advice:
+                out.print(f"      {escape(check.advice)}", soft_wrap=True)
+    if as_json:
+        print_json([vars(check) for check in found])
+    raise SystemExit(0 if all(check.passed for check in found) else 1)
