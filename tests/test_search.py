@@ -1,0 +1,188 @@
+"""The search: proposals are functions of what is known, and constraints reach the samplers."""
+
+from __future__ import annotations
+
+import math
+import random
+import warnings
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from search_spaces.space import SAMPLERS, Choice, LogUniform, Sampler, SearchSpace, Setting, Uniform
+from sweep.proposals import Point, Told
+from sweep.search import CONSTRAINT, constraint_of, finished_trial, propose
+from trainables.config import ConstraintConfig, RunConfig
+
+ALPHA, DUAL_LR = "constraint.alpha", "constraint.dual_lr"
+
+
+def space(sampler: Sampler, *, sampler_seed: int = 0, narrow: bool = False) -> SearchSpace:
+    """Two settings and three ranges; ``narrow``: alpha alone."""
+    ranges = {ALPHA: Uniform(0.05, 0.95)}
+    if not narrow:
+        ranges |= {
+            DUAL_LR: LogUniform(1e-4, 1e-1),
+            "constraint.reference": Choice(("bound_first", "virtual_layer0")),
+        }
+    return SearchSpace(
+        name="toy",
+        summary="",
+        base=RunConfig(constraint=ConstraintConfig(alpha=0.1, dual_lr=0.02)),
+        settings=(Setting("a", {}), Setting("b", {"model.layers": 5})),
+        ranges=ranges,
+        sampler=sampler,
+        sampler_seed=sampler_seed,
+    )
+
+
+def told_of(number: int, point: Point, objective: float, missing: float) -> Told:
+    return Told(number, point, "feasible" if missing <= 0.1 else "infeasible", objective, missing)
+
+
+def history(asked: SearchSpace, n: int) -> list[Told]:
+    """n outcomes at points of the random sampler."""
+    points = [propose(space("random"), "a", k, []) for k in range(n)]
+    kept = [{name: point[name] for name in asked.ranges} for point in points]
+    return [told_of(k, p, p[ALPHA] ** 2, p[ALPHA] - 0.5) for k, p in enumerate(kept)]
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_proposal_zero_is_the_default_point(sampler: Sampler) -> None:
+    default = {ALPHA: 0.1, DUAL_LR: 0.02, "constraint.reference": "bound_first"}
+    assert propose(space(sampler), "a", 0, []) == default
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_proposal_is_a_function_of_the_set_of_outcomes(sampler: Sampler) -> None:
+    asked = space(sampler)
+    told = history(asked, 6)
+    pending = [propose(space("random"), "a", 20 + k, []) for k in range(2)]
+    first = propose(asked, "a", 6, told, pending)
+    shuffled = random.Random(0).sample(told, len(told))
+    assert propose(asked, "a", 6, shuffled, pending[::-1]) == first
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_points_differ_between_numbers_settings_and_sampler_seeds(sampler: Sampler) -> None:
+    told = history(space(sampler), 4)
+    points = [propose(space(sampler), "a", k, told) for k in (4, 5, 6)]
+    points.append(propose(space(sampler), "b", 4, told))
+    points.append(propose(space(sampler, sampler_seed=1), "a", 4, told))
+    assert len({repr(point) for point in points}) == len(points)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_points_lie_in_their_ranges(sampler: Sampler) -> None:
+    asked = space(sampler)
+    told = history(asked, 5)
+    for k in range(1, 8):
+        point = propose(asked, "a", k, told)
+        assert list(point) == list(asked.ranges)
+        assert 0.05 <= point[ALPHA] <= 0.95
+        assert 1e-4 <= point[DUAL_LR] <= 1e-1
+        assert point["constraint.reference"] in ("bound_first", "virtual_layer0")
+
+
+@pytest.mark.parametrize("sampler", ["random", "quasi_random"])
+def test_an_order_free_point_depends_on_its_number_alone(sampler: Sampler) -> None:
+    asked = space(sampler)
+    assert propose(asked, "a", 5, history(asked, 4)) == propose(asked, "a", 5, [])
+
+
+def test_quasi_random_points_fill_the_range_evenly() -> None:
+    asked = space("quasi_random")
+    points = [propose(asked, "a", k, []) for k in range(1, 33)]
+    alphas = [(p[ALPHA] - 0.05) / 0.9 for p in points]
+    logs = [math.log(p[DUAL_LR] / 1e-4) / math.log(1e3) for p in points]
+    for shares in (alphas, logs):  # 32 Sobol points: exactly four in each eighth
+        assert np.bincount((np.array(shares) * 8).astype(int)).tolist() == [4] * 8
+
+
+def test_a_restarted_search_does_not_repeat_its_first_points() -> None:
+    asked = space("tpe")
+    told = [told_of(k, propose(asked, "a", k, []), 0.5, 0.0) for k in range(3)]
+    again = [propose(asked, "a", k, told) for k in (3, 4, 5)]
+    assert not any(point == t.point for point in again for t in told)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_the_best_feasible_point_is_found_where_the_best_point_is_infeasible(
+    sampler: Sampler,
+) -> None:
+    """Minimise 1 - alpha subject to alpha <= 0.5: unconstrained, alpha = 0.95 would win.
+
+    This is what shows that the samplers read the constraint that create_trial is given.
+    """
+    asked = space(sampler, narrow=True)
+
+    def last_points(constrained: bool) -> list[float]:
+        told: list[Told] = []
+        n = 24 if sampler == "tpe" else 10
+        for k in range(n):
+            alpha = (point := propose(asked, "a", k, told))[ALPHA]
+            missing = 0.1 + (alpha - 0.5) if constrained else 0.0
+            told.append(told_of(k, point, 1 - alpha, missing))
+        return [t.point[ALPHA] for t in told[n // 2 :]]
+
+    # Half of the later points, at least, are where the respective optimum is.
+    assert np.median(last_points(constrained=False)) > 0.8
+    assert 0.3 < np.median(last_points(constrained=True)) < 0.6
+
+
+def test_pending_points_push_the_next_proposal_away() -> None:
+    asked = space("tpe", narrow=True)
+    told = [told_of(k, {ALPHA: 0.1 + 0.1 * k}, abs(0.3 - 0.1 * k), 0.0) for k in range(8)]
+    alone = propose(asked, "a", 8, told)[ALPHA]
+    crowded = propose(asked, "a", 8, told, [{ALPHA: alone}] * 5)[ALPHA]
+    assert crowded != alone
+
+
+def test_diverged_failed_and_unmeasured_proposals_are_told_as_failed() -> None:
+    asked = space("tpe", narrow=True)
+    point = {ALPHA: 0.3}
+    unmeasured = [
+        Told(1, point, "diverged", math.nan, math.nan),
+        Told(1, point, "failed", math.nan, math.nan),
+        Told(1, point, "stopped", 0.5, 0.0),
+        Told(1, point, "infeasible", 0.5, math.nan),
+        Told(1, point, "infeasible", math.inf, 3.0),
+    ]
+    assert {finished_trial(asked, told).state for told in unmeasured} == {TrialState.FAIL}
+
+
+def test_a_complete_trial_always_carries_its_constraint() -> None:
+    trial = finished_trial(space("gp", narrow=True), told_of(1, {ALPHA: 0.3}, 0.5, 0.4))
+    assert trial.state == TrialState.COMPLETE
+    assert trial.constraints == {CONSTRAINT: pytest.approx(0.3)}
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"), [(0.1, 0.0), (0.35, 0.25), (-9.0, -1.0), (1e9, 5.0), (math.inf, 5.0)]
+)
+def test_the_constraint_is_the_missing_share_over_the_tolerance_clipped(
+    missing: float, told: float
+) -> None:
+    assert constraint_of(told_of(1, {}, 0.5, missing)) == pytest.approx(told)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "gp"])
+def test_failed_outcomes_do_not_disturb_later_proposals(sampler: Sampler) -> None:
+    asked = space(sampler)
+    told = history(asked, 5)
+    lost = Told(9, propose(space("random"), "a", 9, []), "diverged", math.nan, math.nan)
+    propose(asked, "a", 10, [*told, lost])
+
+
+def test_a_gp_hands_over_to_tpe_when_it_would_become_slow() -> None:
+    """101 outcomes: the same point as TPE, which is seeded alike."""
+    told = history(space("gp"), 101)
+    assert propose(space("gp"), "a", 101, told) == propose(space("tpe"), "a", 101, told)
+
+
+def test_the_search_raises_no_warnings() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for sampler in SAMPLERS:
+            propose(space(sampler), "a", 6, history(space(sampler), 6))
