@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 from trainables.errors import InvalidValue, UnknownName
@@ -241,6 +242,20 @@ def test_held_out_draws_depend_on_unit_gamma_and_draw_and_on_no_training_setting
     for split, gamma, draw in (("dev", 0.3, 0), ("dev", 0.31, 1), ("train", 0.3, 1)):
         other = batches(task_of(), split, gamma, draw)
         assert not torch.allclose((other.inputs - other.targets) / gamma, noise / 0.3)
+
+
+def test_clips_of_the_same_name_in_two_splits_get_other_draws(tmp_path: Path) -> None:
+    for name in ("training/frames/01", "training/frames/02", "testing/frames/01"):
+        (tmp_path / name).mkdir(parents=True)
+        for i in range(5):
+            pixels = np.full((32, 32), 40 * i, np.uint8)
+            Image.fromarray(pixels).save(tmp_path / name / f"{i}.png")
+    data = dataclasses.replace(DATA, name="ucsd_ped2", folder=str(tmp_path))
+    task = task_of(dataclasses.replace(RUN, data=data, batch_size=1))
+    assert task.train_units == task.test_units == ("clip01:0000",)
+    train, test = (batches(task, split, 0.2, 0) for split in ("train", "test"))
+    assert torch.equal(train.targets, test.targets)
+    assert not torch.equal(train.inputs, test.inputs)
 
 
 def test_held_out_draws_of_a_unit_do_not_depend_on_how_many_units_there_are() -> None:

@@ -81,7 +81,7 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
     if raw.dev:
         if data.max_clips is None:
             return raw.train + raw.dev, len(raw.dev), test
-        dev_count = min(len(raw.dev), max(1, math.ceil(data.max_clips * data.dev_share)))
+        dev_count = min(len(raw.dev), max(1, _rounded_up(data.max_clips * data.dev_share)))
         dev_count = min(dev_count, data.max_clips - 1)
         return raw.train[: data.max_clips - dev_count] + raw.dev[:dev_count], dev_count, test
     training = raw.train[: data.max_clips]
@@ -90,7 +90,11 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
             f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least "
             "2: one is held out as dev. Add the data set's other training clips."
         )
-    return training, min(math.ceil(len(training) * data.dev_share), len(training) - 1), test
+    return training, min(_rounded_up(len(training) * data.dev_share), len(training) - 1), test
+
+
+def _rounded_up(clips: float) -> int:
+    return math.ceil(round(clips, 9))  # 100 x 0.07 is a little more than 7 in binary
 
 
 def _check(video: VideoClips, data: DataConfig, root: str) -> None:
