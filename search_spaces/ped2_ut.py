@@ -13,7 +13,7 @@ SPACE = SearchSpace(
         data=DataConfig(name="ucsd_ped2"),
         steps=900,
         report_every=300,
-        eval_windows=8,
+        eval_windows=12,
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
     ),
     # The two forms of a depth share their unconstrained arms.

@@ -209,7 +209,7 @@ def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
         "setting": setting["setting"],
         "proposals": f"{proposals['finished']} of {proposals['wanted']}",
         "outcomes": views.outcome_text(setting["outcomes"]),
-        "winner": _NOTHING if winner is None else f"{winner} ({objective:.3f})",
+        "winner (objective)": _NOTHING if winner is None else f"{winner} ({objective:.3f})",
     }
 
 
@@ -309,7 +309,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         cells = {"  ": f"  {label}"}
         for arm in ("constrained", "unconstrained"):
             cells[arm] = _text((entry[arm] or {}).get(key), form)
-        cells["difference*"] = _text(entry["difference"].get(key), f"+{form}")
+        cells["difference*"] = _text(entry["difference"].get(key), "+.3g")
         for reference in ("identity", "wiener"):
             value = entry["references"].get(reference, {}).get(key)
             cells[reference.capitalize()] = _text(value, form)

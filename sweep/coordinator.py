@@ -131,7 +131,7 @@ class Coordinator:
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
-        Records are read when their arms come up, so starting costs two small reads a proposal.
+        Of judged proposals no record is read: starting costs two small reads for each of them.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -144,6 +144,9 @@ class Coordinator:
             self._points[setting.name] = {}
             for proposal in stored_proposals(self.objects, self.definition.name, setting.name):
                 self._fold(setting.name, proposal, there)
+        for arm in list(self.plan.remaining()):
+            if arm.signature in there:
+                self._settle_if_final(arm)
 
     def next_arm(self) -> Arm | None:
         """The next arm to train, or None when there is none now. Never raises."""
@@ -152,7 +155,11 @@ class Coordinator:
                 step = self.plan.next()
                 if isinstance(step, Ask):
                     self._search(step)
-                elif step is None or not self._settle_if_final(step):
+                elif step is None:
+                    return None
+                elif not self._settle_if_final(step):
+                    self.live[step.signature] = LiveArm(step, time.monotonic())
+                    self._ask_ahead()
                     return step
         except StoreError as error:
             self.store_trouble(str(error))
@@ -319,14 +326,12 @@ class Coordinator:
     # --- arms -----------------------------------------------------------------------------------
 
     def _settle_if_final(self, arm: Arm) -> bool:
-        """Whether the arm is final already (another sweep trained it); else it is live now."""
+        """Whether the arm is final in the store, whoever trained it; then it is done with."""
         record = self.runs.record(arm.signature)
-        if record is not None and record.is_final:
-            self._settle(arm, record)
-            return True
-        self.live[arm.signature] = LiveArm(arm, time.monotonic())
-        self._ask_ahead()
-        return False
+        if record is None or not record.is_final:
+            return False
+        self._settle(arm, record)
+        return True
 
     def _settle(self, arm: Arm, record: ArmRecord) -> None:
         self.plan.arm_is_final(arm.signature)

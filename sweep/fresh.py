@@ -48,7 +48,7 @@ def run_fresh(
     put_definition(scratch, definition)
     summary = run_sweep(scratch, definition, where=where, workers=workers)
     if not summary.is_done:
-        objects.delete_folder(folder)
+        _drop(objects, folder)
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
     known = by_signature(exported)
@@ -67,11 +67,17 @@ def run_fresh(
             f"no arm was known before, so nothing is compared. The records are in {folder}."
         )
     if same:
-        objects.delete_folder(folder)
+        _drop(objects, folder)
         click.echo(f"{compared} arms trained again: identical, bit for bit")
     else:
         click.echo(f"The new records stay below {scratch.root}.")
     return same
+
+
+def _drop(objects: ObjectStore, folder: str) -> None:
+    objects.delete_folder(folder)
+    if not objects.names("scratch"):
+        objects.delete_folder("scratch")
 
 
 def by_signature(exported: Mapping[str, Json]) -> dict[str, Json]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from search_spaces.space import SearchSpace
 from trainables.config import ConstraintConfig, RunConfig, field_names
-from trainables.primal_dual import TOLERANCE
+from trainables.primal_dual import TOLERANCE, Scales, reference_share
 
 if TYPE_CHECKING:
     import pandas
@@ -165,6 +165,7 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
         column = name.removeprefix("constraint.").replace(".", "_")
         row[column] = config.value_of(name) if measured else None
     return row | {
+        "reference_loss_absolute": _reference_loss(config.constraint, entry["constrained"]),
         "form": _form(config.constraint),
         "test_gammas": _listed(config.test_gammas),
         "searched": " ".join(space.ranges),
@@ -174,6 +175,16 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
         "sampler_seed": space.sampler_seed,
         "tolerance": TOLERANCE,
     }
+
+
+def _reference_loss(
+    constraint: ConstraintConfig | None, arm: Mapping[str, Json] | None
+) -> float | None:
+    """f0 in the task's own unit of loss, whatever unit the configuration states it in."""
+    if constraint is None or arm is None or arm["scales"] is None:
+        return None
+    scales = Scales(**arm["scales"])
+    return reference_share(constraint, scales) * scales.constant_loss
 
 
 def _form(constraint: ConstraintConfig | None) -> str:

@@ -62,8 +62,12 @@ class SweepView:
 
     @property
     def arms(self) -> dict[str, ArmPlace]:
-        """Every arm known so far, each signature once."""
-        return {arm.signature: arm for view in self.settings for arm in reversed(view.arms)}
+        """Every arm known so far, each signature once, in the first setting that asks for it."""
+        found: dict[str, ArmPlace] = {}
+        for view in self.settings:
+            for arm in view.arms:
+                found.setdefault(arm.signature, arm)
+        return found
 
     @property
     def is_finished(self) -> bool:
@@ -228,6 +232,7 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         else None,
         "scores": _means(done, lambda m: m.scores) if whole else None,
         "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
+        "scales": vars(done[0].scales) if whole else None,
         "mlflow_run_id": run_ids.get(first.signature),
     }
 

@@ -32,6 +32,7 @@ def test_every_field_survives_the_json_round_trip() -> None:
         ({"constraint.warmup_steps": 41}, "warmup_steps must be at most steps (40), got 41"),
         ({"data.frame_size": 30}, "frame_size must be a positive multiple of patch_size 4, got 30"),
         ({"test_gammas": [0.2, 0.1]}, "test_gammas must be at least two rising numbers"),
+        ({"test_gammas": [0.1, 0.101]}, "differ in their first two decimals"),
         ({"model.variant": "sharpest"}, "variant must be one of 'distance', 'sharp', 'literal'"),
         ({"constraint.resilience": -1}, "resilience must be at least 0, got -1.0"),
         (

@@ -240,6 +240,13 @@ class RunConfig(_Section):
             list(self.test_gammas),
             "at least two rising numbers from 0 up",
         )
+        _require(
+            len({f"{g:.2f}" for g in self.test_gammas}) == len(self.test_gammas),
+            "test_gammas",
+            list(self.test_gammas),
+            "numbers that differ in their first two decimals",
+            "scores are kept under these names.",
+        )
         for name in (
             "steps",
             "batch_size",

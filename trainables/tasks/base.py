@@ -51,7 +51,7 @@ class Task(Protocol):
         ...
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
-        """Batches over the units of ``split`` ('dev' or 'train'), perturbed by keyed draw ``draw``."""
+        """Batches over the units of ``split`` ('train', 'dev' or 'test'), perturbed by keyed draw ``draw``."""
         ...
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:

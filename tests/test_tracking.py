@@ -1,0 +1,675 @@
+"""Tracking against a real SQLite file, and against a real MLflow server that goes away and comes back."""
+
+import dataclasses
+import json
+import math
+import os
+import pickle
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.background_tracker import BackgroundTracker
+from sweep.tracking import Tracker, make_client, run_ids, sync_all
+from sweep.tracking_place import TrackingError, tracking_uri
+from sweep.tracking_rows import TrackedArm, final_rows, report_rows, run_name
+from sweep.tracking_ui import experiment_url, server_environment, ui_command
+from trainables import results
+from trainables.config import ConstraintConfig, RunConfig
+from trainables.errors import Misuse
+from trainables.primal_dual import Scales
+from trainables.results import ArmRecord, Evaluation, Report
+
+SWEEP = "lab-3"
+LAYERS = 3
+STARTED = 1_700_000_000_000
+VOLATILE = ("created_ns", "mlflow.user", "mlflow.source.name", "mlflow.source.type")
+PAIR = {"pair/difference_ood_mean": -0.25, results.WORST_MISSING_SHARE: 0.04, results.FEASIBLE: 1.0}
+
+
+def report(step: int, shift: float = 0.0, constrained: bool = True) -> Report:
+    scalars = {results.TRAIN_LOSS: 1.0 / step + shift, results.HELD_OUT_LOSS: 0.5}
+    layers = {"losses": [1.0, 0.8, 0.7, 0.5 + shift]}
+    if constrained:
+        scalars[results.WORST_MISSING_SHARE] = 0.2
+        layers |= {"violations": [0.1, 0.0, -0.1], "multipliers": [0.0, 0.5, 0.25]}
+    return Report(step=step, timestamp_ms=STARTED + 10 * step, scalars=scalars, layers=layers)
+
+
+def evaluation() -> Evaluation:
+    losses = [[2.0, 1.6, 1.2, 0.8], [2.0, 1.2, 1.0, 0.6]]
+    return Evaluation(
+        scales=Scales(constant_loss=2.0, identity_loss=1.0),
+        dev_units=["a", "b"],
+        dev_losses=losses,
+        train_units=["c", "d"],
+        train_losses=losses,
+        scores={"0.00": 0.1, "0.15": 0.2, "0.30": 0.4},
+        layer_losses_by_gamma={"0.15": losses[0]},
+        references={"identity": {"0.00": 0.0, "0.15": 0.5, "0.30": 0.9}},
+        reference_losses={"identity": 1.0},
+        ood_auc=0.07,
+        ood_mean=0.23,
+        objective=0.3,
+        objective_gammas=[0.3],
+        descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
+        descent_share=[0.9] * LAYERS,
+        multipliers=[0.0, 0.5, 0.25],
+    )
+
+
+def config(seed: int = 0, alpha: float | None = 0.1) -> RunConfig:
+    constraint = None if alpha is None else ConstraintConfig(alpha=alpha)
+    return RunConfig(seed=seed, constraint=constraint)
+
+
+def record(run: RunConfig, n_reports: int = 3, status: results.Status = "running") -> ArmRecord:
+    constrained = run.constraint is not None
+    made = ArmRecord(
+        signature=run.signature(),
+        config=run,
+        status=status,
+        reason="" if status in ("running", "finished") else f"it {status}",
+        started_ms=STARTED,
+        reports=[report(100 * (i + 1), constrained=constrained) for i in range(n_reports)],
+        environment={"commit": "abc", "dirty": False, "packages": {"torch": "2.13.0"}, "gpu": None},
+    )
+    if made.is_final:
+        made.ended_ms = STARTED + 60_000
+        made.evaluation = evaluation() if status == "finished" else None
+    return made
+
+
+def tracked(made: ArmRecord, proposal: int | None = 0, **changes: Any) -> TrackedArm:
+    constrained = made.config.constraint is not None
+    return TrackedArm(
+        record=made,
+        sweep=SWEEP,
+        setting="ut_l3_g015",
+        proposal=proposal if constrained else None,
+        unconstrained_signature=made.config.unconstrained().signature() if constrained else None,
+        **({"outcome": made.status} | changes),
+    )
+
+
+def history(n_arms: int) -> list[list[TrackedArm]]:
+    """For each arm the states that a driver offers: running, finished, then joined into its pair."""
+    runs = [config(seed=i % 2, alpha=None if i < 2 else round(0.1 + 0.01 * i, 2)) for i in range(n_arms)]
+    states = []
+    for number, run in enumerate(runs):
+        offered = [tracked(record(run, n), number) for n in (1, 2)]
+        offered.append(tracked(record(run, 3, "finished"), number))
+        if run.constraint is not None:
+            offered.append(dataclasses.replace(offered[-1], pair=PAIR, outcome="feasible"))
+        states.append(offered)
+    return states
+
+
+def content(uri: str, sweep: str = SWEEP) -> dict[str, Any]:
+    """Everything the experiment holds, without run ids and other things that no two servers share."""
+    client = make_client(uri)
+    experiment = client.get_experiment_by_name(sweep)
+    assert experiment is not None
+    runs = list(client.search_runs([experiment.experiment_id], max_results=1000))
+    signatures = {r.info.run_id: r.data.tags.get("signature", "sweep") for r in runs}
+    everything: dict[str, Any] = {"kind": experiment.tags["mlflow.experimentKind"]}
+    for run in runs:
+        tags = {k: v for k, v in run.data.tags.items() if k not in VOLATILE}
+        if "unconstrained_run_id" in tags:
+            tags["unconstrained_run_id"] = signatures[tags["unconstrained_run_id"]]
+        signature = signatures[run.info.run_id]
+        assert signature not in everything, "one active run per arm"
+        everything[signature] = {
+            "tags": tags,
+            "params": run.data.params,
+            "rows": rows_of(uri, run.info.run_id),
+            "latest": {k: repr(v) for k, v in run.data.metrics.items()},
+            "info": (
+                run.info.run_name,
+                run.info.status,
+                run.info.start_time,
+                run.info.end_time or None,
+            ),
+            "artifacts": [a.path for a in client.list_artifacts(run.info.run_id)],
+        }
+    return everything
+
+
+def rows_of(uri: str, run_id: str) -> list[tuple[str, str, int, int]]:
+    client = make_client(uri)
+    keys = client.get_run(run_id).data.metrics
+    rows = [m for key in keys for m in client.get_metric_history(run_id, key)]
+    return sorted((m.key, repr(m.value), m.timestamp, m.step) for m in rows)
+
+
+def assert_each_row_once(everything: dict[str, Any]) -> None:
+    for signature, run in everything.items():
+        if signature != "kind":
+            points = [(key, step) for key, _, _, step in run["rows"]]
+            assert len(points) == len(set(points)), signature
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without an experiment of ours: creating one takes a second, copying it nothing."""
+    folder = tmp_path_factory.mktemp("empty")
+    make_client(tracking_uri(str(folder))).get_experiment_by_name(SWEEP)
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def uri(tmp_path: Path, empty_database: Path) -> str:
+    shutil.copy(empty_database, tmp_path)
+    return tracking_uri(str(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What twelve arms look like on a database that was never away."""
+    place = tracking_uri(str(tmp_path_factory.mktemp("undisturbed")))
+    tracker = Tracker(place)
+    for offered in history(12):
+        for arm in offered:
+            tracker.sync(arm)
+    return content(place)
+
+
+# --- what a run holds ---------------------------------------------------------------------------
+
+
+def test_importing_tracking_does_not_import_mlflow() -> None:
+    modules = "sweep.tracking, sweep.tracking_rows, sweep.tracking_ui, sweep.background_tracker"
+    check = f"import sys, {modules}; sys.exit('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_a_finished_constrained_arm_shows_its_record(uri: str) -> None:
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    tracker = Tracker(uri)
+    base_id, run_id = tracker.sync(base), tracker.sync(arm)
+    run = make_client(uri).get_run(run_id)
+    expected = {
+        "kind": "arm",
+        "sweep": SWEEP,
+        "setting": "ut_l3_g015",
+        "proposal": "2",
+        "seed": "0",
+        "arm": "constrained",
+        "phase": "selection",
+        "signature": arm.signature,
+        "outcome": "feasible",
+        "status": "finished",
+        "unconstrained_run_id": base_id,
+        "environment.packages.torch": "2.13.0",
+    }
+    assert expected.items() <= run.data.tags.items()
+    assert "mlflow.parentRunId" not in run.data.tags
+    assert "environment.gpu" not in run.data.tags
+    assert run.info.run_name == run_name(arm) == "p02 s0 ut_l3_g015 constrained"
+    assert (run.info.status, run.info.start_time) == ("FINISHED", STARTED)
+    assert run.info.end_time == arm.record.ended_ms
+    assert run.data.params["constraint.alpha"] == "0.12"
+    assert run.data.params["model.layers"] == "3"
+    assert "data.folder" not in run.data.params
+    assert run.data.metrics[results.OBJECTIVE] == 0.3
+    assert run.data.metrics["ood/at_gamma_0.15"] == 0.2
+    assert run.data.metrics["pair/difference_ood_mean"] == -0.25
+
+
+def test_the_descent_curve_is_drawn_over_layers_a_second_apart(uri: str) -> None:
+    run_id = Tracker(uri).sync(history(3)[2][-1])
+    curve = make_client(uri).get_metric_history(run_id, results.DESCENT_CURVE)
+    curve.sort(key=lambda m: m.step)
+    ended = STARTED + 60_000
+    assert [m.step for m in curve] == [0, 1, 2, 3]
+    assert [m.timestamp for m in curve] == [ended + 1000 * layer for layer in range(4)]
+    assert [m.value for m in curve] == pytest.approx([1.0, 0.7, 0.55, 0.35], rel=1e-12)
+
+
+def test_the_judged_share_is_the_latest_and_the_reported_one_stays(uri: str) -> None:
+    run_id = Tracker(uri).sync(history(3)[2][-1])
+    client = make_client(uri)
+    shares = client.get_metric_history(run_id, results.WORST_MISSING_SHARE)
+    assert sorted((m.step, m.value) for m in shares)[-2:] == [(300, 0.2), (301, 0.04)]
+    assert client.get_run(run_id).data.metrics[results.WORST_MISSING_SHARE] == 0.04
+
+
+def test_an_unconstrained_arm_has_no_constraint_parameters(uri: str) -> None:
+    run_id = Tracker(uri).sync(history(1)[0][-1])
+    run = make_client(uri).get_run(run_id)
+    assert not [name for name in run.data.params if name.startswith("constraint")]
+    assert "proposal" not in run.data.tags
+    assert run.info.run_name == "base s0 ut_l3_g015 unconstrained"
+
+
+def test_a_baseline_of_many_pairs_is_one_run_that_all_of_them_name(
+    undisturbed: dict[str, Any],
+) -> None:
+    arms = {s: run for s, run in undisturbed.items() if s != "kind"}
+    twins = [run["tags"].get("unconstrained_run_id") for run in arms.values()]
+    for seed in (0, 1):
+        assert twins.count(config(seed, None).signature()) == 5
+    assert len(arms) == 12
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"), [("diverged", "FAILED"), ("failed", "FAILED"), ("stopped", "KILLED")]
+)
+def test_status_and_times_come_from_the_record(
+    uri: str, status: results.Status, shown: str
+) -> None:
+    made = record(config(), 2, status)
+    run = make_client(uri).get_run(Tracker(uri).sync(tracked(made)))
+    assert run.info.status == shown
+    assert (run.info.start_time, run.info.end_time) == (made.started_ms, made.ended_ms)
+    assert run.data.tags["status"] == run.data.tags["outcome"] == status
+    assert run.data.tags["reason"] == f"it {status}"
+
+
+def test_a_running_arm_is_running(uri: str) -> None:
+    run = make_client(uri).get_run(Tracker(uri).sync(tracked(record(config()))))
+    assert (run.info.status, run.info.end_time) == ("RUNNING", None)
+
+
+def test_nan_is_kept_and_infinity_becomes_nan_with_a_tag(uri: str) -> None:
+    made = record(config(), 2, "diverged")
+    made.reports[0].scalars[results.TRAIN_LOSS] = math.inf
+    made.reports[1].scalars[results.TRAIN_LOSS] = math.nan
+    for _ in range(2):  # the second time by a process that knows nothing, and sends all again
+        run_id = Tracker(uri).sync(tracked(made))
+        make_client(uri).delete_tag(run_id, "synced_step")
+    client = make_client(uri)
+    losses = client.get_metric_history(run_id, results.TRAIN_LOSS)
+    assert [(m.step, math.isnan(m.value)) for m in losses] == [(100, True), (200, True)]
+    assert client.get_run(run_id).data.tags["non_finite"] == (
+        "train/loss is inf at step 100; train/loss is nan at step 200"
+    )
+
+
+def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
+    arm = history(3)[2][-1]
+    run_id = Tracker(uri).sync(arm)
+    client = make_client(uri)
+    path = client.download_artifacts(run_id, "config.json", str(tmp_path))
+    assert RunConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
+    assert "sweep run config.json --fresh" in client.get_run(run_id).data.tags["mlflow.note.content"]
+
+
+def test_a_long_history_arrives_whole(uri: str) -> None:
+    made = record(config(), 0, "finished")
+    made.reports = [report(step) for step in range(1, 151)]  # several requests
+    arm = tracked(made, pair=PAIR)
+    run_id = Tracker(uri).sync(arm)
+    assert len(rows_of(uri, run_id)) == len(report_rows(made, -1)) + len(final_rows(arm)) > 1600
+
+
+def test_the_summary_run_counts_outcomes_by_setting(uri: str) -> None:
+    tracker = Tracker(uri)
+    tracker.sync(history(1)[0][-1])
+    definition = {"name": SWEEP, "space": {"n_proposals": 2}}
+    for feasible, ended in ((1, None), (2, STARTED + 5)):
+        run_id = tracker.sync_sweep_summary(
+            SWEEP,
+            definition=definition,
+            outcomes={"a": {"feasible": feasible, "failed": 0}, "b": {"infeasible": 1}},
+            started_ms=STARTED,
+            ended_ms=ended,
+        )
+    run = make_client(uri).get_run(run_id)
+    assert run.data.tags["outcomes.a"] == "2 feasible"
+    assert run.data.tags["outcomes"] == "2 feasible, 1 infeasible"
+    assert (run.info.status, run.info.end_time) == ("FINISHED", STARTED + 5)
+    assert [a.path for a in make_client(uri).list_artifacts(run_id)] == ["definition.json"]
+    assert len(content(uri)) == 1 + 2  # the kind, the arm and the summary
+
+
+# --- exactly once -------------------------------------------------------------------------------
+
+
+def test_syncing_twice_adds_nothing(uri: str) -> None:
+    tracker = Tracker(uri)
+    arms = [arm for offered in history(4) for arm in offered]
+    for arm in arms:
+        tracker.sync(arm)
+    before, sent = content(uri), tracker.rows_sent
+    assert_each_row_once(before)
+    for arm in arms:
+        tracker.sync(arm)
+    assert tracker.rows_sent == sent
+    fresh = Tracker(uri)  # a restarted driver
+    for arm in arms:
+        fresh.sync(arm)
+    assert (fresh.rows_sent, fresh.created) == (0, 0)
+    assert content(uri) == before
+
+
+@pytest.mark.parametrize("lost", [["synced_step"], ["synced_final"], ["synced_step", "synced_final"]])
+def test_a_kill_between_rows_and_tag_adds_nothing(uri: str, lost: list[str]) -> None:
+    for offered in history(3):
+        run_id = Tracker(uri).sync(offered[-1])
+    before = content(uri)
+    for tag in lost:
+        make_client(uri).delete_tag(run_id, tag)
+    again = Tracker(uri)
+    again.sync(history(3)[2][-1])
+    assert again.rows_sent > 0
+    assert content(uri) == before
+
+
+def test_an_older_record_changes_nothing(uri: str) -> None:
+    offered = history(3)[2]
+    tracker = Tracker(uri)
+    tracker.sync(offered[-1])
+    before = content(uri)
+    for tracker in (tracker, Tracker(uri)):
+        tracker.sync(offered[0])
+    assert content(uri) == before
+
+
+def test_a_step_that_was_trained_again_is_not_sent_again(uri: str) -> None:
+    made = record(config(), 3)
+    Tracker(uri).sync(tracked(made))
+    made.reports[2] = dataclasses.replace(report(300), timestamp_ms=STARTED + 99_999)
+    made.reports.append(report(400))
+    Tracker(uri).sync(tracked(made))
+    everything = content(uri)
+    assert_each_row_once(everything)
+    assert {row[3] for row in everything[made.signature]["rows"]} == {100, 200, 300, 400}
+
+
+def test_the_pair_is_added_to_a_finished_arm(uri: str) -> None:
+    *_, alone, joined = history(3)[2]
+    tracker = Tracker(uri)
+    run_id = tracker.sync(alone)
+    assert "pair/difference_ood_mean" not in make_client(uri).get_run(run_id).data.metrics
+    sent = tracker.rows_sent
+    tracker.sync(joined)
+    assert tracker.rows_sent - sent == len(PAIR)
+    assert make_client(uri).get_run(run_id).data.tags["outcome"] == "feasible"
+    assert_each_row_once(content(uri))
+
+
+def test_a_twin_that_is_tracked_later_is_named_then(uri: str) -> None:
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    tracker = Tracker(uri)
+    run_id = tracker.sync(arm)
+    base_id = tracker.sync(base)
+    assert make_client(uri).get_run(run_id).data.tags["unconstrained_run_id"] == base_id
+
+
+def test_two_writers_leave_one_active_run(uri: str) -> None:
+    arms = [offered[-1] for offered in history(8)]
+    trackers = [Tracker(uri), Tracker(uri)]
+    trackers[0].sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
+    start = threading.Barrier(2)
+    failures: list[BaseException] = []
+
+    def write(tracker: Tracker) -> None:
+        try:
+            for arm in arms:
+                start.wait()
+                for left in reversed(range(5)):
+                    try:
+                        tracker.sync(arm)
+                        break
+                    except TrackingError:  # its run lost the race, or the database was locked
+                        if not left:
+                            raise
+        except BaseException as error:
+            failures.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=write, args=(t,)) for t in trackers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    everything = content(uri)  # asserts one active run per arm
+    assert len(everything) == 1 + 1 + len(arms)
+    assert_each_row_once(everything)
+    assert sum(t.created for t in trackers) >= len(arms)
+
+
+def test_of_several_runs_the_oldest_stays(uri: str) -> None:
+    arm = history(1)[0][-1]
+    oldest = Tracker(uri).sync(arm)
+    client = make_client(uri)
+    experiment = client.get_experiment_by_name(SWEEP)
+    assert experiment is not None
+    tags = {"kind": "arm", "sweep": SWEEP, "signature": arm.signature}
+    for _ in range(2):  # what a lost reply and a retry leave behind
+        young = tags | {"created_ns": str(time.time_ns())}
+        client.create_run(experiment.experiment_id, tags=young)
+    before = Tracker(uri)
+    assert before.sync(arm) == oldest
+    assert len(client.search_runs([experiment.experiment_id])) == 1
+
+
+def test_a_run_deleted_in_the_ui_is_made_again(uri: str) -> None:
+    running, finished = history(1)[0][0], history(1)[0][-1]
+    tracker = Tracker(uri)
+    first = tracker.sync(running)
+    make_client(uri).delete_run(first)
+    assert tracker.sync(finished) != first
+    expected = Tracker(f"{uri}.other")
+    expected.sync(finished)
+    assert content(uri) == content(expected.uri)
+
+
+def test_a_new_empty_server_ends_up_with_the_same_content(
+    undisturbed: dict[str, Any], uri: str
+) -> None:
+    said: list[str] = []
+    arms = [offered[-1] for offered in history(12)]
+    counts = sync_all(Tracker(uri), reversed(arms), say=said.append)
+    assert content(uri) == undisturbed
+    assert (counts.arms, counts.created) == (12, 12)
+    assert said == [f"12 arms at {uri}: 12 runs created, {counts.rows} rows sent"]
+    assert sync_all(Tracker(uri), arms, say=said.append)[1:] == (0, 0)
+
+
+# --- finding things -----------------------------------------------------------------------------
+
+
+def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
+    nowhere = tracking_uri(str(tmp_path / "nowhere"))
+    assert run_ids(nowhere, SWEEP) == ({}, f"nothing is tracked at {nowhere} yet.")
+    assert not (tmp_path / "nowhere").exists()
+    arms = [offered[-1] for offered in history(3)]
+    tracker = Tracker(uri)
+    ids = {arm.signature: tracker.sync(arm) for arm in arms}
+    tracker.sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
+    assert run_ids(uri, SWEEP) == (ids, "")
+    assert "no experiment 'other'" in run_ids(uri, "other").reason
+
+
+def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
+    ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
+    assert ids == {}
+    assert "could not be reached" in reason
+
+
+def test_the_url_shows_arms_as_charts_sorted_by_objective(uri: str) -> None:
+    Tracker(uri).sync(history(1)[0][-1])
+    url = experiment_url("http://127.0.0.1:5000/", uri, SWEEP)
+    assert url.startswith("http://127.0.0.1:5000/#/experiments/1/runs?searchFilter=tags.kind%20%3D")
+    assert "orderByKey=metrics.%60ood%2Fobjective%60&orderByAsc=true&compareRunsMode=CHART" in url
+    with pytest.raises(TrackingError, match="sweep sync other"):
+        experiment_url("http://127.0.0.1:5000/", uri, "other")
+
+
+def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tracking_uri(str(tmp_path)) == f"sqlite:///{tmp_path}/mlflow.db"
+    with pytest.raises(Misuse, match="--mlflow or MLFLOW_TRACKING_URI"):
+        tracking_uri("s3://bucket/sweeps")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
+    assert tracking_uri("s3://bucket/sweeps") == "http://host:5000"
+    assert tracking_uri("s3://bucket/sweeps", "http://other:1") == "http://other:1"
+    with pytest.raises(Misuse, match="plain folders"):
+        tracking_uri(str(tmp_path), "./mlruns")
+
+
+def test_a_server_is_its_own_ui() -> None:
+    with pytest.raises(Misuse, match="open it in a browser"):
+        ui_command("http://host:5000", None, 5001)
+
+
+def test_an_experiment_in_the_trash_says_how_to_restore_it(uri: str) -> None:
+    Tracker(uri).sync(history(1)[0][-1])
+    client = make_client(uri)
+    experiment = client.get_experiment_by_name(SWEEP)
+    assert experiment is not None
+    client.delete_experiment(experiment.experiment_id)
+    with pytest.raises(TrackingError, match="mlflow experiments restore"):
+        Tracker(uri).sync(history(1)[0][-1])
+
+
+def test_a_tracker_travels_as_its_address(uri: str) -> None:
+    tracker = Tracker(uri)
+    tracker.sync(history(1)[0][0])
+    again = pickle.loads(pickle.dumps(tracker))
+    assert again.sync(history(1)[0][-1])
+    with pytest.raises(TypeError, match="create it after"):
+        pickle.dumps(BackgroundTracker(tracker))
+
+
+# --- in the background --------------------------------------------------------------------------
+
+
+def test_the_newest_state_wins_in_the_background(uri: str, undisturbed: dict[str, Any]) -> None:
+    warnings: list[str] = []
+    background = BackgroundTracker(Tracker(uri), warn=warnings.append)
+    for offered in history(12):
+        for arm in offered:
+            background.offer(arm)
+    assert background.close(60) == []
+    assert warnings == []
+    assert content(uri) == undisturbed
+
+
+def test_closing_without_a_server_says_who_is_behind() -> None:
+    warnings: list[str] = []
+    away = Tracker(f"http://127.0.0.1:{free_port()}")
+    background = BackgroundTracker(away, first_wait_s=0.1, longest_wait_s=0.2, warn=warnings.append)
+    arms = [offered[-1] for offered in history(5)]
+    started = time.monotonic()
+    for arm in arms:
+        background.offer(arm)
+    assert time.monotonic() - started < 1.0  # offers do not wait for the server
+    assert sorted(background.close(1.5)) == sorted(arm.signature for arm in arms)
+    assert len(warnings) == 1
+    assert f"sweep sync {SWEEP}" in warnings[0]
+    assert "nothing is lost" in warnings[0]
+
+
+def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
+    warnings: list[str] = []
+    arms = [offered[-1] for offered in history(4)]
+    arms[0].record.reports[0].scalars["no such/name?!"] = 1.0
+    background = BackgroundTracker(Tracker(uri), first_wait_s=0.01, longest_wait_s=0.1, warn=warnings.append)
+    for arm in arms:
+        background.offer(arm)
+    assert background.close(4) == [arms[0].signature]
+    assert len(warnings) == 1
+    assert set(run_ids(uri, SWEEP).ids) >= {arm.signature for arm in arms[1:]}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """A real MLflow server on loopback, with a home of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = ui_command(f"sqlite:///{self.folder}/mlflow.db", None, self.port)
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                command,
+                env=server_environment() | {"HOME": str(home)},
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 120
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.uri}/health", timeout=5):
+                    return
+            except (urllib.error.URLError, OSError):
+                assert self.process.poll() is None, (self.folder / "log").read_text()
+                assert time.monotonic() < deadline, (self.folder / "log").read_text()
+                time.sleep(0.2)
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
+    tmp_path: Path, undisturbed: dict[str, Any]
+) -> None:
+    server = Server(tmp_path)
+    warnings: list[str] = []
+    background = BackgroundTracker(
+        Tracker(server.uri), first_wait_s=0.2, longest_wait_s=1.0, warn=warnings.append
+    )
+    arms = history(12)
+    try:
+        server.start()
+        for third in range(3):
+            if third == 1:
+                wait_until_nothing_is_behind(background)
+                server.stop()
+            if third == 2:
+                assert len(background.behind()) == 4
+                server.start()
+            for offered in arms[4 * third : 4 * third + 4]:
+                for arm in offered:
+                    background.offer(arm)
+                    time.sleep(0.05)
+            if third == 1:
+                time.sleep(1.0)
+        wait_until_nothing_is_behind(background)
+        assert background.close(60) == []
+        assert content(server.uri) == undisturbed
+        assert len(warnings) == 2
+        assert "sweep sync" in warnings[0]
+        assert "is back" in warnings[1]
+        again = Tracker(server.uri)
+        sync_all(again, [offered[-1] for offered in arms], say=warnings.append)
+        assert (again.created, again.rows_sent) == (0, 0)
+        assert len(run_ids(server.uri, SWEEP).ids) == 12
+    finally:
+        server.stop()
+
+
+def wait_until_nothing_is_behind(background: BackgroundTracker) -> None:
+    deadline = time.monotonic() + 60
+    while background.behind():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
