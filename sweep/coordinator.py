@@ -75,7 +75,7 @@ class RunSummary:
 
     @property
     def advice(self) -> str:
-        """What to do next; empty when the sweep is done."""
+        """What to do next; empty when all is well."""
         return "" if self.exit_code == 0 else f"Continue with `sweep resume {self.sweep}`."
 
 
@@ -125,8 +125,8 @@ class Coordinator:
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._ahead: dict[_Key, Future[Point]] = {}
-        ask_ahead = ask_ahead and definition.space.sampler == "gp"
-        self._thread = ThreadPoolExecutor(1, "search") if ask_ahead else None
+        slow = definition.space.sampler == "gp"
+        self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
 
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
@@ -314,9 +314,8 @@ class Coordinator:
         ask = self.plan.upcoming() if self._thread is not None else None
         if ask is None or self._thread is None or (ask.setting, ask.number) in self._ahead:
             return
-        space, known = self.definition.space, self._known(ask.setting)
         self._ahead[ask.setting, ask.number] = self._thread.submit(
-            propose, space, ask.setting, ask.number, *known
+            propose, self.definition.space, ask.setting, ask.number, *self._known(ask.setting)
         )
 
     def _retire(self, setting: str, what: str, error: Exception) -> None:
