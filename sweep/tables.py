@@ -40,21 +40,21 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     shown = [
         ("setting", [row["setting"] for row in rows]),
         ("pair", [_pair_text(row) for row in rows]),
-        ("constrained", [_number(row["constrained_mean_rmse"], ".3f") for row in rows]),
-        ("unconstrained", [_number(row["unconstrained_mean_rmse"], ".3f") for row in rows]),
+        ("constrained RMSE", [_number(row["constrained_mean_rmse"], ".3f") for row in rows]),
+        ("unconstrained RMSE", [_number(row["unconstrained_mean_rmse"], ".3f") for row in rows]),
         ("difference (selection-biased)", [_number(r[_DIFFERENCE], "+.3f") for r in rows]),
         ("missing share", [_share_text(row, "constrained") for row in rows]),
-        ("unconstrained's", [_share_text(row, "unconstrained") for row in rows]),
+        ("unconstrained missing share", [_share_text(row, "unconstrained") for row in rows]),
         ("useful", [_yes(row["constrained_useful"]) for row in rows]),
         *(
-            (f"{n} RMSE", [_number(r[f"{n}_mean_rmse"], ".3f") for r in rows])
+            (f"{n.capitalize()} RMSE", [_number(r[f"{n}_mean_rmse"], ".3f") for r in rows])
             for n in ("identity", "wiener")
         ),
         ("seeds", [str(row["n_seeds"]) for row in rows]),
     ]
     notes = [
-        "constrained, unconstrained: mean RMSE over the test gammas in grey levels, lower is "
-        "better, mean over the search seeds, on dev clips.",
+        "RMSE: mean over the test gammas and the search seeds, on dev clips, in grey levels; "
+        "lower is better.",
         "missing share: worst layer and seed, held out at train gamma; "
         f"feasible up to {TOLERANCE:.2f}.",
         "difference: constrained minus unconstrained of a pair that was selected on these clips, "

@@ -1,0 +1,166 @@
+"""The export: whole or not at all, the same bytes again, configurations of the stored arms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search_spaces import catalog
+from sweep import fresh
+from sweep.export import export
+from sweep.views import load_sweep
+from tests.sweeps import (
+    DIVERGED,
+    ENVIRONMENT,
+    FEASIBLE,
+    INFEASIBLE,
+    SPACE,
+    point,
+    store_sweep,
+)
+from trainables.errors import InvalidValue, Misuse
+from trainables.object_store import ObjectStore
+
+FIRST, SECOND = (s.name for s in SPACE.settings)
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    store = ObjectStore(tmp_path / "store")
+    store_sweep(store, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE]})
+    return store
+
+
+def write(objects: ObjectStore, out: Path, **options: Any) -> list[str]:
+    return export(load_sweep(objects, "tiny"), {}, out, **options)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_an_export_holds_tables_winning_configurations_and_a_manifest(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    files = write(objects, tmp_path / "out")
+    tables = {
+        f"tables/{t}.{f}" for t in ("results", "hyperparameters") for f in ("csv", "md", "tex")
+    }
+    assert set(files) == tables | {f"configs/{FIRST}.json", "manifest.json"}
+    assert set(contents(tmp_path / "out")) == set(files)
+
+
+def test_all_adds_the_closest_pairs_marked_as_no_winners(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    assert f"configs/{SECOND}.json" in write(objects, tmp_path / "out", everything=True)
+    plain = json.loads((tmp_path / "out" / "configs" / f"{SECOND}.json").read_text())
+    assert plain["winner"] is False
+    assert "layer 2" in plain["why"]
+
+
+def test_the_same_store_exports_the_same_bytes(objects: ObjectStore, tmp_path: Path) -> None:
+    for folder in ("one", "two", "two"):
+        write(objects, tmp_path / folder)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_an_export_again_removes_what_no_longer_belongs(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    write(objects, tmp_path / "out", everything=True)
+    files = write(objects, tmp_path / "out")
+    assert set(contents(tmp_path / "out")) == set(files)
+
+
+def test_a_foreign_folder_is_refused_and_left_alone(objects: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("mine")
+    with pytest.raises(Misuse, match="no export wrote"):
+        write(objects, tmp_path / "thesis")
+    assert contents(tmp_path / "thesis") == {"chapter.tex": b"mine"}
+
+
+def test_the_export_of_another_sweep_is_refused(objects: ObjectStore, tmp_path: Path) -> None:
+    write(objects, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    store_sweep(objects, {FIRST: [FEASIBLE]}, name="other")
+    with pytest.raises(Misuse, match="'tiny', not of 'other'"):
+        export(load_sweep(objects, "other"), {}, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+
+
+def test_a_place_that_cannot_be_written_is_refused_without_a_trace(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(Misuse, match="--out"):
+        write(objects, tmp_path / "file" / "below")
+    with pytest.raises(Misuse, match="must be a folder"):
+        write(objects, tmp_path / "file")
+    assert contents(tmp_path)["file"] == b"a file"
+
+
+def test_the_manifest_carries_the_provenance_of_both_arms(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    view = load_sweep(objects, "tiny")
+    signatures = [arm.signature for arm in view.settings[0].arms]
+    export(view, {signature: f"run-{signature}" for signature in signatures}, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["environments"] == [ENVIRONMENT]
+    assert manifest["data"] == [{"name": "photographs", "fingerprint": "f00d"}]
+    assert (manifest["tolerance"], manifest["search_seeds"]) == (0.1, [0, 1])
+    assert manifest["sampler"] == {"name": "random", "seed": 0}
+    pair = manifest["pairs"][FIRST]["seeds"]["1"]
+    for arm in ("constrained", "unconstrained"):
+        assert pair[arm]["mlflow_run_id"] == f"run-{pair[arm]['signature']}"
+        assert pair[arm]["wall_s"] == 49.0
+        assert pair[arm]["environment"] == 0
+        assert {"device_s", "peak_memory_mb", "status"} <= pair[arm].keys()
+    for name, digest in manifest["files"].items():
+        content = (tmp_path / "out" / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest
+
+
+def test_an_exported_configuration_reads_back_as_the_stored_arms(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    write(objects, tmp_path / "out")
+    found = catalog.find(str(tmp_path / "out" / "configs" / f"{FIRST}.json"))
+    assert found.name == FIRST
+    assert found.space.search_seeds == SPACE.search_seeds
+    setting = found.space.settings[0]
+    for seed in SPACE.search_seeds:
+        stored = SPACE.run(SPACE.setting(FIRST), point(1), seed=seed)
+        again = found.space.run(setting, {}, seed=seed)
+        assert again == stored
+        assert again.signature() == stored.signature()
+        expected = fresh.by_signature(found.expected)
+        assert {stored.signature(), stored.unconstrained().signature()} <= expected.keys()
+
+
+def test_a_configuration_whose_runs_do_not_match_is_refused(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    write(objects, tmp_path / "out")
+    path = tmp_path / "out" / "configs" / f"{FIRST}.json"
+    plain = json.loads(path.read_text())
+    plain["runs"]["1"]["config"]["steps"] = 41
+    path.write_text(json.dumps(plain))
+    with pytest.raises(InvalidValue, match="differ in more than their seed"):
+        catalog.find(str(path))
+
+
+def test_a_sweep_with_nothing_finished_exports_its_rows_and_no_configuration(
+    tmp_path: Path,
+) -> None:
+    objects = ObjectStore(tmp_path / "empty")
+    store_sweep(objects, {FIRST: [DIVERGED]})
+    files = write(objects, tmp_path / "out", everything=True)
+    assert not [name for name in files if name.startswith("configs/")]
+    assert (tmp_path / "out" / "tables" / "results.csv").read_text().count("\n") == 3

@@ -1,0 +1,201 @@
+"""Reading a stored sweep: winners, closest pairs, aggregates over seeds, partial sweeps."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep import views
+from sweep.definition import put_definition, put_extension
+from sweep.proposals import put_proposal
+from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, USELESS, point, store_sweep
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+FIRST, SECOND = (s.name for s in SPACE.settings)
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path)
+
+
+def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    return views.best(views.load_sweep(objects, "tiny"), run_ids or {})
+
+
+def test_a_setting_with_a_feasible_and_useful_proposal_has_a_winner(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, USELESS]})
+    entry = entries(objects)[0]
+    assert (entry["setting"], entry["winner"], entry["why"]) == (FIRST, True, None)
+    assert entry["proposal"] == 1
+    assert entry["constrained"]["feasible"] is True
+    assert entry["constrained"]["useful"] is True
+    assert entry["outcomes"] == {
+        "feasible": 2, "infeasible": 1, "diverged": 0, "stopped": 0, "failed": 0,
+    }  # fmt: skip
+    assert entry["lost"] == {"infeasible": 1, "feasible, not useful": 1}
+
+
+def test_without_a_winner_the_closest_pair_is_shown_with_the_reason(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, DIVERGED]})
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert "layer 2" in entry["why"]
+    assert entry["constrained"]["feasible"] is False
+    assert entry["constrained"]["worst_layer"] == 2
+    assert entry["constrained"]["worst_missing_share"] == pytest.approx(1.0)
+    assert entry["outcomes"]["diverged"] == 1
+
+
+def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, objectives={(FIRST, 0): -0.5})
+    entry = entries(objects)[0]
+    one, two = (entry["seeds"][seed] for seed in ("0", "1"))
+    assert entry["constrained"]["objective"] == pytest.approx(-0.495)
+    assert (one["constrained"]["objective"], two["constrained"]["objective"]) == (-0.5, -0.49)
+    assert entry["constrained"]["ood_mean"] == pytest.approx(4.5)
+    assert entry["difference"]["ood_mean"] == pytest.approx(0.0)
+    assert one["difference"]["ood_mean"] == pytest.approx(-0.5)
+    assert entry["constrained"]["signature"] == one["constrained"]["signature"]
+    assert one["constrained"]["signature"] != two["constrained"]["signature"]
+
+
+def test_a_proposal_that_fails_on_one_seed_is_no_winner(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    setting = definition.space.setting(FIRST)
+    config = definition.space.run(setting, point(0), seed=1)
+    store = RunStore(objects)
+    record = store.record(config.signature())
+    assert record is not None
+    assert record.evaluation is not None
+    record.evaluation.dev_losses[:] = [INFEASIBLE]
+    store.forget(config.signature())
+    store.put_record(record)
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert entry["constrained"]["feasible"] is False
+    assert entry["constrained"]["worst_missing_share"] == pytest.approx(1.0)
+    assert entry["seeds"]["0"]["constrained"]["feasible"] is True
+
+
+def test_every_difference_is_marked_as_selection_biased(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    for entry in entries(objects):
+        assert entry["difference"]["selection_biased"] is True
+        assert all(s["difference"]["selection_biased"] for s in entry["seeds"].values())
+
+
+def test_json_holds_no_nan(objects: ObjectStore) -> None:
+    broken = [0.5, 0.4, math.nan, 0.2]
+    store_sweep(objects, {FIRST: [broken, DIVERGED]})
+    json.dumps(entries(objects), allow_nan=False)
+    json.dumps(views.status(views.load_sweep(objects, "tiny")), allow_nan=False)
+
+
+def test_nan_losses_are_never_feasible(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [[0.5, 0.4, math.nan, 0.2]]})
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert entry["constrained"] is None or entry["constrained"]["feasible"] is False
+
+
+def test_a_setting_that_never_started_has_no_pair_and_says_so(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    entry = entries(objects)[1]
+    assert (entry["setting"], entry["winner"]) == (SECOND, False)
+    assert entry["why"] == "no proposal has finished"
+    assert entry["constrained"] is None
+    assert entry["unconstrained"] is None
+    assert entry["difference"] == {"selection_biased": True}
+
+
+def test_unconstrained_arms_are_shown_before_any_proposal_is_finished(
+    objects: ObjectStore,
+) -> None:
+    store_sweep(objects, {FIRST: []})
+    entry = entries(objects)[0]
+    assert entry["constrained"] is None
+    assert entry["unconstrained"]["ood_mean"] == pytest.approx(4.5)
+    assert entry["unconstrained"]["feasible"] is None  # there is no constraint to judge it by yet
+    assert entry["references"]["identity"]["ood_mean"] == pytest.approx(8.0)
+
+
+def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]})
+    config = definition.space.run(definition.space.setting(FIRST), point(1), seed=1)
+    store = RunStore(objects)
+    record = store.record(config.signature())
+    assert record is not None
+    record.status, record.evaluation = "running", None
+    store.forget(config.signature())
+    store.put_record(record)
+    view = views.load_sweep(objects, "tiny")
+    assert [r.number for r in view.settings[0].results] == [0]
+    shown = views.status(view)
+    assert shown["arms"]["training"] == 1
+    assert shown["in_training"][0]["step"] == 40
+    assert shown["settings"][0]["proposals"] == {"wanted": 3, "stored": 2, "finished": 1}
+
+
+def test_a_stored_proposal_without_records_is_waited_for(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    put_proposal(objects, "tiny", FIRST, 1, point(1))
+    view = views.load_sweep(objects, "tiny")
+    assert not view.is_finished
+    assert len(view.settings[0].proposals) == 2
+    assert len(view.settings[0].results) == 1
+
+
+def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectStore) -> None:
+    all_of_it = [FEASIBLE, INFEASIBLE, DIVERGED]
+    definition = store_sweep(objects, {FIRST: all_of_it, SECOND: all_of_it})
+    assert views.load_sweep(objects, "tiny").is_finished
+    put_extension(objects, definition.extended(n_proposals=4))
+    view = views.load_sweep(objects, "tiny")
+    assert not view.is_finished
+    assert views.status(view)["arms"] == {"wanted": 20, "final": 16, "training": 0}
+
+
+def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    signature = entries(objects)[0]["constrained"]["signature"]
+    entry = entries(objects, {signature: "run-1"})[0]
+    assert entry["constrained"]["mlflow_run_id"] == "run-1"
+    assert entry["unconstrained"]["mlflow_run_id"] is None
+
+
+def test_a_pair_whose_unconstrained_arm_is_feasible_is_vacuous(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    assert entries(objects)[0]["vacuous"] is False
+    store = RunStore(objects)
+    for seed in definition.space.search_seeds:
+        setting = definition.space.setting(FIRST)
+        config = definition.space.run(setting, {}, seed=seed).unconstrained()
+        record = store.record(config.signature())
+        assert record is not None
+        assert record.evaluation is not None
+        record.evaluation.dev_losses[:] = [FEASIBLE]
+        store.forget(config.signature())
+        store.put_record(record)
+    assert entries(objects)[0]["vacuous"] is True
+
+
+def test_an_arm_that_two_settings_share_is_counted_once(objects: ObjectStore) -> None:
+    first = SPACE.settings[0]
+    fields = {**first.fields, "constraint.grad_through_previous": False}
+    both = (first, type(first)(f"{first.name}-detached", fields))
+    space = type(SPACE)(**{**vars(SPACE), "settings": both})
+    store_sweep(objects, {s.name: [FEASIBLE] for s in both}, space=space)
+    view = views.load_sweep(objects, "tiny")
+    assert len(view.arms) == 2 + 2 * 2
+    assert view.arms[view.settings[1].arms[0].signature].setting == first.name
+
+
+def test_the_mean_metric_of_a_reference_is_that_of_an_arm(objects: ObjectStore) -> None:
+    assert views.ood_mean({"0.50": 4.0, "0.00": 0.0, "0.25": 1.0}) == pytest.approx(1.5)
+    put_definition(objects, store_sweep(objects, {FIRST: [FEASIBLE]}))
