@@ -26,6 +26,7 @@ from sweep.cli_reading import print_best
 from sweep.definition import Definition, load_definition, put_definition, put_extension
 from sweep.errors import AlreadyRunning
 from sweep.lock import driver_of
+from sweep.retention import keep_winners_weights
 from sweep.tracking_place import tracking_uri
 from trainables.errors import Misuse, SweepError
 from trainables.object_store import ObjectStore
@@ -277,6 +278,8 @@ def _train(
         )
     else:
         _track_summary(tracking.Tracker(uri), objects, definition, started_ms)
+    if summary.is_done:
+        keep_winners_weights(objects, views.load_sweep(objects, definition.name))
     _print_summary(objects, definition, summary)
     return summary.exit_code
 
