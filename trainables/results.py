@@ -47,13 +47,14 @@ OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean
 OBJECTIVE = "ood/objective"  # what the search minimises
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
 
+# the layer first: the UI cuts chart titles after about ten characters
 LAYER_SERIES = {
-    "losses": "descent/loss_layer_{:02d}",  # dev at train_gamma, over f_c; layers 0..L
-    "missing_shares": "feasibility/missing_share_layer_{:02d}",  # dev; layers 1..L
-    "violations": "train/violation_layer_{:02d}",  # mean over the batches since the last report
-    "multipliers": "train/multiplier_layer_{:02d}",
-    "slacks": "train/slack_layer_{:02d}",
-    "weights": "train/weight_layer_{:02d}",  # layers 0..L
+    "losses": "descent/{:02d}_loss",  # dev at train_gamma, over f_c; layers 0..L
+    "missing_shares": "feasibility/{:02d}_missing_share",  # dev; layers 1..L
+    "violations": "train/{:02d}_violation",  # mean over the batches since the last report
+    "multipliers": "train/{:02d}_multiplier",
+    "slacks": "train/{:02d}_slack",
+    "weights": "train/{:02d}_weight",  # layers 0..L
 }
 
 
@@ -70,7 +71,7 @@ def layer_metric(series: str, layer: int) -> str:
     """Name of one layer's value of a series.
 
     >>> layer_metric("losses", 3)
-    'descent/loss_layer_03'
+    'descent/03_loss'
     """
     return LAYER_SERIES[series].format(layer)
 
