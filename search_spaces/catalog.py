@@ -97,6 +97,10 @@ def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
     for name in values:
         if name not in known:
             raise UnknownName.of("field", name, known)
+    if "seed" in values:
+        raise InvalidValue(
+            "seed is set by search_seeds (--seeds): every proposal is trained on each."
+        )
     space = space.with_base({n: v for n, v in values.items() if n not in SPACE_FIELDS})
     own: dict[str, Json] = {n: v for n, v in values.items() if n in SPACE_FIELDS}
     for name in own.keys() & {"n_proposals", "sampler_seed"}:

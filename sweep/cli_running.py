@@ -28,7 +28,7 @@ from sweep.errors import AlreadyRunning
 from sweep.lock import driver_of
 from sweep.retention import keep_winners_weights
 from sweep.tracking_place import tracking_uri
-from trainables.errors import Misuse, SweepError
+from trainables.errors import BadData, Misuse, SweepError
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -107,10 +107,12 @@ def run(
         wanted["search_seeds"] = parse_seeds(seeds)
     if data is not None:
         wanted["data.folder"] = str(Path(data).expanduser().resolve())
-    resolved = resolve_data(catalog.with_values(found.space, wanted))
     name = name or (f"{found.name}-full" if full else found.name)
-    definition = Definition(name, resolved, mlflow)
+    definition = Definition(name, catalog.with_values(found.space, wanted), mlflow)
     objects = ObjectStore(storage)
+    tracking_uri(objects.root, mlflow)  # refused before data are decoded or anything is written
+    resolved = resolve_data(definition.space)
+    definition = replace(definition, space=resolved)
     if fresh:
         from sweep.fresh import run_fresh
 
@@ -118,12 +120,11 @@ def run(
             objects, definition, found.expected, where=cast(Where, where), workers=workers
         )
         raise SystemExit(0 if same else 1)
-    tracking_uri(objects.root, mlflow)  # refused before anything is written
     objects.check_writable()
     there = put_definition(objects, definition)
     there = replace(there, mlflow_uri=mlflow or there.mlflow_uri)
     if data is not None:
-        there = _with_folder(there, wanted["data.folder"])
+        there = with_folder(there, wanted["data.folder"])
     there = _extended(
         objects,
         there,
@@ -160,10 +161,12 @@ def resume(
     check_name(objects, name)
     there = load_definition(objects, name)
     if data is not None:
-        there = _with_folder(there, str(Path(data).expanduser().resolve()))
+        there = with_folder(there, str(Path(data).expanduser().resolve()))
+    more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
+    there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
+    _refuse_second_driver(objects, name)
     resolve_data(there.space)  # still there, and still the same pixels
     objects.check_writable()
-    more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there = _extended(objects, there, n_proposals=proposals, search_seeds=more_seeds)
     code = _train(
         objects, there, where=cast(Where, where), workers=workers, retry_failed=retry_failed
@@ -200,9 +203,14 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     """
     from trainables.datasets.video import resolve
 
-    prints = {
-        s.name: resolve(space.base.with_fields(s.fields).data).fingerprint for s in space.settings
-    }
+    prints: dict[str, str] = {}
+    for s in space.settings:
+        data = space.base.with_fields(s.fields).data
+        try:
+            prints[s.name] = resolve(data).fingerprint
+        except BadData as error:
+            hint = " Give the folder with --data." if data.folder is None else ""
+            raise BadData(f"{error}{hint}") from error
     if len(set(prints.values())) == 1:
         first = next(iter(prints.values()))
         base = space.base.with_fields({"data.fingerprint": first})
@@ -213,7 +221,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     return replace(space, settings=settings)
 
 
-def _with_folder(definition: Definition, folder: str) -> Definition:
+def with_folder(definition: Definition, folder: str) -> Definition:
     """The definition with its data in another place; a place is no part of what it is."""
     return replace(definition, space=definition.space.with_base({"data.folder": folder}))
 
@@ -227,15 +235,20 @@ def _extended(
 ) -> Definition:
     """Store that the sweep is to grow, where it does; refused while a driver works on it."""
     grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
-    driver = driver_of(objects, definition.name)
-    if driver is not None:
-        raise AlreadyRunning(
-            f"{definition.name} is running already: {driver}. Watch it with "
-            f"`sweep status {definition.name}`, or end it with `sweep stop {definition.name}`."
-        )
+    _refuse_second_driver(objects, definition.name)
     if grown.space != definition.space:
         put_extension(objects, grown)
     return grown
+
+
+def _refuse_second_driver(objects: ObjectStore, name: str) -> None:
+    """Before anything is stored; the lock itself is taken when training starts."""
+    driver = driver_of(objects, name)
+    if driver is not None:
+        raise AlreadyRunning(
+            f"{name} is running already: {driver}. Watch it with `sweep status {name}`, or end it "
+            f"with `sweep stop {name}`."
+        )
 
 
 # --- training -------------------------------------------------------------------------------------

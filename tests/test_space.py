@@ -1,0 +1,220 @@
+"""Search spaces: every built-in one builds, wrong ones say why, and files of users are read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from search_spaces import catalog
+from search_spaces.space import Choice, LogUniform, SearchSpace, Setting, Uniform
+from tests.oracles import TINY
+from tests.sweeps import SPACE
+from trainables.config import RunConfig, field_names
+from trainables.errors import InvalidValue, Misuse, UnknownName
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_every_built_in_space_is_what_its_json_reads_back_to(name: str) -> None:
+    found = catalog.find(name)
+    assert found.name == found.space.name == name
+    assert SearchSpace.from_json(json.loads(json.dumps(found.space.to_json()))) == found.space
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_the_default_point_of_every_setting_lies_in_its_ranges(name: str) -> None:
+    space = catalog.find(name).space
+    for setting in space.settings:
+        for field, value in space.default_point(setting).items():
+            values = space.ranges[field]
+            if isinstance(values, Choice):
+                assert value in values.values
+            else:
+                assert values.low <= value <= values.high
+        space.run(setting, space.default_point(setting), seed=0)
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_every_built_in_space_searches_alpha_dual_lr_and_resilience(name: str) -> None:
+    searched = {f"constraint.{n}" for n in ("alpha", "dual_lr", "resilience")}
+    assert searched <= catalog.find(name).space.ranges.keys()
+
+
+def test_the_quickstart_has_at_least_2_settings_4_proposals_and_one_seed() -> None:
+    space = catalog.find("quickstart").space
+    assert len(space.settings) >= 2
+    assert space.n_proposals >= 4
+    assert len(space.search_seeds) == 1
+    assert space.base.data.name == "photographs"
+
+
+def test_full_picks_the_larger_variant_and_says_where_there_is_none() -> None:
+    small, full = catalog.find("ped2_ut").space, catalog.find("ped2_ut", full=True).space
+    assert full.base.steps > small.base.steps
+    with pytest.raises(Misuse, match="without --full"):
+        catalog.find("quickstart", full=True)
+
+
+def test_two_forms_of_a_setting_share_their_unconstrained_arms() -> None:
+    space = catalog.find("ped2_ut").space
+    seeds, settings = len(space.search_seeds), len(space.settings)
+    assert catalog.arm_count(space) == settings * space.n_proposals * seeds + settings // 2 * seeds
+
+
+def test_an_unknown_space_names_the_closest_one() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'quickstart'"):
+        catalog.find("quikstart")
+
+
+# --- values from the command line -----------------------------------------------------------------
+
+
+def test_values_reach_the_base_run_and_the_space() -> None:
+    space = catalog.with_values(SPACE, {"steps": 20, "sampler": "tpe", "search_seeds": [3]})
+    assert (space.base.steps, space.sampler, space.search_seeds) == (20, "tpe", (3,))
+
+
+def test_an_unknown_field_names_the_closest_one() -> None:
+    with pytest.raises(UnknownName, match=r"Did you mean 'primal_lr'"):
+        catalog.with_values(SPACE, {"primel_lr": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("steps", 0, "steps must be positive, got 0"),
+        ("steps", 1.5, "steps must be a whole number, got 1.5"),
+        ("steps", "many", "whole number, got 'many'"),
+        ("primal_lr", float("nan"), "finite number"),
+        ("constraint.dual_lr", -1, "dual_lr must be at least 0"),
+        ("constraint.alpha", 0.25, "is searched in tiny"),
+        ("train_gamma", 0.1, "fixed by the settings"),
+        ("seed", 3, "--seeds"),
+        ("sampler", "annealing", "unknown sampler 'annealing'"),
+        ("n_proposals", 0, "n_proposals must be at least 1"),
+        ("n_proposals", "4", "n_proposals must be a whole number"),
+        ("search_seeds", 2, "search_seeds must be a list"),
+        ("search_seeds", [0, 0], "must be different"),
+        ("search_seeds", [], "search_seeds must be"),
+        ("data.frame_size", 33, "multiple of patch_size"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_its_name(
+    name: str, value: object, message: str
+) -> None:
+    with pytest.raises(Misuse, match=message):
+        catalog.with_values(SPACE, {name: value})
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+SPACE_FILE = """
+from search_spaces.space import SearchSpace, Setting, Uniform
+from trainables.config import ConstraintConfig, RunConfig
+
+SPACE = SearchSpace(
+    name="mine",
+    summary="my own",
+    base=RunConfig(constraint=ConstraintConfig()),
+    settings=(Setting("only", {}),),
+    ranges={"constraint.alpha": Uniform(0.05, 0.2)},
+)
+"""
+
+
+def test_a_space_file_of_ones_own_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPACE_FILE)
+    assert catalog.find(str(path)).name == "mine"
+
+
+def test_a_space_in_json_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(SPACE.to_json()))
+    assert catalog.find(str(path)).space == SPACE
+
+
+def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for config in (TINY, TINY.unconstrained()):
+        path.write_text(json.dumps(config.to_json()))
+        space = catalog.find(str(path)).space
+        run = space.run(space.settings[0], {}, seed=space.search_seeds[0])
+        assert config in (run, run.unconstrained())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.py", "SPACE = 3", "must be a SearchSpace, got int"),
+        ("a.py", "", "must define SPACE"),
+        ("a.py", "import nothing_like_this", "line 1, stops with ModuleNotFoundError"),
+        ("a.py", "\n\nSPACE = ", "line 3, stops with SyntaxError"),
+        ("a.py", SPACE_FILE.replace("constraint.alpha", "constraint.alhpa"), "mean.*alpha"),
+        ("a.py", SPACE_FILE.replace("0.05, 0.2", "0.2, 0.05"), "a range must run from"),
+        ("a.json", "{", "not readable JSON"),
+        ("a.json", "[]", "must hold a JSON object"),
+        ("a.json", "{}", "a search space needs name, base, settings"),
+        ("a.json", '{"kind": "descent-sweep configuration"}', "neither a search space nor"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler": "x"}), "unknown sampler"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": "x"}), "neither|n_proposals"),
+        ("a.json", json.dumps(SPACE.to_json() | {"settings": [{}]}), "neither|setting"),
+        ("a.json", json.dumps(SPACE.to_json() | {"typo": 1}), "unknown field"),
+        ("a.yaml", "", "must end in .py or .json"),
+    ],
+)
+def test_a_file_that_defines_no_space_says_what_is_wrong(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(Misuse, match=message) as caught:
+        catalog.find(str(path))
+    assert name in str(caught.value)
+
+
+def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match=r"does not exist.*quickstart"):
+        catalog.find(str(tmp_path / "gone.py"))
+    with pytest.raises(Misuse, match="is a folder"):
+        catalog.find(str(tmp_path))
+
+
+# --- what a space refuses -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "Upper"}, "lower_case_words"),
+        ({"settings": ()}, "at least one setting"),
+        ({"settings": (Setting("a", {}), Setting("a", {}))}, "must differ"),
+        ({"settings": (Setting("a/b", {}),)}, "made of letters"),
+        ({"settings": (Setting("a", {"model.layer": 3}),)}, "Did you mean 'model.layers'"),
+        ({"ranges": {"steps": Choice((10, 20))}}, "may name fields of the constraint"),
+        ({"ranges": {"constraint.alpha": Uniform(0.5, 1.5)}}, "not allowed"),
+        ({"base": RunConfig()}, "base.constraint must be given"),
+    ],
+)
+def test_a_wrong_space_fails_where_it_is_written(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(Misuse, match=message):
+        SearchSpace(**{**vars(SPACE), **fields})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ends", [(0.0, 1.0), (2.0, 1.0), (1.0, float("inf"))])
+def test_an_empty_or_endless_log_range_is_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(InvalidValue, match="a log range must run from"):
+        LogUniform(*ends)
+
+
+def test_setting_names_are_unique_over_data_model_depth_gamma_and_form() -> None:
+    names = {
+        catalog.setting(data, "ut", layers, gamma, detached=detached).name
+        for data in ("ucsd_ped2", "photographs")
+        for layers in (3, 5)
+        for gamma in (0.0, 0.09)
+        for detached in (False, True)
+    }
+    assert len(names) == 16
+    assert set(catalog.SPACE_FIELDS).isdisjoint(field_names())
