@@ -1,4 +1,4 @@
-"""The only place where a model meets a task: predictions of every layer become a [L + 1, B] tensor of losses."""
+"""The only place where a model meets a task: the predictions of its layers become losses."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from trainables.tasks.base import Batch, Task
 
 
 def layer_losses(model: LayerwiseModel, task: Task, batch: Batch) -> Tensor:
-    """Per-sample loss of every layer's prediction, [L + 1, B], in the task's own unit; layer 0 first."""
+    """Per-sample loss of every layer's prediction, [L + 1, B], in the task's unit."""
     return torch.stack([task.loss(prediction, batch.targets) for prediction in model(batch.inputs)])

@@ -1,10 +1,10 @@
 """The dual variables: lambda >= 0, one per constraint, and the optimiser that moves them.
 
-Projected SGD is ``primal_dual.dual_step``; the paper's Adam is torch's, maximising, with *coupled* decay
-(the decayed gradient g - c lambda is what Adam normalises), then the same projection. Decoupled decay
-(AdamW) has another stationary point and is not offered (method.md 1.6).
+Projected SGD is ``primal_dual.dual_step``; the paper's Adam is torch's, maximising, with *coupled*
+decay (the decayed gradient g - c lambda is what Adam normalises), then the same projection.
+Decoupled decay (AdamW) has another stationary point and is not offered (decision 0002).
 
-Source: arXiv 2601.17257, Algorithm 1 and eq. (38); coupled against decoupled: measured in method.md 1.6.
+Source: arXiv 2601.17257, Algorithm 1 and eq. (38).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from trainables.primal_dual import dual_step
 
 
 class Multipliers:
-    """lambda_L, its optimiser and its state. Starts at zero; nothing here synchronises with the host."""
+    """lambda_L, its optimiser and its state; starts at zero, never synchronises with the host."""
 
     def __init__(
         self, layers: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
@@ -40,7 +40,7 @@ class Multipliers:
 
     @torch.no_grad()
     def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
-        """One dual step along ``signal_L`` (> 0 raises lambda), with dual_lr scaled by ``lr_factor``."""
+        """One dual step along ``signal_L`` (> 0 raises lambda), at dual_lr times ``lr_factor``."""
         dual_lr = self._dual_lr * lr_factor
         if self._adam is None:
             self.values_L.copy_(

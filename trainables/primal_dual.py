@@ -2,10 +2,10 @@
 
 Everything the constraints do is affine in the losses f = (f_0, ..., f_L): the violations are
 g = A f - b, and the Lagrangian f_L + sum_l lambda_l g_l therefore has the gradient of
-sum_l w_l f_l with w = e_L + lambda A. ``descent_constraints`` builds A and b once; the rest is linear
-algebra that works on NumPy arrays and torch tensors alike. Nothing here knows a model, a batch or a file.
+sum_l w_l f_l with w = e_L + lambda A. ``descent_constraints`` builds A and b once; the rest is
+linear algebra on NumPy arrays and torch tensors alike. No model, batch or file is known here.
 
-Losses are in units of the constant predictor's loss f_c (protocol.md 2). Sign: a violation > 0 is
+Losses are in units of the constant predictor's loss f_c (decision 0010). Sign: a violation > 0 is
 violated. Shape suffixes: L one per layer 1..L; F one per prediction 0..L.
 
 Source: arXiv 2601.17257, eqs. (3)-(6), (37)-(38); resilience: Hounie et al. 2023, arXiv 2306.02426.
@@ -24,22 +24,21 @@ from trainables.config import ConstraintConfig
 Array = Any  # a NumPy array or a torch tensor: only @, +, -, *, / and slices are used
 Floats = NDArray[np.float64]
 
-TOLERANCE = 0.10  # a layer delivers at least 90 % of the descent asked of it (protocol.md 2)
+TOLERANCE = 0.10  # a layer delivers at least 90 % of the descent asked of it (decision 0001)
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Two losses of the task that need no training, in the task's own unit; both are constants of the train split."""
+    """Two losses of the train split that need no training, in the task's own unit."""
 
     constant_loss: float  # f_c: the best constant prediction
-    identity_loss: (
-        float  # the unchanged input at train_gamma; at gamma 0: at the smallest test gamma > 0
-    )
+    identity_loss: float  # the unchanged input at train_gamma
+    # ^ at train_gamma 0: at the smallest test gamma above it
 
 
 @dataclass(frozen=True)
 class DescentConstraints:
-    """g(f) = A f - b and what its multipliers need, for one arm. Built by ``descent_constraints``."""
+    """g(f) = A f - b and what its multipliers need, for one arm; see ``descent_constraints``."""
 
     alpha: float
     reference: float  # f0 over f_c
@@ -54,12 +53,14 @@ def descent_constraints(
 ) -> DescentConstraints:
     """The affine constraints of a run with ``layers`` layers.
 
-    g_1 = f_1 - s_1 and g_l = f_l - (1 - alpha) f_{l-1} for l >= 2, where s_1 = f0 (``bound_first``) or
-    (1 - alpha) f0 (``virtual_layer0``): method.md 1.3. With ``scale="schedule"`` each is divided by
-    s_l = (1 - alpha) s_{l-1}, a positive constant: the same feasible set, better conditioned multipliers
-    (protocol.md 2).
+    g_1 = f_1 - s_1 and g_l = f_l - (1 - alpha) f_{l-1} for l >= 2, where s_1 = f0
+    (``bound_first``) or (1 - alpha) f0 (``virtual_layer0``). With ``scale="schedule"`` each is
+    divided by s_l = (1 - alpha) s_{l-1}, a positive constant: the same feasible set, better
+    conditioned multipliers (docs/method.md, The constraint).
 
-    >>> config = ConstraintConfig(alpha=0.5, reference_loss=1.0, reference_unit="constant", scale="none")
+    >>> config = ConstraintConfig(
+    ...     alpha=0.5, reference_loss=1.0, reference_unit="constant", scale="none"
+    ... )
     >>> constraints = descent_constraints(config, 2, Scales(constant_loss=1.0, identity_loss=1.0))
     >>> violations(constraints, np.array([1.0, 0.9, 0.6])).round(2).tolist()
     [-0.1, 0.15]
@@ -92,24 +93,26 @@ def reference_share(config: ConstraintConfig, scales: Scales) -> float:
 
 
 def violations(constraints: DescentConstraints, losses_F: Array) -> Array:
-    """g_L, signed: > 0 violated, <= 0 satisfied. Scaled by the schedule where the constraints are."""
+    """g_L, signed: > 0 violated, <= 0 satisfied. Scaled where the constraints are."""
     return constraints.matrix_LF @ losses_F - constraints.bounds_L
 
 
 def allowed_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
-    """What each layer's constraint allows right now, in the violations' unit: s_1, then (1 - alpha) f_{l-1}.
+    """What each layer's constraint allows right now: s_1, then (1 - alpha) f_{l-1}.
 
-    The violation over this is the *relative* signal that a dual step may follow (science.md A2).
+    In the violations' unit. The violation over this is the *relative* signal that a dual step may
+    follow (docs/method.md, Training).
     """
     own_L = losses_F[1:] / constraints.scale_L
     return own_L - violations(constraints, losses_F)
 
 
 def layer_weights(constraints: DescentConstraints, multipliers_L: Array) -> Array:
-    """w_F: the Lagrangian's gradient is that of sum_l w_l f_l. Layer 0 and, unscaled, the rest:
+    """w_F, layers 0..L: the Lagrangian's gradient is that of sum_l w_l f_l.
 
-    w_l = lambda_l - (1 - alpha) lambda_{l+1}, w_L = 1 + lambda_L (method.md 1.4). A negative weight pays
-    the optimiser to raise that layer's loss. Detached: w_l = lambda_l, never negative.
+    Unscaled: w_0 = 0, w_l = lambda_l - (1 - alpha) lambda_{l+1} and w_L = 1 + lambda_L
+    (docs/method.md, Training). A negative weight pays the optimiser to raise that layer's loss.
+    Detached: w_l = lambda_l, never negative.
 
     >>> config = ConstraintConfig(alpha=0.5, scale="none")
     >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
@@ -132,8 +135,8 @@ def dual_step(
     """Projected dual ascent: lambda <- [(1 - eta c) lambda + eta g]_+, eq. (38).
 
     Layers whose loss failed to drop by the fraction alpha (g > 0) gain weight in the Lagrangian;
-    satisfied layers lose it, down to zero. ``resilience`` c = 1/rho relaxes each constraint by the slack
-    c lambda; with c = 0 the constraints are hard.
+    satisfied layers lose it, down to zero. ``resilience`` c = 1/rho relaxes each constraint by the
+    slack c lambda; with c = 0 the constraints are hard.
 
     >>> dual_step(np.array([0.0, 1.0]), np.array([0.5, -0.2]), dual_lr=1.0).tolist()
     [0.5, 0.8]
@@ -142,18 +145,19 @@ def dual_step(
 
 
 def slack(multipliers_L: Array, resilience: float) -> Array:
-    """u = c lambda: how far resilience lets each (scaled) constraint be missed at the optimum of (37)."""
+    """u = c lambda: how far each (scaled) constraint may be missed at the optimum of eq. (37)."""
     return resilience * multipliers_L
 
 
 def missing_shares(
     constraints: DescentConstraints, losses_F: Array, slack_L: Array | None = None
 ) -> Floats:
-    """v_L: the share of the demanded reduction that is missing, on whatever split ``losses_F`` was measured.
+    """v_L: the share of the demanded reduction that is missing, on the split of ``losses_F``.
 
-    v_1 = (f_1 - s_1) / (alpha f0) and v_l = (f_l - (1 - alpha) f_{l-1}) / (alpha f_{l-1}): 0 met, 1 no
-    descent at all, above 1 the loss rises. Unrelaxed unless ``slack_L`` (in the violations' unit) is given.
-    A layer that follows a loss of exactly 0 has nothing to remove: its share is 0 when it stays there, else inf.
+    v_1 = (f_1 - s_1) / (alpha f0) and v_l = (f_l - (1 - alpha) f_{l-1}) / (alpha f_{l-1}): 0 met,
+    1 no descent at all, above 1 the loss rises. Unrelaxed unless ``slack_L`` (in the violations'
+    unit) is given. A layer that follows a loss of exactly 0 has nothing to remove: its share is 0
+    when it stays there, else inf.
 
     >>> config = ConstraintConfig(alpha=0.2, reference_loss=1.0, reference_unit="constant")
     >>> constraints = descent_constraints(config, 3, Scales(1.0, 1.0))
@@ -173,10 +177,10 @@ def missing_shares(
 
 
 def is_feasible(missing_share_L: Floats, tolerance: float = TOLERANCE) -> bool:
-    """Every layer's missing share is at most ``tolerance``. NaN, or no measurement at all, is never feasible.
+    """Every layer's missing share is at most ``tolerance``; never with NaN or no measurement.
 
-    >>> is_feasible(np.array([0.0, 0.09])), is_feasible(np.array([0.0, np.nan])), is_feasible(np.array([]))
-    (True, False, False)
+    >>> [is_feasible(np.array(shares)) for shares in ([0.0, 0.09], [0.0, np.nan], [])]
+    [True, False, False]
     """
     shares_L = np.asarray(missing_share_L, dtype=np.float64)
     return bool(shares_L.size) and bool((shares_L <= tolerance).all())

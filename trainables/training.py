@@ -1,8 +1,8 @@
-"""One loop for every arm: it asks the weighting for w, steps the model on sum_l w_l f_l, and hands the losses back.
+"""One loop for every arm: ask the weighting for w, step on sum_l w_l f_l, hand the losses back.
 
-There is no branch for constrained or unconstrained. All losses are over f_c, the constant prediction's
-loss (protocol.md 2), so the numbers do not depend on the task's unit. Within a report interval nothing
-waits for the device: running means stay there and are read when a report is made.
+There is no branch for constrained or unconstrained. All losses are over f_c, the constant
+prediction's loss (decision 0010), so the numbers do not depend on the task's unit. Within a report
+interval nothing waits for the device: running means stay there and are read when a report is made.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from trainables.weighting import Weighting
 
 
 def lr_factor(step: int, steps: int, decay_share: float) -> float:
-    """What both learning rates are multiplied by at primal step ``step``: 1, then linearly towards 0.
+    """What both learning rates are multiplied by at ``step``: 1, then linearly towards 0.
 
-    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle (protocol.md 1, o).
+    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle.
 
     >>> [round(lr_factor(s, 10, 0.4), 2) for s in (0, 6, 7, 9)]
     [1.0, 1.0, 0.75, 0.25]
@@ -88,7 +88,7 @@ class Training:
         self._since_report += 1
 
     def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
-        """(scalars, layer series) since the last call, by the names of results.py; resets the means."""
+        """(scalars, layer series) since the last call, named as in results.py; resets the means."""
         count = max(self._since_report, 1)
         scalars = {
             results.TRAIN_LOSS: float(self._loss_sum) / count,
@@ -102,7 +102,7 @@ class Training:
         return scalars, {name: _plain(values) for name, values in self.weighting.series().items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to continue bit for bit; taken right after ``measured``."""
+        """All a resumed run needs to continue bit for bit; taken right after ``measured``."""
         return {
             "step": self.step,
             "seconds": self.seconds,

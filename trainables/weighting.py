@@ -1,7 +1,7 @@
 """Who sets the layer weights: training minimises sum_l w_l f_l, and the arms differ only in w.
 
-``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual`` derives w from its multipliers and moves
-them by the losses it is shown. Other setters (fixed, replayed, penalty) have the same two methods.
+``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual`` derives w from its multipliers
+and moves them by the losses it is shown. Other setters (fixed, replayed, penalty) look the same.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LastLayer:
 
 
 class PrimalDual:
-    """Weights from multipliers; one dual step per primal step, on the same batch and the same forward pass."""
+    """Weights from multipliers; one dual step per primal step, on the same forward pass."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class PrimalDual:
         self._observed = 0
 
     def weights(self, step: int) -> Tensor:
-        """Plain during the warm-up, then the Lagrangian's (method.md 1.4)."""
+        """Plain during the warm-up, then the Lagrangian's (docs/method.md, Training)."""
         if step < self.config.warmup_steps:
             return self._plain.weights(step)
         weights_F: Tensor = layer_weights(self.constraints, self.multipliers.values_L)
@@ -121,7 +121,7 @@ class PrimalDual:
             self.multipliers.ascend(self.signal(violations_L, losses_F), lr_factor)
 
     def signal(self, violations_L: Tensor, losses_F: Tensor) -> Tensor:
-        """What the dual step follows: g, or g over the loss allowed right now; clipped (science.md A2)."""
+        """What the dual step follows: g, or g over the loss allowed right now; clipped."""
         signal_L = violations_L
         if self.config.dual_signal == "relative":
             signal_L = violations_L / allowed_losses(self.constraints, losses_F)
@@ -129,7 +129,7 @@ class PrimalDual:
         return signal_L if clip is None else signal_L.clamp(-clip, clip)
 
     def series(self) -> dict[str, Tensor]:
-        """Mean violation since the last report, and multipliers, slacks and weights as they stand."""
+        """Mean violation since the last report; multipliers, slacks and weights as they stand."""
         mean_L = self._violation_sum_L / max(self._observed, 1)
         self._violation_sum_L = torch.zeros_like(self._violation_sum_L)
         self._observed = 0
@@ -142,7 +142,7 @@ class PrimalDual:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The dual state; the running means are empty at every report, where checkpoints are written."""
+        """The dual state; the running means are empty whenever a checkpoint is written."""
         return self.multipliers.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -153,6 +153,8 @@ class PrimalDual:
 def on_device(
     constraints: DescentConstraints, device: torch.device, dtype: torch.dtype
 ) -> DescentConstraints:
+    """The same constraints as tensors of ``dtype`` on ``device``."""
+
     def moved(array: Any) -> Tensor:
         return torch.as_tensor(array, device=device, dtype=dtype)
 
