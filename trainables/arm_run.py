@@ -1,8 +1,8 @@
 """One arm against the store: from wherever it stands to its final record, report by report.
 
-The inline executor and the Ray trainable are both a loop over ``ArmRun.advance``. Training failures are
-outcomes in the record, never exceptions: an exception would cost an actor and be retried in full. Only a
-store that cannot be written raises, because then there is nowhere to put an outcome.
+The inline executor and the Ray trainable are both a loop over ``ArmRun.advance``. Training failures
+are outcomes in the record, never exceptions: an exception would cost an actor and be retried in
+full. Only a store that cannot be written raises, because then there is nowhere to put an outcome.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Arm:
 
 
 class ArmRun:
-    """One arm. ``record`` is what the store knows of it; ``advance`` takes it to the next report."""
+    """One arm: ``record`` is what the store knows of it, ``advance`` goes to the next report."""
 
     def __init__(self, config: RunConfig, store: RunStore) -> None:
         """Find out where the arm stands; nothing is loaded or trained yet."""
@@ -61,9 +61,10 @@ class ArmRun:
         self._arm: _Arm | None = None
 
     def advance(self) -> ArmRecord:
-        """Train to the next report, store the checkpoint, then the record; a no-op once the record is final.
+        """Train to the next report, store the checkpoint, then the record; a no-op once final.
 
-        Raises StoreError when the store cannot be written; every other failure becomes the arm's outcome.
+        Raises StoreError when the store cannot be written; every other failure becomes the arm's
+        outcome.
         """
         if self.record.is_final:
             return self.record
@@ -115,7 +116,7 @@ class ArmRun:
             self.record = self.store.put_record(self.record)
 
     def _start(self) -> _Arm | None:
-        """Build the arm, from its newest checkpoint if there is one; None when it died too often."""
+        """Build the arm, from its newest checkpoint if any; None when it died too often."""
         torch.set_num_threads(self.config.threads)
         reset_peak_memory(torch.device(self.config.device))
         checkpoint = self.store.newest_checkpoint(self.signature)
@@ -125,7 +126,8 @@ class ArmRun:
         if starts > MAX_DEATHS:
             self._end(
                 "failed",
-                f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). See `sweep resume --retry-failed`.",
+                f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). "
+                "See `sweep resume --retry-failed`.",
             )
             return None
         device, dtype = torch.device(self.config.device), getattr(torch, self.config.dtype)
@@ -139,9 +141,8 @@ class ArmRun:
             state = from_bytes(checkpoint[1], device)
             training.load_state_dict(state)
             arm.eval_seconds = state["eval_seconds"]
-            self.record = ArmRecord.from_json(
-                state["record"]
-            )  # the reports that belong to this checkpoint
+            # with the reports that belong to this checkpoint
+            self.record = ArmRecord.from_json(state["record"])
         else:
             self.record.reports.clear()
         return arm

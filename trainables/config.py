@@ -1,7 +1,7 @@
 """What one arm is: a frozen, validated description of one training run, and its signature.
 
-A pair is this description twice: ``(config, config.unconstrained())``. Nothing here imports torch, so
-search spaces and the command line load in milliseconds.
+A pair is this description twice: ``(config, config.unconstrained())``. Nothing here imports torch,
+so search spaces and the command line load in milliseconds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Section:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
-        """Build from plain values; an unknown field or a wrong value is an error, a missing one a default."""
+        """Build from plain values; unknown fields and wrong values are errors."""
         known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
         for name in values:
             if name not in known:
@@ -94,7 +94,7 @@ def _checked(name: str, value: object, hint: Any) -> object:
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(_Section):
-    """Which clips, and how sequences are cut from them. Source: method.md 4.1 (grey, 160 x 160, 16 x 16)."""
+    """Which clips, and how sequences are cut from them (docs/method.md, The task)."""
 
     name: str = "photographs"  # a data set of trainables/datasets
     folder: str | None = None  # where its files lie; a place, not part of the signature
@@ -102,9 +102,7 @@ class DataConfig(_Section):
     patch_size: int = 16  # a token is one patch: patch_size squared pixels
     frames: int = 10  # T: a sequence is the same patch over T consecutive frames
     stride: int = 5  # frames between the starts of two training windows
-    dev_share: float = (
-        0.25  # share of the training clips held out as dev, rounded up to whole clips
-    )
+    dev_share: float = 0.25  # of the training clips: held out as dev, rounded up to whole clips
     max_clips: int | None = None  # take only the first clips of each split; None: all
     fingerprint: str = ""  # hash of the decoded pixels; filled in when the data are resolved
 
@@ -141,28 +139,23 @@ class ModelConfig(_Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintConfig(_Section):
-    """The descent constraints of one arm and how its multipliers move. Source: method.md 1, protocol.md 2."""
+    """The descent constraints of one arm and how its multipliers move (docs/method.md)."""
 
     alpha: float = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
-    reference: Literal["bound_first", "virtual_layer0"] = "bound_first"  # method.md 1.3
+    reference: Literal["bound_first", "virtual_layer0"] = "bound_first"
+    # ^ f_1 <= f0, or f_1 <= (1 - alpha) f0 (docs/method.md, The constraint)
     reference_loss: float = 1.0  # f0, in units of reference_unit
     reference_unit: Literal["constant", "identity", "absolute"] = "identity"
     # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
     #   train_gamma; absolute: the task's own loss (the paper's kind)
-    scale: Literal["schedule", "none"] = (
-        "schedule"  # constraints over s_l (protocol.md 2), or as in the paper
-    )
+    scale: Literal["schedule", "none"] = "schedule"  # constraints over s_l, or as in the paper
     grad_through_previous: bool = True  # True: the Lagrangian; False: `detached`, no duality theory
     dual_optimizer: Literal["sgd", "adam"] = "sgd"  # projected SGD, or the paper's Adam
     dual_signal: Literal["violation", "relative"] = "relative"
     # ^ what the dual step follows: g itself, or g over the loss allowed right now
-    signal_clip: float | None = (
-        1.0  # dual signal is clipped to +-signal_clip; None: as in the paper
-    )
+    signal_clip: float | None = 1.0  # the dual signal is clipped to +- this; None: as in the paper
     dual_lr: float = 3e-4
-    resilience: float = (
-        0.0  # c = 1/rho, coupled decay of the multipliers; 0: hard constraints, eq. (38)
-    )
+    resilience: float = 0.0  # c = 1/rho, coupled decay of lambda, eq. (38); 0: hard constraints
     warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
 
     def _check(self) -> None:
@@ -217,18 +210,14 @@ class RunConfig(_Section):
     steps: int = 1000  # primal steps, warm-up included
     batch_size: int = 32  # sequences
     primal_lr: float = 1e-3  # Adam
-    decay_share: float = (
-        0.2  # both learning rates fall linearly to 0 over this last share of the steps
-    )
+    decay_share: float = 0.2  # both learning rates fall linearly to 0 over this last share of steps
     grad_clip: float = 1.0  # global norm of the primal gradient
     report_every: int = 100  # steps between reports; each is followed by a checkpoint
-    eval_windows: int = (
-        24  # held-out windows that reports and the final result are measured on, at most
-    )
-    eval_draws: int = 4  # noise draws per window for feasibility, averaged first (protocol.md 2)
+    eval_windows: int = 24  # at most so many held-out windows in reports and the final result
+    eval_draws: int = 4  # noise draws per window for feasibility, averaged before judging
     dtype: Literal["float32", "float64"] = "float32"
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: int = 1  # CPU threads; part of the numbers (design.md 5)
+    threads: int = 1  # CPU threads; part of the numbers (decision 0003)
     constraint: ConstraintConfig | None = None
 
     def _check(self) -> None:
@@ -307,7 +296,7 @@ class RunConfig(_Section):
         return value
 
     def signature(self) -> str:
-        """16 hex digits: the hash of what a user can change about this arm's numbers, and of nothing else.
+        """16 hex digits: the hash of what a user can change about this arm's numbers.
 
         ``data.folder`` is a place and is left out: the pixels' fingerprint stands for it.
         """
@@ -337,7 +326,7 @@ def field_names() -> tuple[str, ...]:
 
 
 def field_of(name: str) -> str:
-    """Return ``name`` when it is a settable field of a run, else raise UnknownName with the closest one."""
+    """Return ``name`` when it is a settable field of a run, else raise UnknownName."""
     if name not in field_names():
         raise UnknownName.of("field", name, field_names())
     return name

@@ -15,7 +15,7 @@ PACKAGES = ("descent-sweep", "torch", "numpy", "ray", "optuna", "mlflow")
 
 @functools.cache
 def environment(device: str) -> dict[str, Json]:
-    """Commit, dirty flag, versions, processor, and GPU where one is used; unknown values are None."""
+    """Commit, dirty flag, versions, processor, GPU where one is used; unknown values are None."""
     import torch
 
     gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else None
@@ -42,7 +42,7 @@ def package_versions() -> dict[str, str | None]:
 
 @functools.cache
 def source_commit() -> dict[str, Json]:
-    """Git commit of this source tree and whether it had uncommitted changes; None outside a checkout."""
+    """Git commit of this source tree, and whether it was dirty; None outside a checkout."""
     folder = Path(__file__).resolve().parent
 
     def git(*words: str) -> str | None:

@@ -1,6 +1,6 @@
 """Errors a user can cause or must act on, as one tree.
 
-SweepError                   every error of this project; the command line prints it without a traceback
+SweepError                   every error of this project; the command line prints no traceback
 ├── Misuse                   the request is wrong: exit 2
 │   ├── InvalidValue         a value out of range or of the wrong type (also a ValueError)
 │   ├── UnknownName          a field, search space, model, data set or sweep that does not exist

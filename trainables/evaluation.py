@@ -1,7 +1,7 @@
-"""What an arm is judged by: held-out losses per layer and unit, the metric over test_gammas, descent ratios.
+"""What an arm is judged by: held-out losses per layer, the metric over test_gammas, descent ratios.
 
-Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all seeds. The
-dev clips serve selection; the test clips are never read here.
+Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all
+seeds. The dev clips serve selection; the test clips are never read here.
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from trainables.tasks.base import References, Task
 
 Floats = NDArray[np.float64]
 
-NEAR_SHIFT = (
-    0.10  # video: the objective looks at test gammas in (train_gamma, train_gamma + NEAR_SHIFT]
-)
+NEAR_SHIFT = 0.10  # video: the objective looks at gammas in (train_gamma, train_gamma + this]
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
 
 
 @torch.no_grad()
 def unit_losses(model: nn.Module, task: Task, split: str, gamma: float, draws: int) -> Floats:
-    """Mean loss of every held-out unit and layer over ``draws`` keyed draws, [units, L + 1], task unit."""
+    """Mean loss of every unit and layer over ``draws`` keyed draws, [units, L + 1], task unit."""
     model.eval()
     names = task.dev_units if split == "dev" else task.train_units
     sums: Floats | None = None
@@ -91,16 +89,17 @@ def gamma_key(gamma: float) -> str:
 
 
 def near_shift_gammas(config: RunConfig) -> list[float]:
-    """The test gammas that selection may look at: just above train_gamma, never the far shifts (protocol.md 3)."""
+    """The test gammas that selection may look at: just above train_gamma, never the far shifts."""
     above = [g for g in config.test_gammas if g > config.train_gamma + 1e-9]
     near = [g for g in above if g <= config.train_gamma + NEAR_SHIFT + 1e-9]
     return near or above[:1] or [config.test_gammas[-1]]
 
 
 def objective(scores: dict[str, float], wiener: dict[str, float], gammas: list[float]) -> float:
-    """Mean over ``gammas`` of log(metric / the Wiener filter's metric), lower is better (protocol.md 3.2).
+    """Mean over ``gammas`` of log(metric / the Wiener filter's metric); lower is better.
 
-    The plain mean is ruled by the largest gamma; relative to a linear filter fitted at each gamma, all count.
+    The plain mean is ruled by the largest gamma; relative to a linear filter fitted at each gamma,
+    all count.
     """
     ratios = [scores[gamma_key(g)] / wiener[gamma_key(g)] for g in gammas]
     return float(np.mean(np.log(ratios)))

@@ -1,7 +1,7 @@
 """Peak memory of one arm: on the GPU where it trains there, else of this process.
 
-Actors are reused, so the peak is reset when an arm starts. Linux can (``/proc/self/clear_refs``); where it
-cannot, the peak is that of the process so far.
+Actors are reused, so the peak is reset when an arm starts. Linux can (``/proc/self/clear_refs``);
+where it cannot, the peak is that of the process so far.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What an arm leaves behind: its reports, its final evaluation, its outcome, and every metric's name.
+"""What an arm leaves behind: reports, a final evaluation, an outcome, and every metric's name.
 
-Plain values only: no torch, no MLflow, no Ray. A record is rewritten whole at every report, is the only
-thing tracking and tables are fed from, and carries its own timestamps, so that feeding it twice adds nothing.
+Plain values only: no torch, no MLflow, no Ray. A record is rewritten whole at every report, is the
+only thing tracking and tables are fed from, and carries its own timestamps, so that feeding it
+twice adds nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from trainables.primal_dual import Scales
 
 Json = Any
 
+# How the training of one arm ended.
 Status = Literal["running", "finished", "diverged", "stopped", "failed"]
-# How the training of one arm ended. `feasible` and `infeasible` are outcomes of a finished arm under its
-# pair's constraint: see Outcome.
+# The same, where a finished arm is judged under its pair's constraint.
 Outcome = Literal["feasible", "infeasible", "diverged", "stopped", "failed"]
 OUTCOMES: tuple[Outcome, ...] = ("feasible", "infeasible", "diverged", "stopped", "failed")
 
-# --- names of metrics: section/name; the MLflow UI makes a section of every prefix -------------------
+# --- names of metrics: section/name; the MLflow UI makes a section of every prefix --------------
 
 TRAIN_LOSS = "train/loss"  # last layer, mean since the last report, over f_c
 TRAIN_GRAD_NORM = "train/grad_norm"  # mean since the last report, before clipping
@@ -31,18 +32,12 @@ TRAIN_PEAK_MEMORY_MB = "train/peak_memory_mb"
 TRAIN_SECONDS = "train/seconds"  # time in primal and dual steps so far
 EVAL_SECONDS = "train/eval_seconds"  # time in evaluation so far
 HELD_OUT_LOSS = "descent/held_out_loss"  # last layer, dev, train_gamma, over f_c
-WORST_MISSING_SHARE = (
-    "feasibility/worst_missing_share"  # dev, unrelaxed; judged against the tolerance
-)
+WORST_MISSING_SHARE = "feasibility/worst_missing_share"  # dev, unrelaxed; judged by the tolerance
 WORST_MISSING_SHARE_TRAIN = "feasibility/worst_missing_share_train"  # training units, fresh draws
-WORST_MISSING_SHARE_RELAXED = (
-    "feasibility/worst_missing_share_relaxed"  # dev, with the slack c lambda
-)
+WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, slack c lambda
 FEASIBLE = "feasibility/feasible"  # 1 or 0
 USEFUL = "feasibility/useful"  # 1 or 0
-OOD_AUC = (
-    "ood/auc"  # trapezoid area under the metric over test_gammas (video: RMSE, lower is better)
-)
+OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (decision 0006)
 OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean RMSE
 OBJECTIVE = "ood/objective"  # what the search minimises
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
@@ -98,8 +93,9 @@ class Report:
 class Evaluation:
     """The final measurement of one arm, on held-out clips; losses in the task's own unit.
 
-    Losses are kept per held-out unit (a window of T frames, all its patches), averaged over the draws, so
-    that feasibility can be judged later under any constraint: also the unconstrained arm under its twin's.
+    Losses are kept per held-out unit (a window of T frames, all its patches), averaged over the
+    draws, so that feasibility can be judged later under any constraint: also the unconstrained
+    arm's under its twin's.
     """
 
     scales: Scales
@@ -108,18 +104,14 @@ class Evaluation:
     train_units: list[str]
     train_losses: list[list[float]]  # [units][L + 1], training units, fresh draws, eval mode
     scores: dict[str, float]  # metric by test gamma ("0.15"), dev
-    layer_losses_by_gamma: dict[
-        str, list[float]
-    ]  # [L + 1] by test gamma, dev: reported, never gated
+    layer_losses_by_gamma: dict[str, list[float]]  # [L + 1], dev: reported, never gated
     references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
     reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
     ood_auc: float
     ood_mean: float
-    objective: float  # selection rule near_shift of protocol.md 3: lower is better
+    objective: float  # what selection minimises (docs/method.md, Scores)
     objective_gammas: list[float]  # the test gammas that the objective looked at
-    descent_ratio_quantiles: list[
-        list[float]
-    ]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1} per sample, dev
+    descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev
     descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
     multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
 
@@ -138,22 +130,18 @@ def _mean_rows(rows: list[list[float]]) -> list[float]:
 
 @dataclass(kw_only=True)
 class ArmRecord:
-    """Everything known about one arm. ``evaluation`` is there exactly when the status is 'finished'."""
+    """Everything known about one arm; ``evaluation`` is there exactly when it is 'finished'."""
 
     signature: str
     config: RunConfig
     status: Status = "running"
     reason: str = ""  # why it diverged, stopped or failed; advice included
-    warnings: list[str] = field(
-        default_factory=list
-    )  # early signs of science.md A4, in the user's words
+    warnings: list[str] = field(default_factory=list)  # early signs, in the user's words
     started_ms: int = 0
     ended_ms: int = 0
     reports: list[Report] = field(default_factory=list)
     evaluation: Evaluation | None = None
-    environment: dict[str, Json] = field(
-        default_factory=dict
-    )  # recorded, not hashed: commit, versions, CPU, GPU
+    environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
 
     @property
     def is_final(self) -> bool:
@@ -161,7 +149,7 @@ class ArmRecord:
         return self.status != "running"
 
     def to_json(self) -> dict[str, Json]:
-        """Plain values; non-finite numbers become the strings 'nan', 'inf', '-inf' (JSON has none)."""
+        """Plain values; non-finite numbers become 'nan', 'inf', '-inf' (JSON has none)."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain["config"] = self.config.to_json()
         plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
