@@ -1,4 +1,4 @@
-"""Tracking against a real SQLite file, and against a real MLflow server that goes away and comes back."""
+"""Tracking in a real SQLite file, and on a real MLflow server that goes away and comes back."""
 
 import dataclasses
 import json
@@ -103,8 +103,10 @@ def tracked(made: ArmRecord, proposal: int | None = 0, **changes: Any) -> Tracke
 
 
 def history(n_arms: int) -> list[list[TrackedArm]]:
-    """For each arm the states that a driver offers: running, finished, then joined into its pair."""
-    runs = [config(seed=i % 2, alpha=None if i < 2 else round(0.1 + 0.01 * i, 2)) for i in range(n_arms)]
+    """For each arm the states that a driver offers: running, finished, joined into its pair."""
+    runs = [
+        config(seed=i % 2, alpha=None if i < 2 else round(0.1 + 0.01 * i, 2)) for i in range(n_arms)
+    ]
     states = []
     for number, run in enumerate(runs):
         offered = [tracked(record(run, n), number) for n in (1, 2)]
@@ -116,7 +118,7 @@ def history(n_arms: int) -> list[list[TrackedArm]]:
 
 
 def content(uri: str, sweep: str = SWEEP) -> dict[str, Any]:
-    """Everything the experiment holds, without run ids and other things that no two servers share."""
+    """Everything the experiment holds, but for run ids and what else no two servers share."""
     client = make_client(uri)
     experiment = client.get_experiment_by_name(sweep)
     assert experiment is not None
@@ -285,9 +287,11 @@ def test_nan_is_kept_and_infinity_becomes_nan_with_a_tag(uri: str) -> None:
     made = record(config(), 2, "diverged")
     made.reports[0].scalars[results.TRAIN_LOSS] = math.inf
     made.reports[1].scalars[results.TRAIN_LOSS] = math.nan
-    for _ in range(2):  # the second time by a process that knows nothing, and sends all again
-        run_id = Tracker(uri).sync(tracked(made))
-        make_client(uri).delete_tag(run_id, "synced_step")
+    writers = [Tracker(uri), Tracker(uri)]
+    for writer in writers:
+        writer.sync(tracked(record(config(), 0)))  # both saw an empty run, so both send every row
+    for writer in writers:
+        run_id = writer.sync(tracked(made))
     client = make_client(uri)
     losses = client.get_metric_history(run_id, results.TRAIN_LOSS)
     assert [(m.step, math.isnan(m.value)) for m in losses] == [(100, True), (200, True)]
@@ -302,7 +306,9 @@ def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
     client = make_client(uri)
     path = client.download_artifacts(run_id, "config.json", str(tmp_path))
     assert RunConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
-    assert "sweep run config.json --fresh" in client.get_run(run_id).data.tags["mlflow.note.content"]
+    assert (
+        "sweep run config.json --fresh" in client.get_run(run_id).data.tags["mlflow.note.content"]
+    )
 
 
 def test_a_long_history_arrives_whole(uri: str) -> None:
@@ -353,7 +359,9 @@ def test_syncing_twice_adds_nothing(uri: str) -> None:
     assert content(uri) == before
 
 
-@pytest.mark.parametrize("lost", [["synced_step"], ["synced_final"], ["synced_step", "synced_final"]])
+@pytest.mark.parametrize(
+    "lost", [["synced_step"], ["synced_final"], ["synced_step", "synced_final"]]
+)
 def test_a_kill_between_rows_and_tag_adds_nothing(uri: str, lost: list[str]) -> None:
     for offered in history(3):
         run_id = Tracker(uri).sync(offered[-1])
@@ -362,8 +370,30 @@ def test_a_kill_between_rows_and_tag_adds_nothing(uri: str, lost: list[str]) -> 
         make_client(uri).delete_tag(run_id, tag)
     again = Tracker(uri)
     again.sync(history(3)[2][-1])
-    assert again.rows_sent > 0
+    assert again.rows_sent == ("synced_final" in lost)  # the share that reports carry too
     assert content(uri) == before
+
+
+def test_rows_sent_again_add_nothing(uri: str) -> None:
+    offered = history(3)[2]
+    writers = [Tracker(uri), Tracker(uri)]
+    for writer in writers:
+        writer.sync(dataclasses.replace(offered[0], record=record(offered[0].record.config, 0)))
+    for writer in writers:  # both saw an empty run, so both send every row
+        writer.sync(offered[-1])
+    assert writers[0].rows_sent == writers[1].rows_sent > 0
+    assert_each_row_once(content(uri))
+
+
+def test_a_kill_in_the_middle_of_a_long_history_is_completed(uri: str) -> None:
+    made = record(config(), 0)
+    made.reports = [report(step) for step in range(1, 151)]
+    part = dataclasses.replace(made, reports=made.reports[:60])
+    Tracker(uri).sync(tracked(part))
+    again = Tracker(uri)
+    run_id = again.sync(tracked(made))
+    assert again.rows_sent == len(report_rows(made, 60))
+    assert len(rows_of(uri, run_id)) == len(report_rows(made, -1))
 
 
 def test_an_older_record_changes_nothing(uri: str) -> None:
@@ -371,8 +401,8 @@ def test_an_older_record_changes_nothing(uri: str) -> None:
     tracker = Tracker(uri)
     tracker.sync(offered[-1])
     before = content(uri)
-    for tracker in (tracker, Tracker(uri)):
-        tracker.sync(offered[0])
+    for writer in (tracker, Tracker(uri)):
+        writer.sync(offered[0])
     assert content(uri) == before
 
 
@@ -577,7 +607,9 @@ def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
     warnings: list[str] = []
     arms = [offered[-1] for offered in history(4)]
     arms[0].record.reports[0].scalars["no such/name?!"] = 1.0
-    background = BackgroundTracker(Tracker(uri), first_wait_s=0.01, longest_wait_s=0.1, warn=warnings.append)
+    background = BackgroundTracker(
+        Tracker(uri), first_wait_s=0.01, longest_wait_s=0.1, warn=warnings.append
+    )
     for arm in arms:
         background.offer(arm)
     assert background.close(4) == [arms[0].signature]

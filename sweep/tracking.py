@@ -1,0 +1,463 @@
+"""MLflow, fed from stored arm records: an experiment per sweep, a flat run per arm, exactly once.
+
+MLflow is a projection. One process writes it (the driver), off the training path, and whatever is
+missing there can be sent again from the records at any time, to the same server or to a new one.
+
+Exactly once: MLflow gives run ids itself, so a run is found by its tags, created when it is not
+there, and *found again*; the oldest stays and the others are deleted. Metric rows are unique on
+(run, key, timestamp, step, value) and every timestamp comes from the record, so rows that are sent
+again add nothing. What is there already is not sent again: a running arm's newest step is asked for
+once, a final arm has the tags ``synced_step`` and ``synced_final``.
+
+The only module that imports mlflow, and only when a client is made (an import costs two seconds).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sweep.tracking_place import ENVIRONMENT, TrackingError, is_server, sqlite_path
+from sweep.tracking_rows import (
+    RUN_STATUS,
+    Row,
+    TrackedArm,
+    config_json,
+    final_rows,
+    last_step,
+    params_of,
+    report_rows,
+    run_name,
+    summary_tags,
+    tags_of,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+    from trainables.results import ArmRecord
+
+Json = Any
+logger = logging.getLogger(__name__)
+
+METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
+PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
+RUNS_PER_PAGE = 1000
+_SYNCED_STEP, _SYNCED_FINAL, _CREATED = "synced_step", "synced_final", "created_ns"
+_ARTIFACT = "artifact_sha256"  # of the run's one artifact, once it is there
+ARTIFACT_TRIES = 3  # failures in a row after which artifacts are left to `sweep sync`
+
+
+class RunIds(NamedTuple):
+    """Run ids by signature; ``reason`` says why there are none, '' when MLflow answered."""
+
+    ids: dict[str, str]
+    reason: str
+
+
+class SyncCounts(NamedTuple):
+    """What ``sync_all`` did."""
+
+    arms: int
+    created: int  # runs that were not there
+    rows: int  # metric rows sent
+
+
+@dataclass
+class _Known:
+    """What this process knows of one run."""
+
+    run_id: str
+    status: str
+    end_ms: int | None
+    tags: dict[str, str]
+    params: set[str] = field(default_factory=set)
+    metrics: set[str] = field(default_factory=set)
+    synced_step: int | None = None  # of the newest report that is there; None: not asked yet
+
+    @classmethod
+    def of(cls, run: Run) -> _Known:
+        return cls(
+            run_id=run.info.run_id,
+            status=run.info.status,
+            end_ms=run.info.end_time,
+            tags=dict(run.data.tags),
+            params=set(run.data.params),
+            metrics=set(run.data.metrics),
+        )
+
+    def final_rows(self) -> int:
+        """How many of the final rows are there whole."""
+        return int(self.tags.get(_SYNCED_FINAL, 0))
+
+
+class Tracker:
+    """One MLflow server or database. Methods raise TrackingError when it is away or refuses.
+
+    Used by one thread at a time. Travels as its address: the client is made on first use.
+    """
+
+    def __init__(self, uri: str, artifact_root: str | None = None) -> None:
+        """Name the place; nothing is imported, opened or created yet.
+
+        Args:
+            uri: what ``tracking_uri`` returns.
+            artifact_root: folder or URI for artifacts, for databases: a server has its own. None:
+                beside an SQLite file; for another database, artifacts are left out.
+        """
+        self.uri = uri
+        path = sqlite_path(uri)
+        beside = None if path is None else str(path.parent / "mlartifacts")
+        self.artifact_root = None if is_server(uri) else (artifact_root or beside)
+        self._forget()
+
+    def __getstate__(self) -> dict[str, object]:
+        """The address alone."""
+        return {"uri": self.uri, "artifact_root": self.artifact_root}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def _forget(self) -> None:
+        """Start over with an empty memory."""
+        self._made: MlflowClient | None = None
+        self._experiments: dict[str, str] = {}
+        self._runs: dict[tuple[str, str], _Known] = {}
+        self._unlinked: dict[tuple[str, str], dict[str, _Known]] = {}  # runs by the twin they lack
+        self._artifact_failures = 0  # in a row
+        self.created = 0
+        self.rows_sent = 0
+
+    def sync(self, arm: TrackedArm) -> str:
+        """Bring the arm's run up to its record, creating it if need be; return the run id.
+
+        Sending the same or an older state again changes nothing.
+        """
+        return self._again((arm.sweep, arm.signature), lambda: self._sync(arm))
+
+    def sync_sweep_summary(
+        self,
+        sweep: str,
+        *,
+        definition: Mapping[str, Json],
+        outcomes: Mapping[str, Mapping[str, int]],
+        started_ms: int,
+        ended_ms: int | None = None,
+    ) -> str:
+        """Bring the sweep's one ``kind=sweep`` run up to date; return the run id.
+
+        Args:
+            sweep: the sweep's name.
+            definition: kept as definition.json.
+            outcomes: by setting, how many arms ended how.
+            started_ms: when the sweep was first run.
+            ended_ms: when it ended; None while it runs.
+        """
+        tags = summary_tags(sweep, outcomes)
+
+        def send() -> str:
+            known = self._run(sweep, "", f"sweep {sweep}", tags, started_ms)
+            self._send(known, [], {}, tags)
+            self._artifact(known, "definition.json", json.dumps(definition, indent=2) + "\n")
+            self._end(known, "RUNNING" if ended_ms is None else "FINISHED", ended_ms)
+            return known.run_id
+
+        return self._again((sweep, ""), send)
+
+    def _sync(self, arm: TrackedArm) -> str:
+        record = arm.record
+        tags = tags_of(arm)
+        known = self._run(arm.sweep, arm.signature, run_name(arm), tags, record.started_ms)
+        if not record.is_final and known.tags.get("status", "running") != "running":
+            return known.run_id  # an older state of an arm that is done
+        synced_step = self._synced_step(known, record)
+        rows, params = report_rows(record, synced_step), params_of(record)
+        final = _missing_final_rows(arm, known)
+        if len(rows) + len(final) > METRICS_PER_BATCH:  # the final rows go in one request, whole
+            self._send(known, rows, params, {})
+            rows = []
+        synced_step = max(synced_step, last_step(record))
+        if record.is_final:  # not at every report: a tag costs the server a third of the request
+            tags[_SYNCED_STEP] = str(synced_step)
+            tags[_SYNCED_FINAL] = str(max(known.final_rows(), len(final_rows(arm))))
+        if arm.unconstrained_signature:
+            twin = self._twin(arm.sweep, arm.unconstrained_signature, search=record.is_final)
+            if twin is None:
+                wanted = (arm.sweep, arm.unconstrained_signature)
+                self._unlinked.setdefault(wanted, {})[arm.signature] = known
+            else:
+                tags["unconstrained_run_id"] = twin.run_id
+        self._send(known, rows + final, params, tags)
+        known.synced_step = synced_step
+        for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
+            self._send(other, [], {}, {"unconstrained_run_id": known.run_id})
+        self._artifact(known, "config.json", config_json(record))
+        self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
+        return known.run_id
+
+    def _run(
+        self, sweep: str, signature: str, name: str, tags: Mapping[str, str], started_ms: int
+    ) -> _Known:
+        """The one active run of an arm, or of the sweep (signature ''), created if need be."""
+        there = self._runs.get((sweep, signature)) or self._find(sweep, signature)
+        if there is None:
+            first = {k: tags[k] for k in ("kind", "sweep", "signature") if k in tags}
+            first[_CREATED] = str(time.time_ns())
+            self._client().create_run(
+                self._experiment(sweep), start_time=started_ms, run_name=name, tags=first
+            )
+            self.created += 1
+            there = self._find(sweep, signature)
+            if there is None:
+                raise TrackingError(
+                    f"MLflow at {self.uri} does not show the run it just created for {name!r}."
+                )
+        self._runs[sweep, signature] = there
+        return there
+
+    def _find(self, sweep: str, signature: str) -> _Known | None:
+        """The oldest active run with these tags; any younger one is a lost race and is deleted."""
+        runs = _search(self._client(), self._experiment(sweep), _filter(sweep, signature))
+        oldest_first = sorted(runs, key=_age)
+        for run in oldest_first[1:]:
+            self._client().delete_run(run.info.run_id)
+        return _Known.of(oldest_first[0]) if oldest_first else None
+
+    def _synced_step(self, known: _Known, record: ArmRecord) -> int:
+        """Step of the newest report that is there whole; -1 when none is.
+
+        Asked once per run and process. Reports are sent in order, and their metrics by name, so the
+        last name's newest step tells; also after a kill, and when the step was trained again since.
+        """
+        if known.synced_step is not None:
+            return known.synced_step
+        if _SYNCED_STEP in known.tags:
+            return int(known.tags[_SYNCED_STEP])
+        names = sorted(record.reports[-1].metrics()) if record.reports else []
+        if not names or names[-1] not in known.metrics:
+            return -1
+        there = self._client().get_metric_history(known.run_id, names[-1])
+        return max((metric.step for metric in there), default=-1)
+
+    def _twin(self, sweep: str, signature: str, *, search: bool) -> _Known | None:
+        """The run of an arm's twin, if it is tracked yet; asks MLflow only when ``search``."""
+        twin = self._runs.get((sweep, signature))
+        if twin is None and search:
+            twin = self._find(sweep, signature)
+            if twin is not None:
+                self._runs[sweep, signature] = twin
+        return twin
+
+    def _send(
+        self, known: _Known, rows: Sequence[Row], params: Mapping[str, str], tags: Mapping[str, str]
+    ) -> None:
+        """Send what is not there yet, the tags last: a kill in between sends equal rows again."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        new_params = [Param(k, v) for k, v in params.items() if k not in known.params]
+        new_tags = [RunTag(k, v) for k, v in tags.items() if known.tags.get(k) != v]
+        metrics = [Metric(row.key, row.value, row.timestamp_ms, row.step) for row in rows]
+        client = self._client()
+        while new_params or new_tags or metrics:
+            batch, metrics = metrics[:METRICS_PER_BATCH], metrics[METRICS_PER_BATCH:]
+            now, new_params = new_params[:PARAMS_PER_BATCH], new_params[PARAMS_PER_BATCH:]
+            marks: list[RunTag] = []
+            if not metrics and not new_params:
+                marks, new_tags = new_tags[:PARAMS_PER_BATCH], new_tags[PARAMS_PER_BATCH:]
+            client.log_batch(known.run_id, metrics=batch, params=now, tags=marks)
+            self.rows_sent += len(batch)
+        known.params |= set(params)
+        known.tags |= tags
+        known.metrics |= {row.key for row in rows}
+
+    def _artifact(self, known: _Known, name: str, text: str) -> None:
+        """Put the run's small artifact, once. What an artifact store refuses is a warning."""
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        has_place = is_server(self.uri) or self.artifact_root is not None
+        if known.tags.get(_ARTIFACT) == digest or not has_place:
+            return
+        if self._artifact_failures >= ARTIFACT_TRIES:
+            return
+        try:
+            self._client().log_text(known.run_id, text, name)
+        except Exception as error:  # whatever a storage client raises
+            self._artifact_failures += 1
+            if self._artifact_failures == ARTIFACT_TRIES:
+                logger.warning(
+                    "MLflow at %s keeps metrics but not artifacts (%s). Runs have no %s until that "
+                    "is mended and `sweep sync` is run.", self.uri, error, name
+                )  # fmt: skip
+            return
+        self._artifact_failures = 0
+        self._client().set_tag(known.run_id, _ARTIFACT, digest)
+        known.tags[_ARTIFACT] = digest
+
+    def _end(self, known: _Known, status: str, ended_ms: int | None) -> None:
+        if (known.status, known.end_ms) == (status, ended_ms):
+            return
+        if ended_ms is not None:
+            self._client().set_terminated(known.run_id, status=status, end_time=ended_ms)
+        elif known.status != status:
+            self._client().update_run(known.run_id, status=status)
+        known.status, known.end_ms = status, ended_ms
+
+    def _again(self, key: tuple[str, str], send: Callable[[], str]) -> str:
+        """Run ``send``; again if what was known of the run misled it (deleted in the UI, say)."""
+        for was_known in (True, False) if key in self._runs else (False,):
+            try:
+                return send()
+            except foreign_errors() as error:
+                self._runs.pop(key, None)
+                if not was_known:
+                    raise trouble(self.uri, error) from error
+        raise AssertionError("unreachable")
+
+    def _client(self) -> MlflowClient:
+        if self._made is None:
+            self._made = make_client(self.uri)
+        return self._made
+
+    def _experiment(self, sweep: str) -> str:
+        """Id of the sweep's experiment, created if need be."""
+        if sweep not in self._experiments:
+            there = self._client().get_experiment_by_name(sweep)
+            if there is None:
+                there = self._create_experiment(sweep)
+            if there.lifecycle_stage != "active":
+                raise TrackingError(
+                    f"MLflow at {self.uri} has experiment {sweep!r} in its trash. Restore it with "
+                    f"`mlflow experiments restore -x {there.experiment_id}`, or remove it with "
+                    "`mlflow gc`."
+                )
+            self._experiments[sweep] = there.experiment_id
+        return self._experiments[sweep]
+
+    def _create_experiment(self, sweep: str) -> Experiment:
+        from mlflow.exceptions import MlflowException
+
+        place = None if self.artifact_root is None else f"{self.artifact_root}/{sweep}"
+        tags = {"mlflow.experimentKind": "custom_model_development"}
+        try:
+            self._client().create_experiment(sweep, artifact_location=place, tags=tags)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
+                raise
+        there = self._client().get_experiment_by_name(sweep)
+        assert there is not None
+        return there
+
+
+def sync_all(
+    tracker: Tracker, arms: Iterable[TrackedArm], *, say: Callable[[str], None] = print
+) -> SyncCounts:
+    """Complete MLflow from the records; a new, empty server ends up as if it had always been there.
+
+    Unconstrained arms go first, so that the others can name their twin's run.
+    """
+    ordered = sorted(arms, key=lambda arm: arm.record.config.arm != "unconstrained")
+    created, rows = tracker.created, tracker.rows_sent
+    for done, arm in enumerate(ordered, start=1):
+        tracker.sync(arm)
+        if done % 50 == 0:
+            say(f"{done} of {len(ordered)} arms")
+    counts = SyncCounts(len(ordered), tracker.created - created, tracker.rows_sent - rows)
+    say(
+        f"{counts.arms} arms at {tracker.uri}: {counts.created} runs created, "
+        f"{counts.rows} rows sent"
+    )
+    return counts
+
+
+def run_ids(uri: str, sweep: str) -> RunIds:
+    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell."""
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        return RunIds({}, f"nothing is tracked at {uri} yet.")
+    try:
+        experiment = experiment_id(uri, sweep)
+        if experiment is None:
+            missing = f"MLflow at {uri} has no experiment {sweep!r}: `sweep sync {sweep}` sends it."
+            return RunIds({}, missing)
+        arms = "tags.kind = 'arm'"
+        youngest_first = sorted(_search(make_client(uri), experiment, arms), key=_age, reverse=True)
+    except TrackingError as error:
+        return RunIds({}, str(error))
+    except foreign_errors() as error:
+        return RunIds({}, str(trouble(uri, error)))
+    return RunIds({r.data.tags["signature"]: r.info.run_id for r in youngest_first}, "")
+
+
+def experiment_id(uri: str, sweep: str) -> str | None:
+    """MLflow's number for the sweep's experiment; None when it has none."""
+    try:
+        there = make_client(uri).get_experiment_by_name(sweep)
+    except foreign_errors() as error:
+        raise trouble(uri, error) from error
+    return None if there is None else str(there.experiment_id)
+
+
+def make_client(uri: str) -> MlflowClient:
+    """A client for ``uri``; imports mlflow, and makes the folder of an SQLite file."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    path = sqlite_path(uri)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    from mlflow import MlflowClient
+
+    # It announces every new database on stderr, in the middle of the sweep's own output.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    return MlflowClient(tracking_uri=uri)
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """What mlflow raises when its store is away or refuses. Imports mlflow."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return (MlflowException, SQLAlchemyError, OSError)
+
+
+def _missing_final_rows(arm: TrackedArm, known: _Known) -> list[Row]:
+    """The final rows that are not there; a name that reports use too is simply sent again."""
+    final = final_rows(arm)
+    if known.final_rows() >= len(final):
+        return []
+    reported = {name for report in arm.record.reports for name in report.metrics()}
+    return [row for row in final if row.key in reported or row.key not in known.metrics]
+
+
+def trouble(uri: str, error: Exception) -> TrackingError:
+    """The error in this project's words."""
+    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+    return TrackingError(f"MLflow at {uri} could not be reached, or refused: {first_line[:300]}.")
+
+
+def _search(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id], filter_string, max_results=RUNS_PER_PAGE, page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def _filter(sweep: str, signature: str) -> str:
+    if not signature:
+        return f"tags.kind = 'sweep' and tags.sweep = '{sweep}'"
+    return f"tags.kind = 'arm' and tags.sweep = '{sweep}' and tags.signature = '{signature}'"
+
+
+def _age(run: Run) -> tuple[int, str]:
+    """Sort key: oldest first, for every reader alike. Start times are the arms', not the runs'."""
+    return (int(run.data.tags.get(_CREATED, 0)), run.info.run_id)

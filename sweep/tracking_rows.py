@@ -1,0 +1,257 @@
+"""PURE: what MLflow is to show of one stored arm record, as tags, parameters and metric rows.
+
+Every row is a function of the record alone, its timestamp too: MLflow keeps rows unique on (run,
+key, timestamp, step, value), so rows that are sent again add nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from trainables.results import (
+    DESCENT_CURVE,
+    OBJECTIVE,
+    OOD_AUC,
+    OOD_MEAN,
+    ArmRecord,
+    Status,
+    metric_at_gamma,
+)
+
+Json = Any
+
+LONGEST_TAG = (
+    5000  # characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again
+)
+LONGEST_PARAM = 6000
+CURVE_LAYER_MS = (
+    1000  # points of the descent curve lie this far apart, for the view over relative time
+)
+NAMED_NON_FINITE = 5  # how many values the tag `non_finite` spells out
+
+RUN_STATUS: Mapping[Status, str] = {
+    "running": "RUNNING",
+    "finished": "FINISHED",
+    "diverged": "FAILED",
+    "failed": "FAILED",
+    "stopped": "KILLED",
+}
+
+
+class Row(NamedTuple):
+    """One metric value, with the stored time at which it was measured."""
+
+    key: str
+    value: float  # finite or NaN: MLflow would turn an infinity into 1.8e308
+    timestamp_ms: int
+    step: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrackedArm:
+    """One arm as its sweep sees it: the stored record, and what only the sweep knows."""
+
+    record: ArmRecord
+    sweep: str
+    setting: str
+    proposal: int | None  # None: an unconstrained arm that several proposals share
+    phase: str = "selection"
+    outcome: str = (
+        "running"  # an outcome of results.py; unconstrained: "finished"; "running" until final
+    )
+    pair: Mapping[str, float] = field(
+        default_factory=dict
+    )  # by metric name, known once the pair is joined
+    unconstrained_signature: str | None = None  # the twin of a constrained arm
+
+    @property
+    def signature(self) -> str:
+        """The record's signature."""
+        return self.record.signature
+
+
+def run_name(arm: TrackedArm) -> str:
+    """Name of the arm's run; what differs comes first, because lists cut after 25 characters or so.
+
+    A proposal's constrained arm on seed 0 of setting ut_l3_g015 is 'p03 s0 ut_l3_g015 constrained',
+    its unconstrained twin 'base s0 ut_l3_g015 unconstrained'.
+    """
+    proposal = "base" if arm.proposal is None else f"p{arm.proposal:02d}"
+    config = arm.record.config
+    words = [proposal, f"s{config.seed}", arm.setting, config.arm]
+    return " ".join(words if arm.phase == "selection" else [*words, arm.phase])
+
+
+def tags_of(arm: TrackedArm) -> dict[str, str]:
+    """The arm's tags; only strings, nothing empty."""
+    record = arm.record
+    tags = {
+        "kind": "arm",
+        "sweep": arm.sweep,
+        "setting": arm.setting,
+        "proposal": "" if arm.proposal is None else str(arm.proposal),
+        "seed": str(record.config.seed),
+        "arm": record.config.arm,
+        "phase": arm.phase,
+        "signature": arm.signature,
+        "outcome": arm.outcome,
+        "status": record.status,
+        "reason": record.reason,
+        "unconstrained_signature": arm.unconstrained_signature or "",
+        "non_finite": _non_finite(arm),
+        "mlflow.note.content": _note(record),
+    }
+    where = flattened(record.environment, "environment.")
+    tags |= {name: value for name, value in where.items() if value != "null"}
+    return {name: _cut(value, LONGEST_TAG) for name, value in tags.items() if value}
+
+
+def params_of(record: ArmRecord) -> dict[str, str]:
+    """The config by dotted name. The data's folder is a place, not a parameter.
+
+    An unconstrained arm has no ``constraint.*`` at all: parallel coordinates would draw an empty
+    value at the top of the axis, as if it were the largest.
+    """
+    plain = record.config.to_json()
+    del plain["data"]["folder"]
+    if record.config.constraint is None:
+        del plain["constraint"]
+    return flattened(plain)
+
+
+def flattened(plain: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
+    """Nested plain values by dotted name, as text.
+
+    >>> flattened({"steps": 10, "model": {"layers": 3, "variant": None}})
+    {'steps': '10', 'model.layers': '3', 'model.variant': 'null'}
+    """
+    flat: dict[str, str] = {}
+    for name, value in plain.items():
+        if isinstance(value, Mapping):
+            flat |= flattened(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = _cut(_text(value), LONGEST_PARAM)
+    return flat
+
+
+def report_rows(record: ArmRecord, after_step: int) -> list[Row]:
+    """Every metric of the reports later than ``after_step``, in order of step, then of name."""
+    return [
+        Row(name, _kept(value), report.timestamp_ms, report.step)
+        for report in record.reports
+        if report.step > after_step
+        for name, value in sorted(report.metrics().items())
+    ]
+
+
+def final_rows(arm: TrackedArm) -> list[Row]:
+    """What is measured once: the final evaluation, the descent curve, and the pair's numbers.
+
+    Their step is the last report's. A name that the last report carries too (the worst missing
+    share, on fewer draws) goes one step later: every (metric, step) has one value, and the run's
+    latest value is the one that is judged. Empty until the record is final.
+    """
+    record = arm.record
+    if not record.is_final:
+        return []
+    last_step = record.reports[-1].step if record.reports else record.config.steps
+    reported = record.reports[-1].metrics() if record.reports else {}
+    values = _final_values(record) | dict(arm.pair)
+    rows = [
+        Row(name, _kept(value), record.ended_ms, last_step + (name in reported))
+        for name, value in values.items()
+    ]
+    return rows + list(_descent_curve(record))
+
+
+def last_step(record: ArmRecord) -> int:
+    """Step of the newest report; -1 before the first."""
+    return record.reports[-1].step if record.reports else -1
+
+
+def outcome_counts(outcomes: Mapping[str, int]) -> str:
+    """Counts as one line.
+
+    >>> outcome_counts({"feasible": 3, "infeasible": 1, "failed": 0})
+    '3 feasible, 1 infeasible'
+    """
+    return ", ".join(f"{n} {name}" for name, n in outcomes.items() if n) or "none yet"
+
+
+def summary_tags(sweep: str, outcomes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+    """Tags of a sweep's own run: how many arms ended how, by setting and in all."""
+    total: dict[str, int] = {}
+    for counts in outcomes.values():
+        for name, n in counts.items():
+            total[name] = total.get(name, 0) + n
+    lines = {setting: outcome_counts(counts) for setting, counts in outcomes.items()}
+    note = "\n".join(f"* {setting}: {line}" for setting, line in lines.items())
+    tags = {"kind": "sweep", "sweep": sweep, "outcomes": outcome_counts(total)}
+    tags |= {f"outcomes.{setting}": line for setting, line in lines.items()}
+    return tags | {"mlflow.note.content": _cut(f"Outcomes by setting\n\n{note}", LONGEST_TAG)}
+
+
+def config_json(record: ArmRecord) -> str:
+    """The artifact that trains this arm again."""
+    return json.dumps(record.config.to_json(), indent=2) + "\n"
+
+
+def _final_values(record: ArmRecord) -> dict[str, float]:
+    measured = record.evaluation
+    if measured is None:
+        return {}
+    values = {metric_at_gamma(float(gamma)): score for gamma, score in measured.scores.items()}
+    return values | {
+        OOD_AUC: measured.ood_auc,
+        OOD_MEAN: measured.ood_mean,
+        OBJECTIVE: measured.objective,
+    }
+
+
+def _descent_curve(record: ArmRecord) -> Iterator[Row]:
+    """Held-out loss over f_c with step = layer, so that the UI draws it over depth."""
+    if record.evaluation is None:
+        return
+    unit = record.evaluation.scales.constant_loss
+    for layer, loss in enumerate(record.evaluation.held_out_losses()):
+        timestamp_ms = record.ended_ms + CURVE_LAYER_MS * layer
+        yield Row(DESCENT_CURVE, _kept(loss / unit), timestamp_ms, layer)
+
+
+def _kept(value: float) -> float:
+    return float(value) if math.isfinite(value) else math.nan
+
+
+def _non_finite(arm: TrackedArm) -> str:
+    """The first values that are no numbers, by metric and step: '' when all are."""
+    record = arm.record
+    values = [(n, v, r.step) for r in record.reports for n, v in r.metrics().items()]
+    if record.is_final:
+        final = _final_values(record) | dict(arm.pair)
+        values += [(name, value, last_step(record)) for name, value in final.items()]
+    found = [f"{n} is {v} at step {s}" for n, v, s in values if not math.isfinite(v)]
+    more = len(found) - NAMED_NON_FINITE
+    return "; ".join(found[:NAMED_NON_FINITE] + ([f"and {more} more"] if more > 0 else []))
+
+
+def _note(record: ArmRecord) -> str:
+    """The description on the run's page: how it ended, early signs, how to train it again."""
+    paragraphs = [f"**{record.status}**: {record.reason}"] if record.reason else []
+    paragraphs += [f"* {warning}" for warning in record.warnings]
+    paragraphs.append(
+        "To train it again and compare, download the artifact `config.json` and run\n\n"
+        "    sweep run config.json --fresh"
+    )
+    return "\n\n".join(paragraphs)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
