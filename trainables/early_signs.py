@@ -1,6 +1,6 @@
 """Early signs of a run that goes wrong, read off a report: each is a sentence a user can act on.
 
-They warn and never end a run. What to do about each: docs/method.md, last section.
+They warn and never end a run. What to do about each: docs/method.md, The arm that diverges.
 """
 
 from __future__ import annotations

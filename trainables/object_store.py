@@ -1,8 +1,9 @@
-"""Objects that are whole or not there: put under their final name, with a checksum, local or remote.
+"""Objects that are whole or not there: put under their final name, with a checksum.
 
-Local and NFS: a temporary file in the same folder, fsync, rename over. Object storage: one PUT (a rename
-there is copy and delete). Readers accept only objects whose checksum is right; a damaged one reads as a
-StoreError that names it, never as an empty one. There are no leases: two writers of one name are harmless.
+Local and NFS: a temporary file in the same folder, fsync, rename over. Object storage: one PUT (a
+rename there is copy and delete). Readers accept only objects whose checksum is right; a damaged one
+reads as a StoreError that names it, never as an empty one. There are no leases: two writers of one
+name are harmless.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _DIGEST = 64
 
 
 class ObjectStore:
-    """Whole objects below one root: a folder, or a URI that pyarrow knows (s3://bucket/prefix, gs://...)."""
+    """Whole objects below one root: a folder, or a URI that pyarrow knows (s3://..., gs://...)."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         """Name the root; nothing is created before the first put."""
@@ -38,7 +39,7 @@ class ObjectStore:
         return {"root": self.root, "is_local": self.is_local, "_remote": None}
 
     def check_writable(self) -> None:
-        """Put and delete a probe, so that a root that cannot be written is refused before any work."""
+        """Put and delete a probe: a root that cannot be written is refused before any work."""
         probe = f".probe-{uuid.uuid4().hex}"
         try:
             self.put(probe, b"")
@@ -63,7 +64,7 @@ class ObjectStore:
             raise StoreError(f"could not write {name} below {self.root}: {error}") from error
 
     def get(self, name: str) -> bytes | None:
-        """The object's content, or None when there is none. Raises StoreError when it is damaged."""
+        """The object's content, or None when there is none; StoreError when it is damaged."""
         try:
             if self.is_local:
                 sealed = Path(self.root, name).read_bytes()
@@ -96,8 +97,8 @@ class ObjectStore:
     def put_once(self, name: str, content: bytes) -> bytes:
         """Write unless an object is there; return what is there now. The first writer wins.
 
-        Locally this is exact (a hard link refuses an existing name); on object storage two writers in
-        the same instant may both believe they were first, and readers then agree on the last.
+        Locally this is exact (a hard link refuses an existing name); on object storage two writers
+        in the same instant may both believe they were first, and readers then agree on the last.
         """
         there = self.get(name)
         if there is not None:

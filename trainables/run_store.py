@@ -1,6 +1,6 @@
-"""Arm records and checkpoints by signature: the only state a sweep has besides its definition and proposals.
+"""Arm records and checkpoints by signature: a sweep's state beside its definition and proposals.
 
-arms/<signature>/record.json            every report with its timestamp, the outcome; final once it is final
+arms/<signature>/record.json            reports with timestamps, outcome; never replaced once final
 arms/<signature>/checkpoint-<step>.pt   the two newest
 arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
 arms/<signature>/attempts.json          how often this arm was started, and from which step
@@ -31,7 +31,7 @@ class RunStore:
         return None if plain is None else ArmRecord.from_json(plain)
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
-        """Write the record and return what the store holds now: a final record is never replaced."""
+        """Write the record, unless a final one is there; return what the store holds now."""
         name = f"arms/{record.signature}/record.json"
         there = self.record(record.signature)
         if there is not None and there.is_final:
@@ -79,7 +79,7 @@ class RunStore:
             self.objects.delete(f"arms/{signature}/{name}")
 
     def count_attempt(self, signature: str, resumed_from: int) -> int:
-        """Note that the arm starts again at ``resumed_from``; return its starts since the last newer checkpoint."""
+        """Note a start at ``resumed_from``; return the starts since the last newer checkpoint."""
         name = f"arms/{signature}/attempts.json"
         there = self.objects.get_json(name) or {"starts": 0, "resumed_from": -1}
         fresh = resumed_from > there["resumed_from"]

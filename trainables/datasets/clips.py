@@ -34,9 +34,7 @@ class RawVideo:
 
     train: tuple[RawClip, ...]
     test: tuple[RawClip, ...]
-    listing: tuple[
-        tuple[str, int, int], ...
-    ]  # every file: (path below the root, bytes, mtime in ns)
+    listing: tuple[tuple[str, int, int], ...]  # per file: path below the root, bytes, mtime in ns
     root: str  # resolved folder, for the cache's key and for messages
     dev: tuple[RawClip, ...] = ()
 

@@ -1,7 +1,7 @@
 """Video data sets by name: decoded once per machine, checked, split by whole clips, fingerprinted.
 
-Preprocessing: grey, frame_size x frame_size (method.md 4.1). Dev is carved from the training clips,
-whole clips only, so that no frame of a dev scene was trained on.
+Preprocessing: grey, frame_size x frame_size. Dev is carved from the training clips, whole clips
+only, so that no frame of a dev scene was trained on (docs/method.md, The task).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model is: a module that returns its prediction after layer 0 and after each of its L layers."""
+"""What a model is: a module that returns its prediction after layer 0 and after each layer."""
 
 from __future__ import annotations
 

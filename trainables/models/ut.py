@@ -1,13 +1,15 @@
-r"""UT: the unrolled transformer of Yang et al. 2022, as adapted to video by arXiv 2601.17257, eqs. (45)-(48).
+r"""UT: the unrolled transformer of Yang et al. 2022, for video as in arXiv 2601.17257.
 
-    Z_l = softmax(scores(V_l X_{l-1})) X_{l-1}        mixes the raw tokens; V_l serves the scores alone
-    X_l = ReLU(R_l + W_l Z_l),  W_l symmetric         R_l is the residual: X_{l-1}, or Z_l
+    Z_l = softmax(scores(V_l X_{l-1})) X_{l-1}     mixes the raw tokens; V_l serves the scores alone
+    X_l = ReLU(R_l + W_l Z_l),  W_l symmetric      R_l is the residual: X_{l-1}, or Z_l
 
-The paper's literal reading (scores x'V'Vx, pixel basis) cannot denoise: inner products of patches pick the
-brightest patch and not the nearest, and Adam moves a pixel-basis W_l along badly scaled directions
-(protocol.md 1, science.md A1). The variants that can keep V_l and the symmetric W_l in the DCT basis, an
-orthonormal change of coordinates that acts as a preconditioner, and sharpen the scores by the noise energy.
+The paper's literal reading (scores x'V'Vx, pixel basis) cannot denoise: inner products of patches
+pick the brightest patch and not the nearest, and Adam moves a pixel-basis W_l along badly scaled
+directions (decision 0012). The variants that can keep V_l and the symmetric W_l in the DCT basis,
+an orthonormal change of coordinates that acts as a preconditioner, and sharpen the scores by the
+noise energy.
 
+Source: arXiv 2601.17257, eqs. (45)-(48).
 Shape suffixes: B batch, T tokens (frames), P pixels of a patch.
 """
 
@@ -26,9 +28,7 @@ class Variant:
     """One reading of the UT layer."""
 
     scores: Literal["dot", "distance"]  # x_i . x_j, or -|x_i - x_j|^2 / 2 (the energy's own kernel)
-    sharpness: (
-        float | None
-    )  # scores are multiplied by sharpness / (noise energy of a patch); None: by 1
+    sharpness: float | None  # scores times this / (noise energy of a patch); None: times 1
     residual: Literal["input", "attention"]  # what W_l Z_l is added to
     basis: Literal["dct", "pixel"]  # where V_l and W_l live
     w_init: Literal["zero", "dct"]  # W_l = 0: the layer starts as its residual
@@ -42,7 +42,7 @@ VARIANTS: dict[str, Variant] = {
 
 
 class UTLayer(nn.Module):
-    """One unrolled step on tokens [B, T, P]; V and W are per layer (matched capacity in both arms)."""
+    """One unrolled step on tokens [B, T, P]; V and W are per layer, the same in both arms."""
 
     dct: Tensor
 
@@ -83,7 +83,7 @@ class UTLayer(nn.Module):
 
 
 class UT(nn.Module):
-    """L layers; returns the noisy tokens and the output of every layer: L + 1 predictions of [B, T, P]."""
+    """L layers: L + 1 predictions of [B, T, P], the noisy tokens and every layer's output."""
 
     def __init__(self, *, layers: int, patch_size: int, variant: str, noise_energy: float) -> None:
         """Build from shape and variant alone: UT's start is deterministic (DCT), no seed enters.
@@ -92,7 +92,8 @@ class UT(nn.Module):
             layers: L.
             patch_size: side of a patch; tokens have patch_size squared pixels.
             variant: a key of VARIANTS.
-            noise_energy: expected squared norm of a patch's noise at train_gamma; sets the scores' sharpness.
+            noise_energy: expected squared norm of a patch's noise at train_gamma; sets how sharp
+                the scores are.
         """
         super().__init__()
         self.layers = nn.ModuleList(
@@ -108,7 +109,7 @@ class UT(nn.Module):
 
 
 def dct_matrix(size: int) -> Tensor:
-    """The orthonormal DCT-II, [size, size] in float64; rows are the cosines, lowest frequency first."""
+    """The orthonormal DCT-II, [size, size] in float64; rows are cosines, lowest frequency first."""
     index = torch.arange(size, dtype=torch.float64)
     cosines = torch.cos(math.pi / size * (index + 0.5) * index[:, None]) * math.sqrt(2.0 / size)
     cosines[0] /= math.sqrt(2.0)
@@ -116,7 +117,7 @@ def dct_matrix(size: int) -> Tensor:
 
 
 def _separable(x_BTP: Tensor, matrix: Tensor) -> Tensor:
-    """Apply ``matrix`` along both axes of every patch: 1/8 of the work of the full P x P product."""
+    """Apply ``matrix`` along both axes of every patch: 1/8 of the work of the P x P product."""
     size = matrix.shape[0]
     patches = x_BTP.reshape(-1, size, size)
     rows = (patches.reshape(-1, size) @ matrix.mT).reshape(-1, size, size)

@@ -1,7 +1,7 @@
 """What a task is: batches, a perturbation, the loss of one prediction, and a metric.
 
-A task never sees a model. ``layer_losses.py`` is the only place where the two meet. Every random draw is
-keyed by (seed, purpose, ...) so that both arms of a pair, and a resumed run, see the same numbers.
+A task never sees a model: the two meet in ``layer_losses.py`` alone. Every random draw is keyed by
+(seed, purpose, ...) so that both arms of a pair, and a resumed run, see the same numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trainables.primal_dual import Scales
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch on the run's device: what the model is given, what it should return, and the held-out unit."""
+    """One batch on the run's device: what the model is given, and what it should return."""
 
     inputs: Tensor  # perturbed, [B, T, D] for video
     targets: Tensor  # clean, same shape
@@ -51,7 +51,7 @@ class Task(Protocol):
         ...
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
-        """Batches over the units of ``split`` ('train', 'dev' or 'test'), perturbed by keyed draw ``draw``."""
+        """Batches over the units of ``split`` (train, dev or test), perturbed by draw ``draw``."""
         ...
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
@@ -59,5 +59,5 @@ class Task(Protocol):
         ...
 
     def metric(self, mean_loss: float) -> float:
-        """The reported metric from the mean last-layer loss over a split (video: RMSE in grey levels)."""
+        """The reported metric from a split's mean last-layer loss (video: RMSE in grey levels)."""
         ...

@@ -1,7 +1,7 @@
 """Random draws keyed by what they are for, and the perturbations made from them.
 
 A draw never depends on global random state or on the order in which arms run, so both arms of a
-pair, and a run that is resumed, see the same numbers (design.md 5: common random numbers).
+pair, and a run that is resumed, see the same numbers (decision 0005: common random numbers).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor
     """``inputs`` plus independent normal noise of std ``sigma``, in the inputs' own unit.
 
     The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs
-    unchanged. Source: method.md 4.1, x + n with n ~ N(0, sigma^2 I).
+    unchanged.
     """
     if sigma < 0:
         raise InvalidValue(f"sigma must be at least 0, got {sigma}.")

@@ -1,8 +1,8 @@
 """Video denoising: the co-located patch over T consecutive frames, disturbed by Gaussian noise.
 
 A sample is T tokens of patch_size squared grey pixels in [0, 1]. The loss of a prediction is the
-sum of squares over the patch's pixels, averaged over the T tokens (the unit of method.md 2). Noise
-has sigma = gamma x std, std one scalar over the clean training pixels (method.md 4.1).
+sum of squares over the patch's pixels, averaged over the T tokens. Noise has sigma = gamma x std,
+std one scalar over the clean training pixels (docs/method.md, The task).
 
 Shape suffixes: B batch, T frames, D pixels of a patch, S frame_size.
 """
@@ -75,9 +75,8 @@ class VideoDenoising:
         self._patches: dict[str, Patches] = {}
         self._train_starts = _starts(self.video.stored("train"), self.frames, config.data.stride)
         self.train_sequences = len(self._train_starts) * self._split("train").positions
-        self.steps_per_epoch = (
-            self.train_sequences // config.batch_size
-        )  # the incomplete batch is dropped
+        # the incomplete batch is dropped
+        self.steps_per_epoch = self.train_sequences // config.batch_size
         if self.steps_per_epoch == 0:
             raise InvalidValue(
                 f"batch_size must be at most {self.train_sequences}, the number of training "
@@ -107,7 +106,7 @@ class VideoDenoising:
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
         """Batches over the units of ``split`` ("train", "dev" or "test"), perturbed at ``gamma``.
 
-        A unit is a window of T frames with all its patches; windows do not overlap (protocol.md 2).
+        A unit is a window of T frames with all its patches; windows do not overlap.
         The noise is keyed by (split, unit, gamma, draw) and by neither the training seed nor the
         model, so both arms of a pair, every proposal and the linear references are judged on the
         same draws: their differences carry no noise of the measurement. It is drawn on the CPU in
