@@ -1,0 +1,108 @@
+"""Drivers in processes of their own, for tests that stop or kill them; the sweep is called tiny."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
+from sweep.definition import Definition
+from sweep.proposals import stored_proposals
+from tests.oracles import TINY
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
+from trainables.run_store import RunStore
+
+ROOT = Path(__file__).parents[1]
+CODE = """
+import sys
+from sweep.definition import load_definition
+from sweep.execution import run_sweep
+from trainables.object_store import ObjectStore
+objects = ObjectStore(sys.argv[1])
+summary = run_sweep(objects, load_definition(objects, "tiny"), where=sys.argv[2], workers=2,
+                    patience_s=float(sys.argv[3]))
+print(summary)
+sys.exit(summary.exit_code)
+"""
+
+
+def tiny(sampler: Any = "random", n_proposals: int = 2, **fields: Any) -> Definition:
+    """Two settings of a few steps on tiny frames."""
+    space = SearchSpace(
+        name="tiny",
+        summary="",
+        base=TINY.with_fields({"data.frame_size": 16, "eval_draws": 1, **fields}),
+        settings=tuple(Setting(f"L{layers}", {"model.layers": layers}) for layers in (2, 3)),
+        ranges={
+            "constraint.alpha": Uniform(0.05, 0.3),
+            "constraint.dual_lr": LogUniform(1e-3, 1e-1),
+        },
+        n_proposals=n_proposals,
+        search_seeds=(0,),
+        sampler=sampler,
+    )
+    return Definition("tiny", space)
+
+
+class Driver:
+    """One run of a driver on the stored sweep."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        *,
+        where: str = "local",
+        patience_s: float = 60,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CODE, objects.root, where, str(patience_s)],
+            cwd=ROOT,
+            env=dict(environment or os.environ),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait(self, timeout_s: float = 150) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        out, err = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 90) -> None:
+    give_up = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited too long"
+        time.sleep(0.02)
+
+
+def records(objects: ObjectStore) -> dict[str, ArmRecord]:
+    """Every stored record, by signature."""
+    found = {name: RunStore(objects).record(name) for name in objects.names("arms")}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def steps(objects: ObjectStore) -> dict[str, int]:
+    """The last reported step of every arm that has reported."""
+    return {n: r.reports[-1].step for n, r in records(objects).items() if r.reports}
+
+
+def table(objects: ObjectStore, asked: Definition) -> Any:
+    """Everything that a sweep is about: points, outcomes and evaluations; no times."""
+    proposals = {
+        s.name: stored_proposals(objects, asked.name, s.name) for s in asked.space.settings
+    }
+    return proposals, {name: record.evaluation for name, record in records(objects).items()}

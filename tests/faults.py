@@ -1,0 +1,117 @@
+"""Faults on order: a sitecustomize that kills a process inside a write, or lets the disk be full.
+
+It lies in a folder that goes on PYTHONPATH, so that drivers and Ray workers load it. All processes
+share the folder: orders are files, and each is executed once, by whoever comes first.
+
+    kill-<n>-<kind>-<when>-<skip>   at write number skip of that kind, die: before or after the
+                                    object appears under its name, or with half of it written
+    killed-<n>-<pid>                the proof, written just before dying
+    full                            while it exists, nothing can be written
+    worker-<pid>                    a process that trains
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SOURCE = """
+import errno, os, re, signal, sys
+from pathlib import Path
+
+FOLDER = Path(os.environ["FAULTS"])
+KINDS = {
+    "checkpoint": r"checkpoint-\\d+\\.pt", "record": r"record\\.json", "weights": r"weights\\.pt",
+    "attempts": r"attempts\\.json", "proposal": r"\\d{6}\\.json",
+    "outcome": r"\\d{6}\\.outcome\\.json",
+}
+real = {name: getattr(os, name) for name in ("fsync", "replace", "link")}
+
+def kind_of(path):
+    name = os.path.basename(str(path))
+    whole = re.fullmatch(r"\\.(.+)\\.[0-9a-f]{32}\\.tmp", name)
+    name = whole.group(1) if whole else name
+    return next((kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, name)), None)
+
+def die_if_ordered(path, when, fd=None):
+    kind = kind_of(path)
+    for order in sorted(FOLDER.glob(f"kill-*-{kind}-{when}-*")):
+        skip = int(order.name.rpartition("-")[2])
+        if skip:
+            order.rename(order.with_name(f"{order.name.rpartition('-')[0]}-{skip - 1}"))
+            continue
+        try:
+            order.unlink()
+        except FileNotFoundError:
+            continue  # somebody else died of it
+        if fd is not None:
+            os.ftruncate(fd, os.fstat(fd).st_size // 2)
+        number = order.name.split("-")[1]
+        (FOLDER / f"killed-{number}-{os.getpid()}").write_text(f"{kind} {when} {path}")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+def fsync(fd):
+    path = os.readlink(f"/proc/self/fd/{fd}")
+    if kind_of(path) is not None:
+        if (FOLDER / "full").exists():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        if kind_of(path) in ("attempts", "checkpoint"):
+            (FOLDER / f"worker-{os.getpid()}").touch()
+        die_if_ordered(path, "half", fd)
+    real["fsync"](fd)
+
+def moved(name):
+    def move(source, target, **options):
+        die_if_ordered(target, "before")
+        real[name](source, target, **options)
+        die_if_ordered(target, "after")
+    return move
+
+os.fsync, os.replace, os.link = fsync, moved("replace"), moved("link")
+"""
+
+
+class Faults:
+    """The orders of one test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(SOURCE)
+        self._orders = 0
+
+    def environment(self) -> dict[str, str]:
+        """What the processes of the test are started with."""
+        path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, "PYTHONPATH": path, "FAULTS": str(self.folder)}
+
+    def kill(self, kind: str, when: str, skip: int = 0) -> None:
+        """Order a death: inside write number ``skip`` of this kind from now on."""
+        self._orders += 1
+        (self.folder / f"kill-{self._orders:02d}-{kind}-{when}-{skip}").touch()
+
+    def pending(self) -> list[str]:
+        """Orders that nobody has died of yet."""
+        return sorted(path.name for path in self.folder.glob("kill-*"))
+
+    def deaths(self) -> list[str]:
+        """What was being written when processes died on order: kind, moment and path."""
+        return [path.read_text() for path in sorted(self.folder.glob("killed-*"))]
+
+    def full(self, yes: bool) -> None:
+        """Fill or free the disk."""
+        path = self.folder / "full"
+        path.touch() if yes else path.unlink()
+
+    def workers(self) -> list[int]:
+        """Process ids that have trained and are alive."""
+        found = [int(path.name.removeprefix("worker-")) for path in self.folder.glob("worker-*")]
+        return sorted(pid for pid in found if _is_alive(pid))
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -1,0 +1,136 @@
+"""The executor on a local Ray cluster, with real arms, and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.definition import put_definition
+from sweep.execution import run_sweep
+from sweep.lock import driver_of
+from sweep.plan import Arm
+from sweep.signals import request_stop
+from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.faults import Faults
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
+from trainables.run_store import RunStore
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_home")]
+
+
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path / "store")
+
+
+@pytest.fixture
+def start(objects: ObjectStore) -> Iterator[Callable[..., Driver]]:
+    """Start drivers; what still runs at the end of the test is killed."""
+    drivers: list[Driver] = []
+
+    def start_driver(**options: Any) -> Driver:
+        drivers.append(Driver(objects, **options))
+        return drivers[-1]
+
+    yield start_driver
+    for driver in drivers:
+        driver.kill()
+
+
+def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path: Path) -> None:
+    asked = put_definition(objects, tiny())
+    told: list[ArmRecord] = []
+
+    def on_record(arm: Arm, record: ArmRecord) -> None:
+        told.append(record)
+
+    summary = run_sweep(objects, asked, workers=2, display=False, on_record=on_record)
+    assert (summary.is_done, summary.exit_code, summary.problems) == (True, 0, ())
+    assert sum(record.is_final for record in told) == 6
+    inline = ObjectStore(tmp_path / "inline")
+    put_definition(inline, asked)
+    assert run_sweep(inline, asked, where="inline", display=False).is_done
+    assert table(objects, asked) == table(inline, asked)
+    # Nothing of it stays: no folder, no cluster, no file in the home folder.
+    assert not list(Path(os.environ["RAY_TMPDIR"]).glob("sweep-*"))
+    assert not list(Path.home().iterdir())
+
+
+def test_a_stopped_sweep_checkpoints_says_how_to_resume_and_resumes(
+    objects: ObjectStore, start: Callable[..., Driver]
+) -> None:
+    put_definition(objects, tiny(steps=100_000, report_every=100))
+    reached: dict[str, int] = {}
+    for how in ("sweep stop", "SIGINT", "SIGTERM"):
+        driver = start()
+        wait_until(partial(both_go_on, objects, reached))
+        for name, step in reached.items():
+            assert objects.get_json(f"arms/{name}/attempts.json")["resumed_from"] == step
+        if how == "sweep stop":
+            request_stop(objects, "tiny")
+        else:
+            driver.process.send_signal(getattr(signal, how))
+        code, out, err = driver.wait()
+        assert code == 1, err
+        assert "stopped=" in out
+        assert how == "sweep stop" or "`sweep resume tiny` continues" in err
+        assert "Traceback" not in err
+        assert driver_of(objects, "tiny") is None
+        assert not any(record.is_final for record in records(objects).values())
+        reached = steps(objects)
+        for name, step in reached.items():
+            newest = RunStore(objects).newest_checkpoint(name)
+            assert newest is not None
+            assert newest[0] == step  # nothing that was reported is lost
+
+
+def both_go_on(objects: ObjectStore, reached: dict[str, int]) -> bool:
+    """Two arms train, each beyond the step that it had reached."""
+    now = steps(objects)
+    return len(now) == 2 and all(step > reached.get(name, 0) for name, step in now.items())
+
+
+def test_a_second_interrupt_ends_now(objects: ObjectStore, start: Callable[..., Driver]) -> None:
+    put_definition(objects, tiny(steps=1_000_000, report_every=500_000))
+    driver = start(where="inline")
+    wait_until(lambda: bool(objects.names("arms")))
+    time.sleep(0.5)
+    driver.process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert driver.process.poll() is None  # it would end at its report, hours away
+    driver.process.send_signal(signal.SIGINT)
+    code, out, err = driver.wait(timeout_s=20)
+    assert code == 1
+    assert "stopped='Ctrl-C'" in out
+    assert "Traceback" not in err
+
+
+def test_a_full_disk_ends_the_sweep_loudly_and_loses_nothing(
+    objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path
+) -> None:
+    asked = put_definition(objects, tiny(steps=400, report_every=20))
+    faults = Faults(tmp_path / "faults")
+    driver = start(patience_s=1, environment=faults.environment())
+    wait_until(lambda: any(record.is_final for record in records(objects).values()))
+    faults.full(True)
+    code, out, err = driver.wait()
+    assert code == 1, err
+    assert "No space left on device" in out
+    assert "nothing that is finished is lost" in out
+    kept = {name: record for name, record in records(objects).items() if record.is_final}
+    assert kept
+    faults.full(False)
+    code, out, err = start(environment=faults.environment()).wait()
+    assert code == 0, out + err
+    now = records(objects)
+    assert len(now) == 6
+    assert {name: now[name] for name in kept} == kept
+    assert asked == put_definition(objects, asked)
