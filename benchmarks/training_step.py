@@ -1,11 +1,12 @@
-"""Cost of constraining: step time and peak memory of the constrained arm over the unconstrained, UT d=256 L=7.
+"""Cost of constraining: step time and peak memory of the constrained arm over the unconstrained.
 
     python benchmarks/training_step.py            JSON on standard output, about two minutes
 
-Step times alternate in blocks inside one process; the figure is the median of the blocks' ratios. ``by_hand`` is
-a third arm: a plain loop that computes the last layer's loss alone, which the unconstrained arm is not allowed to
-be (both arms go through the same reduction). Peak memory is measured in a fresh process per arm, above what was
-resident before the model was built. Targets: time at most 1.15, memory at most 1.10.
+UT, d = 256, L = 7. Step times alternate in blocks inside one process; the figure is the median of
+the blocks' ratios. ``by_hand`` is a third arm: a plain loop that computes the last layer's loss
+alone, which the unconstrained arm is not allowed to be (both arms go through the same reduction).
+Peak memory is measured in a fresh process per arm, above what was resident before the model was
+built. Targets: time at most 1.15, memory at most 1.10.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def training_of(config: RunConfig, task: VideoDenoising) -> Training:
 
 
 def by_hand(task: VideoDenoising) -> Callable[[int], None]:
-    """A loop without layer losses: the last prediction, its loss, Adam. Returns a function of the step count."""
+    """A loop without layer losses: the last prediction, its loss, Adam. Call it with a step count."""
     model = build_model(CONFIG, task).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=CONFIG.primal_lr, fused=True)
     done = 0

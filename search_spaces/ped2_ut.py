@@ -31,7 +31,7 @@ SPACE = SearchSpace(
     search_seeds=(0, 1),
 )
 
-# To where more steps no longer change the unconstrained arm much (science.md, longer runs).
+# To where more steps no longer change the unconstrained arm much.
 FULL = replace(
     SPACE.with_base({"steps": 4000, "report_every": 400, "eval_windows": 96}), n_proposals=16
 )

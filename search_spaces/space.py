@@ -1,7 +1,7 @@
 """What a search space is: a base run, the settings to compare in, and the ranges to search.
 
-Plain typed values; a space names fields of RunConfig, so a typo fails where it is written and not after
-an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
+Plain typed values; a space names fields of RunConfig, so a typo fails where it is written and not
+after an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Uniform:
         """Refuse an empty or non-finite range."""
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
             raise InvalidValue(
-                f"a range must run from a finite low to a higher high, got [{self.low}, {self.high}]."
+                "a range must run from a finite low to a higher high, "
+                f"got [{self.low}, {self.high}]."
             )
 
 
@@ -47,7 +48,8 @@ class LogUniform:
         """Refuse an empty, non-positive or non-finite range."""
         if not (0 < self.low < self.high and math.isfinite(self.high)):
             raise InvalidValue(
-                f"a log range must run from a positive low to a higher high, got [{self.low}, {self.high}]."
+                "a log range must run from a positive low to a higher high, "
+                f"got [{self.low}, {self.high}]."
             )
 
 
@@ -102,7 +104,8 @@ class SearchSpace:
             )
         if self.base.constraint is None:
             raise InvalidValue(
-                f"search space {self.name}: base.constraint must be given; it is the first proposal."
+                f"search space {self.name}: base.constraint must be given; "
+                "it is the first proposal."
             )
         if not self.settings:
             raise InvalidValue(
@@ -114,7 +117,8 @@ class SearchSpace:
         for name in names:
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
                 raise InvalidValue(
-                    f"a setting's name must be made of letters, digits, '.', '_' and '-', got {name!r}."
+                    "a setting's name must be made of letters, digits, '.', '_' and '-', "
+                    f"got {name!r}."
                 )
         if self.sampler not in SAMPLERS:
             raise UnknownName.of("sampler", self.sampler, SAMPLERS)
@@ -126,13 +130,15 @@ class SearchSpace:
             or min(self.search_seeds) < 0
         ):
             raise InvalidValue(
-                f"search_seeds must be different whole numbers from 0 up, got {list(self.search_seeds)}."
+                "search_seeds must be different whole numbers from 0 up, "
+                f"got {list(self.search_seeds)}."
             )
         for name, values in self.ranges.items():
             if not field_of(name).startswith("constraint."):
                 raise InvalidValue(
-                    f"ranges may name fields of the constraint, got {name!r}: a searched primal field would give every "
-                    "proposal its own baseline. Put it into `settings` or `base`."
+                    f"ranges may name fields of the constraint, got {name!r}: a searched primal "
+                    "field would give every proposal its own baseline. Put it into `settings` or "
+                    "`base`."
                 )
             self._check_range(name, values)
         for setting in self.settings:
@@ -145,7 +151,8 @@ class SearchSpace:
                 self.base.with_fields({name: end})
             except InvalidValue as error:
                 raise InvalidValue(
-                    f"search space {self.name}: range of {name} reaches a value that is not allowed: {error}"
+                    f"search space {self.name}: range of {name} reaches a value that is not "
+                    f"allowed: {error}"
                 ) from error
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> RunConfig:
@@ -153,7 +160,7 @@ class SearchSpace:
         return self.base.with_fields({**setting.fields, **point, "seed": seed})
 
     def default_point(self, setting: Setting) -> dict[str, Json]:
-        """The base's own values of the searched fields, moved into their ranges: proposal 0 of every setting."""
+        """Proposal 0: the base's own values of the searched fields, moved into their ranges."""
         config = self.base.with_fields(setting.fields)
         return {name: _into(values, config.value_of(name)) for name, values in self.ranges.items()}
 
@@ -167,16 +174,19 @@ class SearchSpace:
     def with_base(self, values: Mapping[str, Json]) -> SearchSpace:
         """The same space with fields of its base replaced (``--set field=value``).
 
-        A field that a setting fixes or a range searches cannot be set: the setting or range would win in silence.
+        A field that a setting fixes or a range searches cannot be set: the setting or range would
+        win in silence.
         """
         for name in values:
             if name in self.ranges:
                 raise InvalidValue(
-                    f"{name} is searched in {self.name}, so it cannot be set. Searched: {', '.join(self.ranges)}."
+                    f"{name} is searched in {self.name}, so it cannot be set. "
+                    f"Searched: {', '.join(self.ranges)}."
                 )
             if any(name in s.fields for s in self.settings):
                 raise InvalidValue(
-                    f"{name} is fixed by the settings of {self.name}, so it cannot be set for all of them."
+                    f"{name} is fixed by the settings of {self.name}, so it cannot be set for all "
+                    "of them."
                 )
         return replace(self, base=self.base.with_fields(values))
 
@@ -241,5 +251,6 @@ def _range_from_json(name: str, plain: Json) -> Range:
         if kind in _RANGES and isinstance(ends, list) and len(ends) == 2:
             return _RANGES[kind](*ends)
     raise InvalidValue(
-        f"range of {name} must be one of {{'uniform': [low, high]}}, {{'log_uniform': [low, high]}}, {{'choice': [...]}}, got {plain!r}."
+        f"range of {name} must be one of {{'uniform': [low, high]}}, "
+        f"{{'log_uniform': [low, high]}}, {{'choice': [...]}}, got {plain!r}."
     )

@@ -1,4 +1,6 @@
-"""What a sweep is: a name and a resolved search space. With an order-free sampler the sweep is a function of it.
+"""What a sweep is: a name and a resolved search space.
+
+With an order-free sampler the sweep is a function of it.
 
 sweeps/NAME/definition.json        put once; a different definition under the same name is refused
 sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; never fewer
@@ -26,15 +28,14 @@ class Definition:
 
     name: str
     space: SearchSpace  # resolved: the data fingerprint is filled in
-    mlflow_uri: str | None = (
-        None  # where it is tracked; a place, not compared; None: below the storage root
-    )
+    mlflow_uri: str | None = None  # where it is tracked; not compared; None: below the storage root
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain folder name."""
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.name):
             raise InvalidValue(
-                f"a sweep's name must be at most 100 letters, digits, '.', '_' and '-', and start with a letter or digit, got {self.name!r}."
+                "a sweep's name must be at most 100 letters, digits, '.', '_' and '-', and start "
+                f"with a letter or digit, got {self.name!r}."
             )
 
     def to_json(self) -> dict[str, Json]:
@@ -53,18 +54,20 @@ class Definition:
     def extended(
         self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None
     ) -> Definition:
-        """The same sweep with more proposals or seeds; fewer are refused, nothing finished is dropped."""
+        """The same sweep with more proposals or seeds; fewer are refused."""
         space = self.space
         if n_proposals is not None:
             if n_proposals < space.n_proposals:
                 raise InvalidValue(
-                    f"{self.name} already asks for {space.n_proposals} proposals a setting, got {n_proposals}: it can only grow."
+                    f"{self.name} already asks for {space.n_proposals} proposals a setting, "
+                    f"got {n_proposals}: it can only grow."
                 )
             space = replace(space, n_proposals=n_proposals)
         if search_seeds is not None:
             if not set(search_seeds) >= set(space.search_seeds):
                 raise InvalidValue(
-                    f"{self.name} already trains seeds {list(space.search_seeds)}, got {list(search_seeds)}: seeds can only be added."
+                    f"{self.name} already trains seeds {list(space.search_seeds)}, "
+                    f"got {list(search_seeds)}: seeds can only be added."
                 )
             added = tuple(s for s in search_seeds if s not in space.search_seeds)
             space = replace(space, search_seeds=space.search_seeds + added)

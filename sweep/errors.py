@@ -1,7 +1,7 @@
 """Errors of the service, on top of the tree in trainables/errors.py.
 
 Misuse
-├── NameTaken       a sweep of this name has a different definition; the message shows the difference
+├── NameTaken       a sweep of this name has a different definition, which the message shows
 └── AlreadyRunning  another driver works on this sweep
 """
 

@@ -1,7 +1,7 @@
 """PURE: join the two arms of a pair, and judge both under the pair's own constraint.
 
-A pair is a constrained arm and the unconstrained arm that differs in nothing else. The join is by config,
-never by position: arms that are no twins are refused.
+A pair is a constrained arm and the unconstrained arm that differs in nothing else. The join is by
+config, never by position: arms that are no twins are refused.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ Shares = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Judgement:
-    """One finished arm under one constraint. Shares are missing shares of layers 1..L, unrelaxed unless named."""
+    """One finished arm under one constraint: missing shares of layers 1..L, and the verdict."""
 
-    held_out: Shares  # dev clips at train_gamma: what feasibility is judged by
-    training: (
-        Shares  # training clips, fresh draws: tells a generalisation gap from a failed optimisation
-    )
+    held_out: Shares  # dev clips at train_gamma, unrelaxed: what feasibility is judged by
+    training: Shares  # training clips, fresh draws, unrelaxed
+    # ^ tells a generalisation gap from a failed optimisation
     relaxed: Shares | None  # dev, with the slack c lambda; None for an arm without multipliers
     feasible: bool
     useful: bool
@@ -60,12 +59,15 @@ class Pair:
 
     @property
     def is_vacuous(self) -> bool:
-        """The unconstrained arm meets the constraint by itself: the pair says nothing about constraining."""
+        """The unconstrained arm meets the constraint by itself, so the pair tests nothing."""
         return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
 
     @property
     def differences(self) -> dict[str, float]:
-        """Constrained minus unconstrained, by measure; empty until both arms finished. Selection-biased in a search."""
+        """Constrained minus unconstrained, by measure; empty until both arms finished.
+
+        Those of a search's winners are selection-biased (decision 0008).
+        """
         ours = self.constrained.evaluation
         theirs = None if self.unconstrained is None else self.unconstrained.evaluation
         if ours is None or theirs is None:
@@ -84,14 +86,16 @@ def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
     constraint = constrained.config.constraint
     if constraint is None:
         raise InvalidValue(
-            f"arm {constrained.signature} has no constraint: it cannot be the constrained arm of a pair."
+            f"arm {constrained.signature} has no constraint: "
+            "it cannot be the constrained arm of a pair."
         )
     if (
         unconstrained is not None
         and unconstrained.signature != constrained.config.unconstrained().signature()
     ):
         raise InvalidValue(
-            f"arm {unconstrained.signature} is no twin of {constrained.signature}: they differ in more than the constraint."
+            f"arm {unconstrained.signature} is no twin of {constrained.signature}: "
+            "they differ in more than the constraint."
         )
     judgement = judge(constrained, constraint)
     if constrained.status == "running":
@@ -110,7 +114,7 @@ def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
 def judge(
     record: ArmRecord, constraint: ConstraintConfig, tolerance: float = TOLERANCE
 ) -> Judgement | None:
-    """Judge a finished arm under ``constraint``, which may be its twin's; None unless it finished."""
+    """Judge an arm under ``constraint``, which may be its twin's; None unless it finished."""
     measured = record.evaluation
     if record.status != "finished" or measured is None:
         return None
@@ -137,8 +141,9 @@ def judge(
 def why_not_useful(record: ArmRecord, measured: Evaluation) -> str:
     """Why a finished arm is not *useful*, or an empty string when it is.
 
-    Useful: the held-out loss at train_gamma is below that of the unchanged input (identity) and of the best
-    constant prediction. At train_gamma 0 the input is its own answer, so nothing can be useful (design.md 10).
+    Useful: the held-out loss at train_gamma is below that of the unchanged input (identity) and of
+    the best constant prediction. At train_gamma 0 the input is its own answer, so nothing can be
+    useful (docs/method.md, Feasible, useful, winner).
     """
     loss = measured.held_out_losses()[-1]
     if record.config.train_gamma == 0:

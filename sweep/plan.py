@@ -2,8 +2,7 @@
 
 The answer is a fold over facts (a proposal was stored, an arm is final, a setting was retired) and
 depends on their set alone: a restarted driver that replays the stored facts stands where the dead
-one stood, but for the arms the dead one had handed out, which come again. No Ray, no files, no
-clock.
+one stood, but for the arms the dead one had handed out, which come again. No Ray, files or clock.
 
 One order, fixed by the definition: first the unconstrained arms of every setting's search seeds,
 then proposal 0 of every setting, proposal 1 of every setting, and so on, seed by seed. What has no
@@ -23,9 +22,8 @@ from sweep.definition import Definition
 from trainables.config import RunConfig
 
 Json = Any
-_Key = tuple[
-    int, int, int
-]  # (proposal number or -1 for baselines, setting, seed): the order of everything
+# The order of everything: (proposal number or -1 for baselines, setting, seed).
+_Key = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -84,12 +82,9 @@ class Plan:
         self._settings = {
             s.name: _SettingState(s, i) for i, s in enumerate(definition.space.settings)
         }
-        self._arms: list[
-            tuple[_Key, str, Arm]
-        ] = []  # heap; a signature may be in it more than once
-        self._asks = [
-            (0, state.order, name) for name, state in self._settings.items()
-        ]  # heap, one per setting
+        # two heaps; a signature may be in the first more than once, a setting once in the second
+        self._arms: list[tuple[_Key, str, Arm]] = []
+        self._asks = [(0, state.order, name) for name, state in self._settings.items()]
         self._out: set[str] = set()  # handed out, not given back
         self._final: set[str] = set()
         self._wanted: set[str] = set()  # baselines and the arms of stored proposals

@@ -16,7 +16,7 @@ from rich.text import Text
 from sweep.coordinator import Coordinator, LiveArm
 from sweep.definition import Definition
 from sweep.plan import Arm
-from trainables.results import HELD_OUT_LOSS, WORST_MISSING_SHARE, ArmRecord
+from trainables.results import HELD_OUT_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted
@@ -110,8 +110,8 @@ def ended(record: ArmRecord) -> str:
 def numbers(scalars: dict[str, float]) -> str:
     """The two numbers worth a glance: held-out loss, and the worst missing share if constrained."""
     shown = [f"held-out loss {scalars[HELD_OUT_LOSS]:.4f}"] if HELD_OUT_LOSS in scalars else []
-    if WORST_MISSING_SHARE in scalars:
-        shown.append(f"worst missing share {scalars[WORST_MISSING_SHARE]:+.2f}")
+    if REPORTED_MISSING_SHARE in scalars:
+        shown.append(f"worst missing share {scalars[REPORTED_MISSING_SHARE]:+.2f}")
     return ", ".join(shown)
 
 

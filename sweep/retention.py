@@ -1,7 +1,7 @@
-"""Which weights stay: the last iterates of winners, both arms; the rest go when their sweep is done.
+"""Which weights stay: the last iterates of winning pairs; the rest go when their sweep is done.
 
-Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps and nothing
-that another one keeps is dropped.
+Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps and
+nothing that another one keeps is dropped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from trainables.run_store import RunStore
 
 
 def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
-    """Note the winners of a finished sweep and drop the weights of its other arms; how many went."""
+    """Note a finished sweep's winners and drop the weights of its other arms; how many went."""
     winners = [s.chosen.winner for s in view.settings if s.chosen.winner is not None]
     kept = {
         arm.signature

@@ -1,7 +1,8 @@
-"""Which proposal wins a setting: the best objective among those that are feasible and useful. Defined here, once.
+"""Which proposal wins a setting: the best objective among those that are feasible and useful.
 
-A proposal is trained on every search seed; it is feasible when each of its pairs is, and useful likewise.
-Nothing measured is never a success: a missing or diverged seed keeps a proposal from winning.
+A proposal is trained on every search seed; it is feasible when each of its pairs is, and useful
+likewise. Nothing measured is never a success: a missing or diverged seed keeps a proposal from
+winning. Defined here and nowhere else.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class ProposalResult:
 
 @dataclass(frozen=True)
 class SettingResult:
-    """What a setting came to. Without a winner, ``shown`` is the closest proposal and ``why`` says why it lost."""
+    """What a setting came to: a winner, or the closest proposal and why it lost."""
 
     setting: str
     outcomes: dict[Outcome, int]
@@ -120,8 +121,9 @@ def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult 
         )
         return f"feasible but not useful: {why} (closest: proposal {closest.number})"
     text = (
-        f"no proposal is feasible: the closest, proposal {closest.number}, misses {judgement.worst:.2f} of the "
-        f"reduction asked of layer {judgement.worst_layer} (allowed {TOLERANCE:.2f})"
+        f"no proposal is feasible: the closest, proposal {closest.number}, misses "
+        f"{judgement.worst:.2f} of the reduction asked of layer {judgement.worst_layer} "
+        f"(allowed {TOLERANCE:.2f})"
     )
     if max(judgement.training) <= TOLERANCE:
         text += "; on training clips it meets every constraint, so the gap is one of generalisation"

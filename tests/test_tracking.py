@@ -41,7 +41,7 @@ def report(step: int, shift: float = 0.0, constrained: bool = True) -> Report:
     scalars = {results.TRAIN_LOSS: 1.0 / step + shift, results.HELD_OUT_LOSS: 0.5}
     layers = {"losses": [1.0, 0.8, 0.7, 0.5 + shift]}
     if constrained:
-        scalars[results.WORST_MISSING_SHARE] = 0.2
+        scalars[results.REPORTED_MISSING_SHARE] = 0.2
         layers |= {"violations": [0.1, 0.0, -0.1], "multipliers": [0.0, 0.5, 0.25]}
     return Report(step=step, timestamp_ms=STARTED + 10 * step, scalars=scalars, layers=layers)
 
@@ -238,11 +238,13 @@ def test_the_descent_curve_is_drawn_over_layers_a_second_apart(uri: str) -> None
     assert [m.value for m in curve] == pytest.approx([1.0, 0.7, 0.55, 0.35], rel=1e-12)
 
 
-def test_the_judged_share_is_the_latest_and_the_reported_one_stays(uri: str) -> None:
+def test_the_judged_share_and_the_reported_one_are_two_metrics(uri: str) -> None:
     run_id = Tracker(uri).sync(history(3)[2][-1])
     client = make_client(uri)
-    shares = client.get_metric_history(run_id, results.WORST_MISSING_SHARE)
-    assert sorted((m.step, m.value) for m in shares)[-2:] == [(300, 0.2), (301, 0.04)]
+    reported = client.get_metric_history(run_id, results.REPORTED_MISSING_SHARE)
+    assert {(m.step, m.value) for m in reported} == {(100, 0.2), (200, 0.2), (300, 0.2)}
+    judged = client.get_metric_history(run_id, results.WORST_MISSING_SHARE)
+    assert [(m.step, m.value) for m in judged] == [(300, 0.04)]
     assert client.get_run(run_id).data.metrics[results.WORST_MISSING_SHARE] == 0.04
 
 

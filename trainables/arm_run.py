@@ -165,7 +165,7 @@ class ArmRun:
             )
             shares_L = missing_shares(constraints, losses_F)
             layers["missing_shares"] = shares_L.tolist()
-            scalars[results.WORST_MISSING_SHARE] = float(shares_L.max())
+            scalars[results.REPORTED_MISSING_SHARE] = float(shares_L.max())
         return Report(
             step=arm.training.step, timestamp_ms=_now_ms(), scalars=scalars, layers=layers
         )

@@ -32,6 +32,7 @@ TRAIN_PEAK_MEMORY_MB = "train/peak_memory_mb"
 TRAIN_SECONDS = "train/seconds"  # time in primal and dual steps so far
 EVAL_SECONDS = "train/eval_seconds"  # time in evaluation so far
 HELD_OUT_LOSS = "descent/held_out_loss"  # last layer, dev, train_gamma, over f_c
+REPORTED_MISSING_SHARE = "feasibility/reported_missing_share"  # worst layer, dev, one draw
 WORST_MISSING_SHARE = "feasibility/worst_missing_share"  # dev, unrelaxed; judged by the tolerance
 WORST_MISSING_SHARE_TRAIN = "feasibility/worst_missing_share_train"  # training units, fresh draws
 WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, slack c lambda

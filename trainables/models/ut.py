@@ -9,7 +9,7 @@ directions (decision 0012). The variants that can keep V_l and the symmetric W_l
 an orthonormal change of coordinates that acts as a preconditioner, and sharpen the scores by the
 noise energy.
 
-Source: arXiv 2601.17257, eqs. (45)-(48).
+Source: Yang et al. 2022, arXiv 2205.13891; arXiv 2601.17257, eqs. (45)-(48).
 Shape suffixes: B batch, T tokens (frames), P pixels of a patch.
 """
 
