@@ -48,7 +48,7 @@ def training_of(config: RunConfig, task: VideoDenoising) -> Training:
 
 
 def by_hand(task: VideoDenoising) -> Callable[[int], None]:
-    """A loop without layer losses: the last prediction, its loss, Adam. Call it with a step count."""
+    """A loop without layer losses: last prediction, its loss, Adam; takes a number of steps."""
     model = build_model(CONFIG, task).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=CONFIG.primal_lr, fused=True)
     done = 0
