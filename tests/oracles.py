@@ -1,4 +1,4 @@
-"""Independent re-implementations to test against: slow, obvious, and written from the formulas alone."""
+"""Independent re-implementations to test against: slow, obvious, from the formulas alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TINY = RunConfig(
 def naive_violations(
     losses: list[float], *, alpha: float, f0: float, reference: str, scale: str
 ) -> list[float]:
-    """g_l layer by layer, as method.md 1.3 and protocol.md 2 write it; losses of layers 0..L."""
+    """g_l layer by layer, as docs/method.md writes it (The constraint); losses of layers 0..L."""
     first = f0 if reference == "bound_first" else (1 - alpha) * f0
     gaps, schedule = [], []
     for layer in range(1, len(losses)):
@@ -36,7 +36,7 @@ def naive_violations(
 
 
 def naive_weights(multipliers: list[float], *, alpha: float, detached: bool) -> list[float]:
-    """w_l for layers 0..L of unscaled constraints: lambda_l - (1 - alpha) lambda_{l+1}, and 1 + lambda_L."""
+    """w_l of layers 0..L, unscaled: lambda_l - (1 - alpha) lambda_{l+1}, and 1 + lambda_L."""
     weights = [0.0]
     for layer, value in enumerate(multipliers, start=1):
         following = 0.0 if layer == len(multipliers) else multipliers[layer]
@@ -48,7 +48,7 @@ def naive_weights(multipliers: list[float], *, alpha: float, detached: bool) -> 
 def naive_missing_shares(
     losses: list[float], *, alpha: float, f0: float, reference: str
 ) -> list[float]:
-    """v_l layer by layer, as protocol.md 2 writes it."""
+    """v_l layer by layer, as docs/method.md writes it (Feasible, useful, winner)."""
     first = f0 if reference == "bound_first" else (1 - alpha) * f0
     shares = [(losses[1] - first) / (alpha * f0)]
     for layer in range(2, len(losses)):

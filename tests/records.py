@@ -72,6 +72,6 @@ def ended(config: RunConfig, status: str, reason: str) -> ArmRecord:
 
 
 def pair_config(seed: int = 0, **constraint: Any) -> RunConfig:
-    """The constrained arm of a pair: alpha 0.2, reference 1 x f_c, so the schedule is 1, 0.8, 0.64."""
+    """The constrained arm of a pair: alpha 0.2, f0 = 1 x f_c, so the schedule is 1, 0.8, 0.64."""
     fields = {"alpha": 0.2, "reference_loss": 1.0, "reference_unit": "constant", **constraint}
     return TINY.with_fields({"seed": seed} | {f"constraint.{k}": v for k, v in fields.items()})

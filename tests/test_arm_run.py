@@ -123,21 +123,19 @@ def test_a_final_record_is_never_replaced_and_never_trained_again(store: RunStor
 
 def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: RunStore) -> None:
     pair = join(run(TINY, store), run(TINY.unconstrained(), store))
-    assert pair.judgement is not None and pair.unconstrained_judgement is not None
-    assert (
-        len(pair.judgement.held_out)
-        == len(pair.unconstrained_judgement.held_out)
-        == TINY.model.layers
-    )
-    ours, theirs = (
-        pair.constrained.evaluation,
-        pair.unconstrained.evaluation if pair.unconstrained else None,
-    )
-    assert ours is not None and theirs is not None
+    assert pair.judgement is not None
+    assert pair.unconstrained_judgement is not None
+    assert len(pair.judgement.held_out) == TINY.model.layers
+    assert len(pair.unconstrained_judgement.held_out) == TINY.model.layers
+    assert pair.unconstrained is not None
+    ours, theirs = pair.constrained.evaluation, pair.unconstrained.evaluation
+    assert ours is not None
+    assert theirs is not None
     assert ours.references == theirs.references
+    # same draws
     np.testing.assert_array_equal(
         np.array(ours.dev_losses)[:, 0], np.array(theirs.dev_losses)[:, 0]
-    )  # same draws
+    )
     assert pair.differences["ood_mean"] == ours.ood_mean - theirs.ood_mean
 
 
@@ -147,9 +145,8 @@ def test_an_untrained_identity_network_is_infeasible_and_not_useful(store: RunSt
     pair = join(run(still, store), run(still.unconstrained(), store))
     assert pair.outcome == "infeasible"
     assert pair.judgement is not None
-    assert max(pair.judgement.held_out[1:]) == pytest.approx(
-        1.0, abs=0.05
-    )  # no descent; ReLU clips a little noise
+    # no descent; ReLU clips a little noise
+    assert max(pair.judgement.held_out[1:]) == pytest.approx(1.0, abs=0.05)
 
 
 def test_a_diverging_arm_is_an_outcome_with_advice(store: RunStore) -> None:

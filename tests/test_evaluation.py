@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from trainables.tasks.video_denoising import VideoDenoising
 
 
 class Shrinking(nn.Module):
-    """Layer l returns the noisy input times a fixed factor: every loss has a closed form given the draws."""
+    """Layer l returns the noisy input times a fixed factor: losses have closed forms."""
 
     factors = (1.0, 0.9, 0.5)
 
@@ -51,7 +52,7 @@ def test_unit_losses_equal_a_naive_average_over_draws_and_patches(task: VideoDen
 
 def test_the_identitys_loss_is_the_noise_energy(task: VideoDenoising) -> None:
     identity = unit_losses(Shrinking(), task, "dev", TINY.train_gamma, 2)[:, 0].mean()
-    # 4 windows x 64 patches x 3 frames x 16 pixels x 2 draws: sampling error of a variance is about 1 %
+    # 4 windows x 64 patches x 3 frames x 16 pixels x 2 draws: the sampling error is about 1 %
     assert identity == pytest.approx(task.scales.identity_loss, rel=0.03)
 
 
@@ -63,7 +64,7 @@ def test_scores_auc_and_objective_follow_from_the_losses(task: VideoDenoising) -
     grid = [float(g) for g in measured.scores]
     by_hand = sum(
         0.5 * (measured.scores[f"{a:.2f}"] + measured.scores[f"{b:.2f}"]) * (b - a)
-        for a, b in zip(grid, grid[1:], strict=False)
+        for a, b in pairwise(grid)
     )
     assert measured.ood_auc == pytest.approx(by_hand)
     wiener = references.metrics["wiener"]

@@ -1,7 +1,8 @@
-"""Golden losses: the same config trains to the same numbers, or TRAINING_VERSION says that it no longer does.
+"""Golden losses: the same config trains to the same numbers, or TRAINING_VERSION says otherwise.
 
-``tests/golden/ut_tiny_losses.txt`` has the training version, then "step loss loss" (constrained, unconstrained)
-of a tiny run in float64. Signatures contain the version: stored results of an older one are not reused.
+``tests/golden/ut_tiny_losses.txt`` has the training version, then "step loss loss" (constrained,
+unconstrained) of a tiny run in float64. Signatures contain the version: stored results of an older
+one are not reused.
 """
 
 from __future__ import annotations
@@ -49,11 +50,13 @@ def test_golden_losses_change_only_with_the_training_version(
     )
     if stored_version == TRAINING_VERSION:
         assert same, (
-            "the golden losses changed: raise TRAINING_VERSION in trainables/config.py, then --update-golden"
+            "the golden losses changed: raise TRAINING_VERSION in trainables/config.py, "
+            "then --update-golden"
         )
         return
     assert request.config.getoption("--update-golden"), (
-        f"golden losses are of training version {stored_version}, the code says {TRAINING_VERSION}: run --update-golden"
+        f"golden losses are of training version {stored_version}, "
+        f"the code says {TRAINING_VERSION}: run --update-golden"
     )
     rows = [f"{2 * (i + 1):2d} {ours:.12e} {theirs:.12e}" for i, (ours, theirs) in enumerate(now)]
     GOLDEN.parent.mkdir(exist_ok=True)

@@ -54,7 +54,8 @@ def test_the_last_loss_reaches_every_layer(variant: str) -> None:
             )
     (model(tokens())[-1] - 0.5).square().sum().backward()
     for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+        assert parameter.grad is not None, name
+        assert parameter.grad.abs().sum() > 0, name
 
 
 @pytest.mark.parametrize("variant", EVERY_UT)

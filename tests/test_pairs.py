@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.pairs import judge, join
+from sweep.pairs import join, judge
 from tests.records import ended, finished, pair_config
 from trainables.errors import InvalidValue
 
@@ -18,7 +18,8 @@ def test_a_pair_carries_both_arms_judged_by_its_own_constraint() -> None:
     config = pair_config()
     pair = join(finished(config, FEASIBLE), finished(config.unconstrained(), FLAT))
     assert pair.outcome == "feasible"
-    assert pair.judgement is not None and pair.unconstrained_judgement is not None
+    assert pair.judgement is not None
+    assert pair.unconstrained_judgement is not None
     assert pair.judgement.held_out == pytest.approx(
         [(0.4 - 1) / 0.2, (0.3 - 0.32) / 0.08, (0.2 - 0.24) / 0.06]
     )
@@ -60,7 +61,8 @@ def test_the_gate_is_unrelaxed_and_the_relaxed_share_is_beside_it() -> None:
     config = pair_config(resilience=0.5)
     losses = [0.5, 0.4, 0.34, 0.26]  # a little too high in layers 2 and 3
     judgement = judge(finished(config, losses), config.constraint)  # type: ignore[arg-type]
-    assert judgement is not None and judgement.relaxed is not None
+    assert judgement is not None
+    assert judgement.relaxed is not None
     assert not judgement.feasible
     assert max(judgement.relaxed) < 0 < judgement.worst
 

@@ -86,9 +86,8 @@ def test_the_lagrangians_gradient_is_that_of_weighted_deep_supervision(
     config = constraint(alpha=0.2, reference=reference, scale=scale)
     constraints = descent_constraints(config, 4, UNIT)
     constraints = on_device(constraints, torch.device("cpu"), torch.float64)
-    losses_F = x_L.cumsum(
-        0
-    ).square()  # every loss depends on the parameters of the layers before it
+    # every loss depends on the parameters of the layers before it
+    losses_F = x_L.cumsum(0).square()
     (by_lagrangian,) = torch.autograd.grad(
         lagrangian(constraints, losses_F, multipliers_L), x_L, retain_graph=True
     )
@@ -164,7 +163,10 @@ def test_projection_is_idempotent_and_keeps_multipliers_nonnegative(signal: list
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("resilience", [0.0, 0.1, 1.0, 4.0])
 def test_multipliers_reach_the_closed_form(optimizer: str, resilience: float) -> None:
-    """Minimise x^2 subject to 1 - x <= u at cost u^2 / (2c): x* = 1/(1+2c), lambda* = 2/(1+2c), u* = c lambda*."""
+    """Minimise x^2 subject to 1 - x <= u at cost u^2 / (2c).
+
+    x* = 1 / (1 + 2c), lambda* = 2 / (1 + 2c), u* = c lambda*.
+    """
     config = ConstraintConfig.from_json(
         {
             "dual_lr": 0.01,
@@ -179,7 +181,7 @@ def test_multipliers_reach_the_closed_form(optimizer: str, resilience: float) ->
     for step in range(steps):
         lam = multipliers.values_L.clone()
         gradient = 2 * x - lam  # of x^2 + lambda (1 - x); simultaneous: the dual sees the same x
-        # Adam's constant rate limit-cycles on a hard constraint (science.md A2), so both rates decay
+        # at a constant rate Adam ends in a limit cycle on a hard constraint, so both rates decay
         factor = min(1.0, (steps - step) / (0.5 * steps))
         multipliers.ascend(1 - x, factor)
         x = x - 0.05 * factor * gradient

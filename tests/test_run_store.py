@@ -1,4 +1,4 @@
-"""Objects are whole or not there; records are final once they are; the newest whole checkpoint wins."""
+"""Objects are whole or not there; final records stay; the newest whole checkpoint wins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_truncated_or_changed_object_is_refused_by_name(objects: ObjectStore) 
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[1:], b"y" + whole[1:], b""):
         path.write_bytes(damaged)
-        with pytest.raises(StoreError, match="thing .* is damaged"):
+        with pytest.raises(StoreError, match=r"thing .* is damaged"):
             objects.get("thing")
 
 
@@ -55,7 +55,8 @@ def test_put_once_keeps_the_first(objects: ObjectStore) -> None:
 def test_two_writers_of_one_name_agree_on_a_whole_object(objects: ObjectStore) -> None:
     code = (
         "import sys; from trainables.object_store import ObjectStore;"
-        "o = ObjectStore(sys.argv[1]); [o.put('same', sys.argv[2].encode() * 5000) for _ in range(50)];"
+        "o = ObjectStore(sys.argv[1]);"
+        "[o.put('same', sys.argv[2].encode() * 5000) for _ in range(50)];"
         "print(o.put_once('once', sys.argv[2].encode()).decode())"
     )
     writers = [
@@ -86,7 +87,7 @@ def test_a_write_that_fails_leaves_the_old_object_and_no_temporary_file(
 
 def test_a_root_that_cannot_be_written_is_a_misuse(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(Misuse, match="cannot be written .* --storage"):
+    with pytest.raises(Misuse, match=r"cannot be written .* --storage"):
         ObjectStore(tmp_path / "file" / "root").check_writable()
 
 

@@ -40,7 +40,8 @@ def test_the_best_feasible_objective_wins_whatever_infeasible_ones_reach() -> No
             proposal(3, bad("diverged")),
         ],
     )
-    assert result.winner is not None and result.winner.number == 1
+    assert result.winner is not None
+    assert result.winner.number == 1
     assert result.shown is result.winner
     assert result.why == ""
     assert result.outcomes == {
@@ -55,7 +56,8 @@ def test_the_best_feasible_objective_wins_whatever_infeasible_ones_reach() -> No
 def test_the_order_of_proposals_does_not_matter_and_ties_go_to_the_first() -> None:
     tied = [proposal(n, pair(FEASIBLE, objective=-0.1)) for n in (4, 2, 3)]
     winner = select("s", tied).winner
-    assert winner is not None and winner.number == 2
+    assert winner is not None
+    assert winner.number == 2
 
 
 def test_one_bad_seed_keeps_a_proposal_from_winning() -> None:
@@ -83,7 +85,8 @@ def test_without_a_winner_the_closest_and_its_worst_layer_are_named() -> None:
     worse = [0.5, 0.4, 0.4, 0.4]
     result = select("s", [proposal(0, pair(worse)), proposal(1, pair(INFEASIBLE))])
     assert result.winner is None
-    assert result.shown is not None and result.shown.number == 1
+    assert result.shown is not None
+    assert result.shown.number == 1
     assert "proposal 1, misses 0.75 of the reduction asked of layer 2 (allowed 0.10)" in result.why
 
 
@@ -92,7 +95,8 @@ def test_feasible_but_not_useful_is_no_winner() -> None:
     assert not_useful.outcome == "feasible"
     result = select("s", [proposal(0, not_useful), proposal(1, pair(INFEASIBLE))])
     assert result.winner is None
-    assert result.shown is not None and result.shown.number == 0
+    assert result.shown is not None
+    assert result.shown.number == 0
     assert (
         "feasible but not useful: held-out loss 0.51 is not below the identity prediction's 0.5"
         in result.why

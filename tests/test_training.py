@@ -1,4 +1,4 @@
-"""The one loop: pairing bit for bit, resuming bit for bit, units, and the whole algorithm against cooper."""
+"""The one loop: pairing and resuming bit for bit, units, and the whole algorithm against cooper."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def test_multipliers_held_at_zero_give_the_unconstrained_weights_bit_for_bit() -
     assert TINY.constraint is not None
     held = replace(TINY, constraint=replace(TINY.constraint, dual_lr=0.0))
     ours, plain = training_of(held), training_of(TINY.unconstrained())
-    assert isinstance(ours.weighting, PrimalDual) and isinstance(plain.weighting, LastLayer)
+    assert isinstance(ours.weighting, PrimalDual)
+    assert isinstance(plain.weighting, LastLayer)
     ours.run_to(40)
     plain.run_to(40)
     assert all((a == b).all() for a, b in zip(weights_of(ours), weights_of(plain), strict=True))
@@ -141,7 +142,7 @@ def test_the_losss_unit_does_not_change_the_scaled_trajectory(factor: float) -> 
 
 
 class DescentProblem(cooper.ConstrainedMinimizationProblem):
-    """The same problem, written for cooper from the formulas of method.md 1.3, not from our matrix."""
+    """The same problem, written for cooper from docs/method.md's formulas, not from our matrix."""
 
     def __init__(self, config: RunConfig, task: VideoDenoising, model: nn.Module) -> None:
         super().__init__()
@@ -173,13 +174,18 @@ class DescentProblem(cooper.ConstrainedMinimizationProblem):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("resilience", [0.0, 0.3])
 def test_a_hundred_steps_agree_with_cooper(optimizer: str, resilience: float, scale: str) -> None:
-    dual_lr = (
-        1.0 if (optimizer, scale) == ("sgd", "none") else 0.01
-    )  # unscaled violations are 1/30 as large
+    # unscaled violations are 1/30 as large
+    dual_lr = 1.0 if (optimizer, scale) == ("sgd", "none") else 0.01
     constraint = ConstraintConfig(
-        alpha=0.2, reference_loss=0.8, dual_lr=dual_lr, dual_optimizer=optimizer, dual_signal="violation",
-        signal_clip=None, resilience=resilience, scale=scale,
-    )  # fmt: skip
+        alpha=0.2,
+        reference_loss=0.8,
+        dual_lr=dual_lr,
+        dual_optimizer=optimizer,
+        dual_signal="violation",
+        signal_clip=None,
+        resilience=resilience,
+        scale=scale,
+    )
     config = replace(DOUBLE, steps=100, decay_share=0.0, grad_clip=1e9, constraint=constraint)
     ours = training_of(config)
     task, model = task_of(config), training_of(config).model
