@@ -33,6 +33,7 @@ from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.coordinator import RunSummary
+    from sweep.tracking import Tracker
 
 Json = Any
 Where = Literal["local", "inline"]
@@ -47,7 +48,10 @@ where_option = click.option(
     help="Train on a Ray cluster of this machine, or in this process, one arm at a time.",
 )
 workers_option = click.option(
-    "--workers", type=int, metavar="N", help="Arms at a time; default: as many as the CPUs hold."
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Arms at a time; default: as many as the CPUs hold.",
 )
 proposals_option = click.option(
     "--proposals", type=int, metavar="N", help="Proposals of every setting."
@@ -285,29 +289,23 @@ def _train(
         )
     finally:
         behind = background.close(TRACKING_END_S)
+    view = views.load_sweep(objects, definition.name)
     if behind:
         note(
             f"MLflow at {uri} lacks {len(behind)} arms; `sweep sync {definition.name}` sends them."
         )
     else:
-        _track_summary(tracking.Tracker(uri), objects, definition, started_ms)
+        try:
+            track_sweep(tracking.Tracker(uri), view, started_ms)
+        except SweepError as error:
+            note(f"{error} `sweep sync {definition.name}` completes it.")
     if summary.is_done:
-        keep_winners_weights(objects, views.load_sweep(objects, definition.name))
-    _print_summary(objects, definition, summary)
+        keep_winners_weights(objects, view)
+    _print_summary(view, summary)
     return summary.exit_code
 
 
-def _track_summary(
-    tracker: Any, objects: ObjectStore, definition: Definition, started_ms: int
-) -> None:
-    view = views.load_sweep(objects, definition.name)
-    try:
-        track_sweep(tracker, view, started_ms)
-    except SweepError as error:
-        note(f"{error} `sweep sync {definition.name}` completes it.")
-
-
-def track_sweep(tracker: Any, view: views.SweepView, fallback_ms: int) -> None:
+def track_sweep(tracker: Tracker, view: views.SweepView, fallback_ms: int) -> None:
     """Bring the sweep's own MLflow run up to date; its times are those of the records."""
     records = [a.record for a in view.arms.values() if a.record is not None]
     outcomes: dict[str, Mapping[str, int]] = {
@@ -324,8 +322,8 @@ def track_sweep(tracker: Any, view: views.SweepView, fallback_ms: int) -> None:
     )
 
 
-def _print_summary(objects: ObjectStore, definition: Definition, summary: RunSummary) -> None:
-    name = definition.name
+def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
+    name = view.definition.name
     for setting, why in summary.retired.items():
         note(f"{setting}: its search ended early: {why}")
     for problem in summary.problems:
@@ -337,7 +335,7 @@ def _print_summary(objects: ObjectStore, definition: Definition, summary: RunSum
         return
     out = console()
     out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")
-    entries = views.best(views.load_sweep(objects, name), {})
+    entries = views.best(view, {})
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
     else:

@@ -11,9 +11,10 @@ import click
 
 from sweep.definition import Definition, put_definition
 from sweep.export import expected
+from sweep.plan import baselines
 from sweep.provenance import environment_differences
 from sweep.views import load_sweep
-from trainables.errors import Failure
+from trainables.errors import Failure, Misuse
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 from trainables.run_store import RunStore
@@ -42,6 +43,13 @@ def run_fresh(
     """
     from sweep.execution import run_sweep
 
+    known = by_signature(exported)
+    first = definition.space.settings[0].name
+    if not known and not any(_stored(objects, a.signature) for a in baselines(definition, first)):
+        raise Misuse(
+            f"nothing that this would train is stored below {objects.root}, so there is nothing "
+            "to compare with. Run it without --fresh first, or give the --storage it was run in."
+        )
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
     scratch = ObjectStore(f"{objects.root}/{folder}")
@@ -51,7 +59,6 @@ def run_fresh(
         _drop(objects, folder)
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
-    known = by_signature(exported)
     same, compared = True, 0
     for place in load_sweep(scratch, definition.name).arms.values():
         assert place.record is not None  # the sweep is done
@@ -62,10 +69,6 @@ def run_fresh(
             continue
         compared += 1
         same = _compare(what, there, place.record) and same
-    if not compared:
-        raise Failure(
-            f"no arm was known before, so nothing is compared. The records are in {folder}."
-        )
     if same:
         _drop(objects, folder)
         click.echo(f"{compared} arms trained again: identical, bit for bit")

@@ -286,6 +286,7 @@ def test_rm_refuses_a_sweep_that_runs(objects: ObjectStore) -> None:
         (("run", "quickstart", "--proposals", "0"), "n_proposals must be at least 1"),
         (("run", "quickstart", "--name", "../x"), "a sweep's name must be"),
         (("run", "quickstart", "--where", "moon"), "'moon' is not one of 'local', 'inline'"),
+        (("run", "quickstart", "--workers", "0"), "0 is not in the range x>=1"),
         (("run", "quickstart", "--full"), "Run it without --full"),
         (("run", "quickstart", "--mlflow", "folder"), "an MLflow address must be like"),
         (("status", "gone"), "unknown sweep 'gone'"),
@@ -424,6 +425,18 @@ def test_an_exported_configuration_trains_again_to_the_same_bits(
     assert "1 numbers differ" in differs.stdout
     assert "evaluation.ood_mean" in differs.stdout
     assert "same machine type and versions" in differs.stdout
+
+
+def test_a_space_run_fresh_is_compared_with_what_is_stored(
+    trained: Path, space_file: str, tmp_path: Path
+) -> None:
+    ran = sweep("run", space_file, "--fresh", "--where", "inline")
+    assert "2 arms trained again: identical, bit for bit" in ran.stdout
+    elsewhere = str(tmp_path / "elsewhere")
+    assert "nothing to compare with" in refused(
+        "run", space_file, "--fresh", "--storage", elsewhere
+    )
+    assert not Path(elsewhere).exists()
 
 
 def test_running_more_seeds_of_a_sweep_adds_them(trained: Path, space_file: str) -> None:
