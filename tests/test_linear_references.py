@@ -219,7 +219,7 @@ def test_real_ped2_references_are_near_those_measured_before() -> None:
     config = RunConfig(data=data, train_gamma=0.13)
     found = linear_references(config, task_of(config), "test")
     means = {name: np.mean(list(scores.values())) for name, scores in found.metrics.items()}
-    # science.md A0, measured on other windows of the same clips
+    # An independent implementation gave these on other windows of the same clips
     assert means["identity"] == pytest.approx(11.39, rel=0.01)
     assert means["wiener"] == pytest.approx(5.34, rel=0.10)
     assert means["wiener_temporal"] == pytest.approx(4.51, rel=0.10)

@@ -260,18 +260,13 @@ def test_the_dual_signal_is_clipped_and_scaled_as_named(signal: str) -> None:
     scales = task_of(config).scales
     weighting = weighting_of(config, scales, CPU, torch.float64)
     assert isinstance(weighting, PrimalDual)
-    f0 = 1.5 * scales.identity_loss / scales.constant_loss
+    assert config.constraint is not None
+    f0 = config.constraint.reference_loss * scales.identity_loss / scales.constant_loss
     losses_F = f0 * torch.tensor([1.0, 1.1, 0.5, 2.0], dtype=torch.float64)
-    violations_L = torch.tensor(
-        [0.1, -0.1, 7.0], dtype=torch.float64
-    )  # (f_l - (1-a) f_{l-1}) / s_l
     violations_L = torch.as_tensor(violations(weighting.constraints, losses_F))
     torch.testing.assert_close(violations_L, torch.tensor([0.1, -0.1, 7.0], dtype=torch.float64))
-    relative = [
-        0.1,
-        -0.05 / 0.55,
-        0.5,
-    ]  # over what is allowed now: f0, 0.55 f0, 0.25 f0; the last is clipped
+    # over what is allowed now, f0, 0.55 f0 and 0.25 f0; the last is clipped
+    relative = [0.1, -0.05 / 0.55, 0.5]
     expected = [0.1, -0.1, 0.5] if signal == "violation" else relative
     torch.testing.assert_close(
         weighting.signal(violations_L, losses_F), torch.tensor(expected, dtype=torch.float64)

@@ -359,7 +359,7 @@ def test_without_training_noise_the_identity_scale_is_at_the_smallest_gamma_abov
 def test_real_ped2_has_the_scales_that_were_measured_before() -> None:
     data = DataConfig(name="ucsd_ped2", folder=f"{os.environ['SWEEP_TEST_DATA']}/ped2")
     task = task_of(RunConfig(data=data, train_gamma=0.13))
-    assert task.train_sequences == 11_600  # science.md: stride 5, training clips 01 02 04 07
+    assert task.train_sequences == 11_600  # stride 5, training clips 01 02 04 07
     assert task.scales.identity_loss == pytest.approx(0.138, abs=5e-4)
     assert task.scales.constant_loss == pytest.approx(8.17, abs=0.02)
     assert math.isclose(task.metric(task.scales.constant_loss), 255 * task.std, rel_tol=1e-12)
