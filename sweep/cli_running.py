@@ -115,6 +115,7 @@ def run(
     definition = Definition(name, catalog.with_values(found.space, wanted), mlflow)
     objects = ObjectStore(storage)
     tracking_uri(objects.root, mlflow)  # refused before data are decoded or anything is written
+    require_device(definition.space)
     resolved = resolve_data(definition.space)
     definition = replace(definition, space=resolved)
     if fresh:
@@ -223,6 +224,19 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
         replace(s, fields={**s.fields, "data.fingerprint": prints[s.name]}) for s in space.settings
     )
     return replace(space, settings=settings)
+
+
+def require_device(space: SearchSpace) -> None:
+    """Raise Misuse when a setting trains on a GPU and this machine has none."""
+    if not any(space.base.with_fields(s.fields).device == "cuda" for s in space.settings):
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise Misuse(
+            "device must be 'cpu' on this machine, got 'cuda': torch finds no GPU here. Set "
+            "device=cpu, or install a CUDA build of torch where there is one."
+        )
 
 
 def with_folder(definition: Definition, folder: str) -> Definition:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sweep.definition import Definition
 from sweep.pairs import Pair, join
 from sweep.plan import Arm
@@ -75,12 +77,12 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         return {}
     metrics = {
         WORST_MISSING_SHARE: judged.worst,
-        WORST_MISSING_SHARE_TRAIN: max(judged.training),
+        WORST_MISSING_SHARE_TRAIN: float(np.max(judged.training)),
         FEASIBLE: float(judged.feasible),
         USEFUL: float(judged.useful),
     }
     if judged.relaxed is not None:
-        metrics[WORST_MISSING_SHARE_RELAXED] = max(judged.relaxed)
+        metrics[WORST_MISSING_SHARE_RELAXED] = float(np.max(judged.relaxed))
     differences = pair.differences
     if differences:
         metrics |= {f"{metric}_difference": differences[k] for k, metric in _DIFFERENCES.items()}

@@ -39,7 +39,7 @@ class Judgement:
     @property
     def worst(self) -> float:
         """The worst layer's missing share on held-out clips."""
-        return max(self.held_out)
+        return float(np.max(self.held_out))  # NaN stays NaN
 
     @property
     def worst_layer(self) -> int:

@@ -54,9 +54,9 @@ class PlainDisplay(Display):
         self._coordinator = coordinator
         space = coordinator.definition.space
         self._console.print(
-            f"{coordinator.definition.name}: {len(space.settings)} settings x {space.n_proposals} "
-            f"proposals x {len(space.search_seeds)} seeds; {coordinator.plan.arms_done} of "
-            f"{coordinator.plan.arms_total} arms are done",
+            f"{coordinator.definition.name}: settings {len(space.settings)}, proposals "
+            f"{space.n_proposals}, search seeds {len(space.search_seeds)}; "
+            f"{coordinator.plan.arms_done} of {coordinator.plan.arms_total} arms are done",
             highlight=False,
             soft_wrap=True,
         )
