@@ -1,0 +1,197 @@
+"""Kill -9 at seeded moments, some inside a write: running again loses and repeats nothing."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweep.definition import Definition, put_definition
+from sweep.execution import run_sweep
+from sweep.proposals import StoredProposal, stored_proposals
+from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.faults import Faults
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("ray_home"),
+]
+
+# Deaths inside a write: of workers, which Tune replaces, and of the driver. See faults.py.
+WORKER_WRITES = [("checkpoint", "half"), ("record", "before"), ("weights", "after")]
+DRIVER_WRITES = [("proposal", "half"), ("outcome", "after")]
+LONG = {"steps": 400, "report_every": 20}
+
+
+class Sweep:
+    """A stored sweep whose drivers are killed and started again; watches what must never happen."""
+
+    def __init__(self, asked: Definition, folder: Path) -> None:
+        self.objects = ObjectStore(folder / "store")
+        self.asked = put_definition(self.objects, asked)
+        self.faults = Faults(folder / "faults")
+        self.driver: Driver | None = None
+        self.kills = 0
+        self._final: dict[str, ArmRecord] = {}
+        self._proposals: dict[tuple[str, int], StoredProposal] = {}
+
+    def start(self) -> Driver:
+        self.driver = Driver(self.objects, environment=self.faults.environment())
+        return self.driver
+
+    def look(self) -> None:
+        """Final records and stored points stay what they were when they were first seen."""
+        for name, record in records(self.objects).items():
+            if name in self._final:
+                assert record == self._final[name]
+            elif record.is_final:
+                self._final[name] = record
+        for setting in self.asked.space.settings:
+            for stored in stored_proposals(self.objects, self.asked.name, setting.name):
+                before = self._proposals.setdefault((setting.name, stored.number), stored)
+                assert stored.point == before.point
+        assert len(self._proposals) == sum(
+            len(stored_proposals(self.objects, self.asked.name, s.name))
+            for s in self.asked.space.settings
+        )
+
+    def kill_driver(self) -> None:
+        assert self.driver is not None
+        assert self.driver.process.poll() is None, self.driver.wait()
+        self.driver.kill()
+        self.died()
+
+    def kill_a_worker(self, rng: random.Random) -> None:
+        wait_until(lambda: bool(self.faults.workers()))
+        os.kill(rng.choice(self.faults.workers()), signal.SIGKILL)
+        self.died()
+
+    def died(self) -> None:
+        self.kills += 1
+        self.look()
+
+    def wait_for_reports(self, more: int) -> None:
+        """Until this many more reports are stored, or the sweep is over."""
+        before = reports(self.objects)
+        wait_until(lambda: reports(self.objects) >= before + more or self.is_over)
+
+    def wait_for_the_orders(self) -> None:
+        """Until every ordered death has happened; workers die, the driver goes on."""
+        wait_until(lambda: not self.faults.pending() or self.is_over)
+        assert not self.faults.pending()
+
+    @property
+    def is_over(self) -> bool:
+        return self.driver is not None and self.driver.process.poll() is not None
+
+    def finish(self) -> None:
+        """Start a last time, undisturbed."""
+        code, out, err = self.start().wait(timeout_s=300)
+        assert code == 0, out + err
+        self.look()
+
+
+def reports(objects: ObjectStore) -> int:
+    return sum(steps(objects).values()) // LONG["report_every"]
+
+
+@pytest.fixture
+def sweep_of(tmp_path: Path) -> Iterator[list[Sweep]]:
+    """Sweeps whose last driver is killed at the end of the test, if it still runs."""
+    sweeps: list[Sweep] = []
+    yield sweeps
+    for sweep in sweeps:
+        if sweep.driver is not None:
+            sweep.driver.kill()
+
+
+def disturb(sweep: Sweep, rng: random.Random) -> None:
+    """Kill the driver inside each of its ordered writes, and once more at a drawn moment."""
+    for kind, when in DRIVER_WRITES:
+        sweep.faults.kill(kind, when, skip=rng.randrange(2))
+        if sweep.driver is None or sweep.is_over:
+            sweep.start()
+        assert sweep.driver is not None
+        sweep.driver.process.wait(timeout=150)
+        assert not sweep.faults.pending()
+        assert sweep.driver.process.returncode == -signal.SIGKILL
+        sweep.driver.kill()
+        sweep.died()
+    sweep.start()
+    sweep.wait_for_reports(rng.randrange(1, 8))
+    time.sleep(0.2 * rng.random())
+    sweep.kill_driver()
+
+
+def disturb_workers(sweep: Sweep, rng: random.Random) -> None:
+    """Kill workers of one driver inside each of their ordered writes, and at four drawn moments."""
+    for kind, when in WORKER_WRITES:
+        sweep.faults.kill(kind, when, skip=rng.randrange(1, 3))
+    sweep.start()
+    sweep.wait_for_the_orders()
+    for _ in WORKER_WRITES:
+        sweep.died()
+    for _ in range(4):
+        sweep.wait_for_reports(rng.randrange(1, 6))
+        time.sleep(0.2 * rng.random())
+        sweep.kill_a_worker(rng)
+
+
+def test_after_ten_kills_a_random_sweep_equals_an_undisturbed_one(
+    tmp_path: Path, sweep_of: list[Sweep]
+) -> None:
+    asked = tiny("random", n_proposals=9, **LONG)
+    sweep = Sweep(asked, tmp_path)
+    sweep_of.append(sweep)
+    rng = random.Random(1)
+    disturb_workers(sweep, rng)
+    disturb(sweep, rng)
+    sweep.finish()
+
+    assert sweep.kills == 10
+    inside_a_write = sweep.faults.deaths()
+    assert len(inside_a_write) == len(WORKER_WRITES) + len(DRIVER_WRITES)
+    undisturbed = ObjectStore(tmp_path / "undisturbed")
+    put_definition(undisturbed, asked)
+    assert run_sweep(undisturbed, asked, where="inline", display=False).is_done
+    assert table(sweep.objects, asked) == table(undisturbed, asked)
+    assert_reports_are_whole(sweep)
+
+
+def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
+    tmp_path: Path, sweep_of: list[Sweep]
+) -> None:
+    asked = tiny("tpe", n_proposals=7, **LONG)
+    sweep = Sweep(asked, tmp_path)
+    sweep_of.append(sweep)
+    disturb(sweep, random.Random(2))
+    sweep.finish()
+
+    assert sweep.kills == 3
+    for setting in asked.space.settings:
+        found = stored_proposals(sweep.objects, "tiny", setting.name)
+        assert [stored.number for stored in found] == list(range(7))
+        assert all(stored.outcome is not None for stored in found)
+        assert len({repr(stored.point) for stored in found}) == 7
+    assert len(records(sweep.objects)) == 2 * (1 + 7)
+    assert_reports_are_whole(sweep)
+
+
+def assert_reports_are_whole(sweep: Sweep) -> None:
+    """Every arm is finished, with each of its reports once, in order, and no checkpoint left."""
+    expected = list(range(LONG["report_every"], LONG["steps"] + 1, LONG["report_every"]))
+    for name, record in records(sweep.objects).items():
+        assert record.status == "finished", record.reason
+        assert [report.step for report in record.reports] == expected
+        times = [report.timestamp_ms for report in record.reports]
+        assert times == sorted(times)
+        left = sweep.objects.names(f"arms/{name}")
+        assert not [entry for entry in left if entry.startswith("checkpoint")]
