@@ -439,7 +439,7 @@ def test_real_ped2_frames_have_the_known_std() -> None:
     assert [c.name for c in clips.train] == ["clip01", "clip02", "clip04", "clip07"]
     assert [c.name for c in clips.dev] == ["clip08", "clip10"]
     assert [len(c.frames) for c in clips.test] == [180] * 4
-    assert clips.std == pytest.approx(0.1786, abs=2e-4)  # an independent reading; resampling moves the end
+    assert clips.std == pytest.approx(0.1786, abs=2e-4)  # resampling moves the end
 
 
 @ped2
