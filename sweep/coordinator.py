@@ -24,11 +24,11 @@ from sweep.proposals import (
     ProposalOutcome,
     StoredProposal,
     Told,
-    drop_outcome,
     put_outcome,
     put_proposal,
     stored_proposals,
 )
+from sweep.retry import forget_failed
 from sweep.search import propose
 from sweep.selection import ProposalResult
 from trainables.errors import StoreError
@@ -42,6 +42,7 @@ OnProposal = Callable[[str, ProposalResult], None]
 
 log = logging.getLogger(__name__)
 RECORD_EVERY_S = 1.0  # a running arm's record is read for ``on_record`` at most this often
+KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 _Key = tuple[str, int]  # setting, proposal number
 
 
@@ -124,6 +125,7 @@ class Coordinator:
         self._points: dict[str, dict[int, Point]] = {}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
+        self._twins: dict[str, ArmRecord] = {}
         self._ahead: dict[_Key, Future[Point]] = {}
         slow = definition.space.sampler == "gp"
         self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
@@ -137,7 +139,7 @@ class Coordinator:
             retry_failed: forget the records of failed arms, so that they train again.
         """
         if retry_failed:
-            self._forget_failed()
+            forget_failed(self.objects, self.definition)
         there = set(self.objects.names("arms"))
         for setting in self.definition.space.settings:
             self.outcomes[setting.name] = {}
@@ -292,14 +294,17 @@ class Coordinator:
             ahead = self._ahead.pop((ask.setting, ask.number), None)
             point = self._propose(ask) if ahead is None else ahead.result()
             # Built before it is stored: a point that no run accepts must not stay in the store.
-            arms_of_proposal(self.definition, ask.setting, ask.number, point)
+            arms = arms_of_proposal(self.definition, ask.setting, ask.number, point)
         except Exception as error:
             log.exception("the search of setting %s failed", ask.setting)
             self._retire(ask.setting, f"the search failed at proposal {ask.number}", error)
             return
-        point = put_proposal(self.objects, self.definition.name, ask.setting, ask.number, point)
-        self._points[ask.setting][ask.number] = point
-        self._await(ask.setting, ask.number, self.plan.add_proposal(ask.setting, ask.number, point))
+        stored = put_proposal(self.objects, self.definition.name, ask.setting, ask.number, point)
+        if stored != point:  # somebody else stored one first: that is the proposal
+            arms = arms_of_proposal(self.definition, ask.setting, ask.number, stored)
+        self._points[ask.setting][ask.number] = stored
+        self.plan.add_arms(ask.setting, ask.number, arms)
+        self._await(ask.setting, ask.number, arms)
 
     def _propose(self, ask: Ask) -> Point:
         return propose(self.definition.space, ask.setting, ask.number, *self._known(ask.setting))
@@ -340,15 +345,18 @@ class Coordinator:
             missing = self._open[setting, number].missing
             missing.discard(arm.signature)
             if not missing:
-                self._close(setting, number)
+                self._close(setting, number, record)
 
-    def _close(self, setting: str, number: int) -> None:
+    def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, store the outcome, let the search know."""
         signatures = self._open.pop((setting, number)).signatures
         twins = self.plan.baselines[setting]
         try:
             pairs = tuple(
-                join(self._final_record(signature), self.runs.record(twin.signature))
+                join(
+                    last if last and last.signature == signature else self._final(signature),
+                    self._twin(twin.signature),
+                )
                 for signature, twin in zip(signatures, twins, strict=True)
             )
             result = ProposalResult(number, self._points[setting][number], pairs)
@@ -364,29 +372,19 @@ class Coordinator:
         if self._on_proposal is not None:
             self._tell(self._on_proposal, setting, result)
 
-    def _final_record(self, signature: str) -> ArmRecord:
+    def _twin(self, signature: str) -> ArmRecord:
+        """An unconstrained arm's record: every proposal of its setting is joined to it."""
+        if signature not in self._twins:
+            if len(self._twins) >= KEPT_TWINS:
+                self._twins.clear()
+            self._twins[signature] = self._final(signature)
+        return self._twins[signature]
+
+    def _final(self, signature: str) -> ArmRecord:
         record = self.runs.record(signature)
         if record is None:
             raise StoreError(f"the record of arm {signature} is gone below {self.objects.root}.")
         return record
-
-    def _forget_failed(self) -> None:
-        for setting in self.definition.space.settings:
-            for arm in self.plan.baselines[setting.name]:
-                self._forget_if_failed(arm)
-            for stored in stored_proposals(self.objects, self.definition.name, setting.name):
-                if stored.outcome is not None and stored.outcome.outcome != "failed":
-                    continue
-                arms = arms_of_proposal(self.definition, setting.name, stored.number, stored.point)
-                if any([self._forget_if_failed(arm) for arm in arms]):
-                    drop_outcome(self.objects, self.definition.name, setting.name, stored.number)
-
-    def _forget_if_failed(self, arm: Arm) -> bool:
-        record = self.runs.record(arm.signature)
-        if record is None or record.status != "failed":
-            return False
-        self.runs.forget(arm.signature)
-        return True
 
     def _tell(self, listener: Callable[..., None], *args: object) -> None:
         """Call a listener; its error is recorded and does not reach the executor."""

@@ -95,13 +95,17 @@ class Plan:
 
     def add_proposal(self, setting: str, number: int, point: Mapping[str, Json]) -> list[Arm]:
         """A proposal is stored: its arms may be handed out. Returns them. Idempotent."""
+        arms = arms_of_proposal(self.definition, setting, number, point)
+        self.add_arms(setting, number, arms)
+        return arms
+
+    def add_arms(self, setting: str, number: int, arms: Sequence[Arm]) -> None:
+        """Like ``add_proposal``, with the arms of its point."""
         state = self._settings[setting]
         state.asked.discard(number)
-        arms = arms_of_proposal(self.definition, setting, number, point)
         if number not in state.proposed:
             state.proposed.add(number)
             self._want(number, setting, arms)
-        return arms
 
     def arm_is_final(self, signature: str) -> None:
         """An arm has its outcome; it is never handed out again."""

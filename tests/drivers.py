@@ -60,9 +60,13 @@ class Driver:
         where: str = "local",
         patience_s: float = 60,
         environment: Mapping[str, str] | None = None,
+        tracked: bool = False,
     ) -> None:
+        """Run the executor alone, or with ``tracked`` what `sweep resume` runs."""
+        resume = ["sweep.cli", "resume", "tiny", "--storage", objects.root, "--workers", "2"]
+        alone = ["-c", CODE, objects.root, where, str(patience_s)]
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, objects.root, where, str(patience_s)],
+            [sys.executable, *(["-m", *resume] if tracked else alone)],
             cwd=ROOT,
             env=dict(environment or os.environ),
             stdout=subprocess.PIPE,

@@ -511,7 +511,7 @@ def test_without_a_terminal_one_line_per_arm_is_printed(
     run_sweep(objects, asked, where="inline")
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
-    assert lines[0].startswith("toy: 1 settings x 1 proposals x 1 seeds; 0 of 2 arms")
+    assert lines[0].endswith("0 of 2 arms are done")
     assert lines[1].startswith("[1/2] g1 unconstrained seed 0: finished in 49 s")
     assert lines[2].startswith("[2/2] g1 proposal 0 seed 0: finished")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from sweep.proposals import StoredProposal, stored_proposals
 from tests.drivers import Driver, records, steps, table, tiny, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
+from trainables.results import HELD_OUT_LOSS, ArmRecord
 
 pytestmark = [
     pytest.mark.slow,
@@ -44,7 +45,7 @@ class Sweep:
         self._proposals: dict[tuple[str, int], StoredProposal] = {}
 
     def start(self) -> Driver:
-        self.driver = Driver(self.objects, environment=self.faults.environment())
+        self.driver = Driver(self.objects, environment=self.faults.environment(), tracked=True)
         return self.driver
 
     def look(self) -> None:
@@ -164,12 +165,13 @@ def test_after_ten_kills_a_random_sweep_equals_an_undisturbed_one(
     assert run_sweep(undisturbed, asked, where="inline", display=False).is_done
     assert table(sweep.objects, asked) == table(undisturbed, asked)
     assert_reports_are_whole(sweep)
+    assert_tracked_once(sweep)
 
 
 def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
     tmp_path: Path, sweep_of: list[Sweep]
 ) -> None:
-    asked = tiny("tpe", n_proposals=7, **LONG)
+    asked = tiny("tpe", n_proposals=5, **LONG)
     sweep = Sweep(asked, tmp_path)
     sweep_of.append(sweep)
     disturb(sweep, random.Random(2))
@@ -178,11 +180,12 @@ def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
     assert sweep.kills == 3
     for setting in asked.space.settings:
         found = stored_proposals(sweep.objects, "tiny", setting.name)
-        assert [stored.number for stored in found] == list(range(7))
+        assert [stored.number for stored in found] == list(range(5))
         assert all(stored.outcome is not None for stored in found)
-        assert len({repr(stored.point) for stored in found}) == 7
-    assert len(records(sweep.objects)) == 2 * (1 + 7)
+        assert len({repr(stored.point) for stored in found}) == 5
+    assert len(records(sweep.objects)) == 2 * (1 + 5)
     assert_reports_are_whole(sweep)
+    assert_tracked_once(sweep)
 
 
 def assert_reports_are_whole(sweep: Sweep) -> None:
@@ -195,3 +198,33 @@ def assert_reports_are_whole(sweep: Sweep) -> None:
         assert times == sorted(times)
         left = sweep.objects.names(f"arms/{name}")
         assert not [entry for entry in left if entry.startswith("checkpoint")]
+
+
+def assert_tracked_once(sweep: Sweep) -> None:
+    """MLflow has one run per arm and one of the sweep, every report in it, and no row twice."""
+    database = sqlite3.connect(f"file:{sweep.objects.root}/mlflow.db?mode=ro", uri=True)
+    tagged = database.execute(
+        "select value, count(*) from tags join runs using (run_uuid)"
+        " where key = 'signature' and lifecycle_stage = 'active' group by value"
+    )
+    assert dict(tagged) == dict.fromkeys(records(sweep.objects), 1)
+    (active,) = database.execute("select count(*) from runs where lifecycle_stage = 'active'")
+    assert active == (len(records(sweep.objects)) + 1,)
+    twice = database.execute(
+        "select key, step, count(*) from metrics group by run_uuid, key, step having count(*) > 1"
+    )
+    assert twice.fetchall() == []
+    rows = database.execute(
+        "select t.value, m.step, m.value from metrics m join tags t using (run_uuid)"
+        " join runs using (run_uuid) where t.key = 'signature' and m.key = ?"
+        " and lifecycle_stage = 'active' order by m.step",
+        (HELD_OUT_LOSS,),
+    )
+    tracked: dict[str, list[tuple[int, float]]] = {}
+    for signature, step, value in rows:
+        tracked.setdefault(signature, []).append((step, value))
+    assert tracked == {
+        signature: [(report.step, report.scalars[HELD_OUT_LOSS]) for report in record.reports]
+        for signature, record in records(sweep.objects).items()
+    }
+    database.close()
