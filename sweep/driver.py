@@ -7,6 +7,8 @@ experiment, one in ``on_trial_complete`` trains the finished arm again.
 
 from __future__ import annotations
 
+import fcntl
+import json
 import logging
 import math
 import os
@@ -31,7 +33,7 @@ from sweep.definition import Definition
 from sweep.signals import stop_on_signals
 from trainables import trial
 from trainables.config import RunConfig
-from trainables.errors import InvalidValue
+from trainables.errors import Failure, InvalidValue
 from trainables.run_store import MAX_DEATHS
 from trainables.trial import ArmTrial, report_of, trial_config
 
@@ -39,6 +41,7 @@ Json = Any
 log = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 128 * 2**20  # nothing travels through it; Ray's default takes 30 % of memory
+PREFIX, OWNER = "sweep-", "owner.lock"  # of the temporary folders
 # What Ray and Tune read from the environment. Those of the user, if set, are kept.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -107,12 +110,17 @@ def _fit(
             verbose=0,
         ),
     )
+    tune_log = logging.getLogger("ray.tune")
+    level = tune_log.level
+    tune_log.setLevel(logging.CRITICAL)  # a worker's death is told in one line of ours
     try:
         tuner.fit()
     except Exception as error:
         log.exception("Ray Tune ended with an error")
         coordinator.problems.append(f"Ray Tune ended with {type(error).__name__}: {error}")
         coordinator.stop("Ray Tune ended with an error")
+    finally:
+        tune_log.setLevel(level)
 
 
 class _WithoutState:
@@ -212,6 +220,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._failures_before: dict[str, int] = {}  # by trial id, at its last report
+        self._failures_told: dict[str, int] = {}  # by trial id
 
     def on_trial_result(self, tune_controller: Json, trial: Trial, result: dict[str, Json]) -> str:
         """A worker that reports is alive."""
@@ -221,20 +230,31 @@ class _Scheduler(_WithoutState, FIFOScheduler):
     def choose_trial_to_run(self, tune_controller: Json) -> Trial | None:
         """The next pending trial, unless its workers only die."""
         chosen: Trial | None = super().choose_trial_to_run(tune_controller)
-        if chosen is not None:
-            deaths = chosen.num_failures - self._failures_before.get(chosen.trial_id, 0)
-            if deaths > 2 * MAX_DEATHS:
-                raise RuntimeError(f"workers die before they can train: {chosen.get_error()}")
+        if chosen is not None and chosen.num_failures > self._failures_told.get(chosen.trial_id, 0):
+            self._failures_told[chosen.trial_id] = chosen.num_failures
+            self._tell(chosen)
         return chosen
+
+    def _tell(self, trial: Trial) -> None:
+        deaths = trial.num_failures - self._failures_before.get(trial.trial_id, 0)
+        if deaths > 2 * MAX_DEATHS:
+            raise RuntimeError(f"workers die before they can train: {trial.get_error()}")
+        config = RunConfig.from_json(json.loads(trial.config["run"]))
+        log.warning(
+            "a worker died (out of memory?); arm %s goes on from its last checkpoint",
+            config.signature(),
+        )
 
 
 @contextmanager
 def _local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
-    """A Ray cluster on loopback with a token of its own; yields its temporary folder."""
-    folder = Path(tempfile.mkdtemp(prefix="sweep-", dir=_short_folder()))
-    try:
-        _own_token()
-        with _environment():
+    """A Ray cluster of this machine with a token of its own; yields its temporary folder.
+
+    Ray listens on every interface whatever address it is given: the token is what protects it.
+    """
+    _own_token()
+    with _scratch_folder() as folder, _environment():
+        try:
             ray.init(
                 address="local",
                 num_cpus=cpus,
@@ -243,15 +263,42 @@ def _local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 object_store_memory=OBJECT_STORE_BYTES,
-                _node_ip_address="127.0.0.1",
                 _temp_dir=str(folder),
             )
-            try:
-                yield folder
-            finally:
-                ray.shutdown()
+        except Exception as error:
+            ray.shutdown()
+            raise Failure(
+                f"Ray could not be started on this machine: {error} See `sweep doctor`, or train "
+                "without Ray with --where inline."
+            ) from error
+        try:
+            yield folder
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """A folder that goes with this process, or, when it is killed, with a later one."""
+    _remove_left_overs()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    try:
+        with open(folder / OWNER, "w") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_left_overs() -> None:
+    """Remove the folders of drivers that were killed: nobody holds their lock any more."""
+    for owner in Path(_short_folder()).glob(f"{PREFIX}*/{OWNER}"):
+        try:
+            with open(owner) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # in use, or another user's
+            continue
+        shutil.rmtree(owner.parent, ignore_errors=True)
 
 
 def _short_folder() -> str:

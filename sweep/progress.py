@@ -166,7 +166,7 @@ def _running(live: list[LiveArm]) -> Table:
         config = arm.arm.config
         step = 0 if arm.report is None else arm.report.step
         shown = "" if arm.report is None else numbers(arm.report.scalars)
-        table.add_row("  running", described(arm.arm), f"{step}/{config.steps}", shown)
+        table.add_row("  running", described(arm.arm), f"{step}/{config.steps}", Text(shown))
     if len(live) > SHOWN_ARMS:
         table.add_row("", f"and {len(live) - SHOWN_ARMS} more")
     return table
@@ -175,7 +175,7 @@ def _running(live: list[LiveArm]) -> Table:
 def _best(coordinator: Coordinator) -> Table:
     table = Table.grid(padding=(0, 2))
     for setting in coordinator.definition.space.settings:
-        table.add_row("  best", setting.name, _best_of(coordinator, setting.name))
+        table.add_row("  best", setting.name, Text(_best_of(coordinator, setting.name)))
     return table
 
 

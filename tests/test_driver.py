@@ -59,7 +59,7 @@ def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path:
     put_definition(inline, asked)
     assert run_sweep(inline, asked, where="inline", display=False).is_done
     assert table(objects, asked) == table(inline, asked)
-    # Nothing of it stays: no folder, no cluster, no file in the home folder.
+    # Nothing of it stays: no folder, no file in the home folder.
     assert not list(Path(os.environ["RAY_TMPDIR"]).glob("sweep-*"))
     assert not list(Path.home().iterdir())
 
