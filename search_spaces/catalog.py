@@ -39,8 +39,16 @@ class Found:
     expected: Mapping[str, Json] = field(default_factory=dict)
 
 
-def setting(data: str, model: str, layers: int, gamma: float, *, detached: bool = False) -> Setting:
-    """One row of a results table, named after what distinguishes it.
+def setting(
+    data: str,
+    model: str,
+    layers: int,
+    gamma: float,
+    *,
+    detached: bool = False,
+    alpha: float | None = None,
+) -> Setting:
+    """One row of a results table, named after what distinguishes it; ``alpha`` is its first guess.
 
     >>> setting("ucsd_ped2", "ut", 3, 0.15, detached=True).name
     'ucsd_ped2-ut-L3-g0.15-detached'
@@ -53,6 +61,8 @@ def setting(data: str, model: str, layers: int, gamma: float, *, detached: bool 
     }
     if detached:
         fields["constraint.grad_through_previous"] = False
+    if alpha is not None:
+        fields["constraint.alpha"] = alpha
     form = "-detached" if detached else ""
     return Setting(f"{data}-{model}-L{layers}-g{gamma:g}{form}", fields)
 
