@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.oracles import TINY
-from trainables.errors import Misuse, StoreError
+from trainables.errors import DamagedObject, Misuse, StoreError
 from trainables.object_store import ObjectStore
+from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
 
@@ -143,3 +146,85 @@ def test_a_file_uri_is_a_remote_store_too(tmp_path: Path) -> None:
     objects.delete("arms/s/record.json")
     objects.delete("arms/s/record.json")
     assert objects.names("arms/s") == []
+
+
+# --- a store that is away for a moment ------------------------------------------------------------
+
+
+def stale(*_: object, **__: object) -> None:
+    raise OSError(errno.ESTALE, "Stale file handle")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda objects: objects.get("arms/s/record.json"),
+        lambda objects: objects.names("arms/s"),
+        lambda objects: objects.delete("arms/s/record.json"),
+        lambda objects: objects.delete_folder("arms/s"),
+        lambda objects: objects.size_of("arms"),
+    ],
+    ids=["get", "names", "delete", "delete_folder", "size_of"],
+)
+def test_whatever_fails_below_the_root_is_a_store_error_that_names_it(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, use: Callable[[ObjectStore], object]
+) -> None:
+    objects.put("arms/s/record.json", b"1")
+    for owner, name in ((os, "listdir"), (Path, "unlink"), (Path, "read_bytes")):
+        monkeypatch.setattr(owner, name, stale)
+    monkeypatch.setattr(ObjectStore, "_filesystem", stale)
+    with pytest.raises(StoreError, match=r"could not \w+ arms.*Stale file handle"):
+        use(objects)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long a patient store would have waited; it does not."""
+    waited: list[float] = []
+    monkeypatch.setattr("trainables.patient_store.time.sleep", waited.append)
+    return waited
+
+
+def test_a_listing_that_fails_once_does_not_fail_a_checkpoint(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    real, failures = os.listdir, [OSError(errno.ESTALE, "Stale file handle")]
+
+    def listdir(path: str) -> list[str]:
+        if failures:
+            raise failures.pop()
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    store = RunStore(PatientStore(objects.root))
+    store.put_checkpoint("s", 10, b"10")
+    assert store.newest_checkpoint("s") == (10, b"10")
+    assert waits == [0.5]
+
+
+def test_what_waiting_does_not_mend_is_told_at_once(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    patient = PatientStore(objects.root)
+    patient.put("thing", b"content")
+    Path(objects.root, "thing").write_bytes(b"torn")
+    with pytest.raises(DamagedObject, match=r"Restore it from a copy, or delete it"):
+        patient.get("thing")
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(StoreError, match="Permission denied"):
+        patient.get("thing")
+    assert waits == []
+
+
+def test_a_checkpoint_that_cannot_be_read_now_is_not_passed_over(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(objects)
+    store.put_checkpoint("s", 10, b"10")
+    monkeypatch.setattr(Path, "read_bytes", stale)
+    with pytest.raises(StoreError, match="Stale file handle"):
+        store.newest_checkpoint("s")

@@ -6,7 +6,8 @@ SweepError                   every error of this project; the command line print
 │   ├── UnknownName          a field, search space, model, data set or sweep that does not exist
 │   └── BadData              a data folder that is missing, empty, of the wrong layout, or damaged
 └── Failure                  the request was right, the world was not: exit 1
-    └── StoreError           the store cannot be read or written, or an object in it is damaged
+    └── StoreError           the store cannot be read or written
+        └── DamagedObject    an object in it is not what was put
 
 Every message says what was wrong, what was got, what is allowed and what to do.
 """
@@ -54,4 +55,8 @@ class Failure(SweepError):
 
 
 class StoreError(Failure):
-    """The store cannot be read or written, or an object in it is damaged."""
+    """The store cannot be read or written, or holds what this version cannot read."""
+
+
+class DamagedObject(StoreError):
+    """An object is not what was put: its checksum does not match. Reading again changes nothing."""

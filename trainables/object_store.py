@@ -12,14 +12,16 @@ import hashlib
 import json
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow.fs
 
-from trainables.errors import Misuse, StoreError
+from trainables.errors import DamagedObject, Misuse, StoreError
 
 Json = Any
+T = TypeVar("T")
 _FOOTER = b"\nsha256:"
 _DIGEST = 64
 
@@ -44,7 +46,7 @@ class ObjectStore:
         try:
             self.put(probe, b"")
             self.delete(probe)
-        except (OSError, StoreError) as error:
+        except StoreError as error:
             raise Misuse(
                 f"the storage root {self.root} cannot be written ({error}). "
                 "Give a folder you own with --storage or SWEEP_STORAGE."
@@ -52,37 +54,42 @@ class ObjectStore:
 
     def put(self, name: str, content: bytes) -> None:
         """Write one whole object. Raises StoreError when the disk is full or the store is away."""
-        sealed = content + _FOOTER + hashlib.sha256(content).hexdigest().encode()
-        try:
+        sealed = _sealed(content)
+
+        def write() -> None:
             if self.is_local:
                 self._put_local(Path(self.root, name), sealed)
             else:
                 filesystem, prefix = self._filesystem()
                 with filesystem.open_output_stream(f"{prefix}/{name}") as stream:
                     stream.write(sealed)
-        except OSError as error:
-            raise StoreError(f"could not write {name} below {self.root}: {error}") from error
+
+        self._try(f"write {name}", write)
 
     def get(self, name: str) -> bytes | None:
-        """The object's content, or None when there is none; StoreError when it is damaged."""
-        try:
-            if self.is_local:
-                sealed = Path(self.root, name).read_bytes()
-            else:
+        """The object's content, or None when there is none; DamagedObject when it is not whole."""
+
+        def read() -> bytes | None:
+            try:
+                if self.is_local:
+                    return Path(self.root, name).read_bytes()
                 filesystem, prefix = self._filesystem()
                 with filesystem.open_input_stream(f"{prefix}/{name}") as stream:
-                    sealed = stream.read()
-        except FileNotFoundError:
+                    content: bytes = stream.read()
+                    return content
+            except FileNotFoundError:
+                return None
+
+        sealed = self._try(f"read {name}", read)
+        if sealed is None:
             return None
-        except OSError as error:
-            raise StoreError(f"could not read {name} below {self.root}: {error}") from error
-        content, footer, digest = (
-            sealed[: -_DIGEST - len(_FOOTER)],
-            sealed[-_DIGEST - len(_FOOTER) : -_DIGEST],
-            sealed[-_DIGEST:],
-        )
-        if footer != _FOOTER or hashlib.sha256(content).hexdigest().encode() != digest:
-            raise StoreError(f"{name} below {self.root} is damaged (its checksum does not match).")
+        content = sealed[: -_DIGEST - len(_FOOTER)]
+        if sealed != _sealed(content):
+            raise DamagedObject(
+                f"{name} below {self.root} is damaged (its checksum does not match). Restore it "
+                "from a copy, or delete it and give the same `sweep run` again, which makes what "
+                "is missing."
+            )
         return content
 
     def put_json(self, name: str, value: Json) -> None:
@@ -106,51 +113,78 @@ class ObjectStore:
         if not self.is_local:
             self.put(name, content)
             return content
-        sealed = content + _FOOTER + hashlib.sha256(content).hexdigest().encode()
-        try:
-            self._put_local(Path(self.root, name), sealed, replace=False)
-        except FileExistsError:
-            winner = self.get(name)
-            assert winner is not None
-            return winner
-        except OSError as error:
-            raise StoreError(f"could not write {name} below {self.root}: {error}") from error
-        return content
+        sealed = _sealed(content)
+
+        def link() -> bool:
+            try:
+                self._put_local(Path(self.root, name), sealed, replace=False)
+            except FileExistsError:
+                return False
+            return True
+
+        if self._try(f"write {name}", link):
+            return content
+        winner = self.get(name)
+        assert winner is not None
+        return winner
 
     def names(self, folder: str) -> list[str]:
         """Names of the entries directly below ``folder``, sorted; empty when it is not there."""
-        if self.is_local:
+
+        def listed() -> list[str]:
+            if not self.is_local:
+                filesystem, prefix = self._filesystem()
+                selector = pyarrow.fs.FileSelector(f"{prefix}/{folder}", allow_not_found=True)
+                return [info.base_name for info in filesystem.get_file_info(selector)]
             try:
                 found = os.listdir(Path(self.root, folder))
             except (FileNotFoundError, NotADirectoryError):
                 return []
-            return sorted(n for n in found if not n.startswith(".") and not n.endswith(".tmp"))
-        filesystem, prefix = self._filesystem()
-        selector = pyarrow.fs.FileSelector(f"{prefix}/{folder}", allow_not_found=True)
-        return sorted(info.base_name for info in filesystem.get_file_info(selector))
+            return [n for n in found if not n.startswith(".") and not n.endswith(".tmp")]
+
+        return sorted(self._try(f"list {folder}", listed))
 
     def delete(self, name: str) -> None:
         """Delete one object; nothing happens when it is not there."""
-        if self.is_local:
-            Path(self.root, name).unlink(missing_ok=True)
-            return
-        filesystem, prefix = self._filesystem()
-        if filesystem.get_file_info(f"{prefix}/{name}").type != pyarrow.fs.FileType.NotFound:
-            filesystem.delete_file(f"{prefix}/{name}")
+
+        def unlink() -> None:
+            if self.is_local:
+                Path(self.root, name).unlink(missing_ok=True)
+                return
+            filesystem, prefix = self._filesystem()
+            if filesystem.get_file_info(f"{prefix}/{name}").type != pyarrow.fs.FileType.NotFound:
+                filesystem.delete_file(f"{prefix}/{name}")
+
+        self._try(f"delete {name}", unlink)
 
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all below it; nothing happens when it is not there."""
-        filesystem, prefix = self._filesystem()
-        if filesystem.get_file_info(f"{prefix}/{folder}").type == pyarrow.fs.FileType.Directory:
-            filesystem.delete_dir(f"{prefix}/{folder}")
+
+        def remove() -> None:
+            filesystem, prefix = self._filesystem()
+            if filesystem.get_file_info(f"{prefix}/{folder}").type == pyarrow.fs.FileType.Directory:
+                filesystem.delete_dir(f"{prefix}/{folder}")
+
+        self._try(f"delete {folder}", remove)
 
     def size_of(self, folder: str) -> int:
         """Bytes of everything below ``folder``."""
-        filesystem, prefix = self._filesystem()
-        selector = pyarrow.fs.FileSelector(
-            f"{prefix}/{folder}", recursive=True, allow_not_found=True
-        )
-        return sum(info.size or 0 for info in filesystem.get_file_info(selector))
+
+        def added() -> int:
+            filesystem, prefix = self._filesystem()
+            selector = pyarrow.fs.FileSelector(
+                f"{prefix}/{folder}", recursive=True, allow_not_found=True
+            )
+            return sum(info.size or 0 for info in filesystem.get_file_info(selector))
+
+        return self._try(f"measure {folder}", added)
+
+    def _try(self, what: str, action: Callable[[], T]) -> T:
+        """Everything that touches the storage goes through here: its errors become StoreError."""
+        try:
+            return action()
+        except OSError as error:
+            raise StoreError(f"could not {what} below {self.root}: {error}") from error
 
     def _filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
         if self._remote is None:
@@ -176,3 +210,7 @@ class ObjectStore:
                 os.link(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _sealed(content: bytes) -> bytes:
+    return content + _FOOTER + hashlib.sha256(content).hexdigest().encode()

@@ -1,11 +1,12 @@
-"""A store that waits for its disk: a write that fails is tried again before it is an error.
+"""A store that waits for its disk: what fails for the moment is tried again before it is an error.
 
 A disk that is full for a minute, or a share that is away, must not cost an arm the steps since its
-last checkpoint. Reads are not repeated: whoever reads at start should hear at once.
+last checkpoint. What waiting does not mend is told at once: a damaged object, a missing permission.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable
@@ -16,11 +17,15 @@ from trainables.object_store import ObjectStore
 
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 8.0
+LASTING = {
+    errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL,
+    errno.ELOOP,
+}  # fmt: skip
 T = TypeVar("T")
 
 
 class PatientStore(ObjectStore):
-    """An ObjectStore whose writes are repeated for ``patience_s`` seconds."""
+    """An ObjectStore that repeats what fails for ``patience_s`` seconds."""
 
     def __init__(self, root: str | os.PathLike[str], *, patience_s: float = 60.0) -> None:
         """Name the root; 0 seconds mean one try."""
@@ -31,21 +36,15 @@ class PatientStore(ObjectStore):
         """A store travels to workers as its root and its patience."""
         return super().__getstate__() | {"patience_s": self.patience_s}
 
-    def put(self, name: str, content: bytes) -> None:
-        """Write one whole object; StoreError when it could not be written for ``patience_s``."""
-        self._repeat(lambda: ObjectStore.put(self, name, content))
-
-    def put_once(self, name: str, content: bytes) -> bytes:
-        """Write unless an object is there; return what is there now."""
-        return self._repeat(lambda: ObjectStore.put_once(self, name, content))
-
-    def _repeat(self, write: Callable[[], T]) -> T:
+    def _try(self, what: str, action: Callable[[], T]) -> T:
         give_up = time.monotonic() + self.patience_s
         wait_s = FIRST_WAIT_S
         while True:
             try:
-                return write()
+                return super()._try(what, action)
             except StoreError as error:
+                if getattr(error.__cause__, "errno", None) in LASTING:
+                    raise
                 if time.monotonic() + wait_s > give_up:
                     raise StoreError(
                         f"{error} (tried for {self.patience_s:.0f} s). Free some space or bring "

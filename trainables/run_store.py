@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from trainables.errors import StoreError
+from trainables.errors import DamagedObject
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 
@@ -54,7 +54,7 @@ class RunStore:
         for name in reversed(self._checkpoints(signature)):
             try:
                 content = self.objects.get(f"arms/{signature}/{name}")
-            except StoreError:
+            except DamagedObject:
                 continue
             if content is not None:
                 return int(name.removeprefix("checkpoint-").removesuffix(".pt")), content
