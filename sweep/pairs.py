@@ -125,7 +125,7 @@ def judge(
     held_out_L = missing_shares(constraints, held_out_F)
     relaxed: Shares | None = None
     if measured.multipliers:
-        slack_L = slack(np.array(measured.multipliers), constraint.resilience)
+        slack_L = slack(constraint, constraints, np.array(measured.multipliers), held_out_F)
         relaxed = tuple(missing_shares(constraints, held_out_F, slack_L).tolist())
     why = why_not_useful(record, measured)
     return Judgement(

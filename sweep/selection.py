@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sweep.pairs import Judgement, Pair
-from trainables.primal_dual import TOLERANCE
+from trainables.primal_dual import TOLERANCE, is_feasible
 from trainables.results import OUTCOMES, Outcome
 
 Json = Any
@@ -61,9 +63,15 @@ class ProposalResult:
         return all(p.judgement is not None and p.judgement.useful for p in self.pairs)
 
     @property
+    def has_twins(self) -> bool:
+        """Every seed's unconstrained arm finished: there is something to compare with."""
+        return all(p.unconstrained_judgement is not None for p in self.pairs)
+
+    @property
     def can_win(self) -> bool:
-        """Feasible and useful on every seed."""
-        return self.outcome == "feasible" and self.useful and math.isfinite(self.objective)
+        """Feasible and useful on every seed, beside an unconstrained arm that finished."""
+        measured = self.has_twins and math.isfinite(self.objective)
+        return self.outcome == "feasible" and self.useful and measured
 
     def worst_judgement(self) -> Judgement | None:
         """The judgement of the seed that misses most; None when no seed finished."""
@@ -96,7 +104,7 @@ def select(setting: str, proposals: Sequence[ProposalResult]) -> SettingResult:
     if winner is not None:
         return SettingResult(setting, outcomes, winner, winner, "")
     closest = min(
-        (p for p in proposals if math.isfinite(p.worst_missing_share)),
+        (p for p in proposals if not math.isnan(p.worst_missing_share)),
         key=lambda p: (p.outcome != "feasible", p.worst_missing_share, p.number),
         default=None,
     )
@@ -112,7 +120,13 @@ def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult 
             f"; the first: {reasons[0]}" if reasons else ""
         )
     judgement = closest.worst_judgement()
-    assert judgement is not None  # a finite worst missing share was measured
+    assert judgement is not None  # a worst missing share was measured
+    if closest.outcome == "feasible" and closest.useful:
+        twins = [p.unconstrained for p in closest.pairs if p.unconstrained_judgement is None]
+        reasons = [twin.reason for twin in twins if twin is not None and twin.reason]
+        return f"proposal {closest.number} has no finished unconstrained arm to stand beside" + (
+            f": {reasons[0]}" if reasons else ""
+        )
     if closest.outcome == "feasible":
         why = next(
             p.judgement.why_not_useful
@@ -125,6 +139,6 @@ def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult 
         f"{judgement.worst:.2f} of the reduction asked of layer {judgement.worst_layer} "
         f"(allowed {TOLERANCE:.2f})"
     )
-    if max(judgement.training) <= TOLERANCE:
+    if is_feasible(np.array(judgement.training)):
         text += "; on training clips it meets every constraint, so the gap is one of generalisation"
     return text

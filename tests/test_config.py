@@ -32,7 +32,10 @@ def test_every_field_survives_the_json_round_trip() -> None:
         ({"constraint.warmup_steps": 41}, "warmup_steps must be at most steps (40), got 41"),
         ({"data.frame_size": 30}, "frame_size must be a positive multiple of patch_size 4, got 30"),
         ({"test_gammas": [0.2, 0.1]}, "test_gammas must be at least two rising numbers"),
-        ({"test_gammas": [0.1, 0.101]}, "differ in their first two decimals"),
+        ({"test_gammas": [0.1, 0.125]}, "numbers of at most two decimals"),
+        ({"model.layers": 1}, "model.layers must be at least 2 in a constrained run, got 1"),
+        ({"constraint.alpha": 0.99, "model.layers": 20}, "(1 - alpha)^20 exceeds 1e-12"),
+        ({"primal_lr": 10**400}, "primal_lr must be a finite number"),
         ({"model.variant": "sharpest"}, "variant must be one of 'distance', 'sharp', 'literal'"),
         ({"constraint.resilience": -1}, "resilience must be at least 0, got -1.0"),
         (

@@ -96,9 +96,8 @@ class ArmRun:
         arm.training.run_to(min((arm.training.step // every + 1) * every, self.config.steps))
         report = self._report(arm)
         self.record.reports.append(report)
-        for sign in early_signs(self.config, arm.task.scales, report):
-            if sign.split(".")[0] not in {w.split(".")[0] for w in self.record.warnings}:
-                self.record.warnings.append(sign)
+        signs = early_signs(self.config, arm.task.scales, self.record.reports)
+        self.record.warnings += [s for s in signs if s not in self.record.warnings]
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
             self._end(
@@ -143,6 +142,9 @@ class ArmRun:
             arm.eval_seconds = state["eval_seconds"]
             # with the reports that belong to this checkpoint
             self.record = ArmRecord.from_json(state["record"])
+            here = environment(self.config.device)
+            if {**self.record.environment, "before": None} != {**here, "before": None}:
+                self.record.environment = {**here, "before": self.record.environment}
         else:
             self.record.reports.clear()
         return arm

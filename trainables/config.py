@@ -23,6 +23,7 @@ from trainables.errors import InvalidValue, UnknownName
 TRAINING_VERSION = 1
 
 Json = Any  # whatever json.loads returns
+_LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
 
 
 def _require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
@@ -81,6 +82,7 @@ def _checked(name: str, value: object, hint: Any) -> object:
         return value
     if hint is float:
         ok = isinstance(value, int | float) and not isinstance(value, bool)
+        ok = ok and abs(cast(float, value)) < _LARGEST
         _require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
         return float(cast(float, value))
     if hint is int:
@@ -182,7 +184,7 @@ class ConstraintConfig(_Section):
             "0 means hard constraints.",
         )
         _require(
-            self.dual_lr * self.resilience < 1,
+            self.dual_optimizer == "adam" or self.dual_lr * self.resilience < 1,
             "dual_lr x resilience",
             self.dual_lr * self.resilience,
             "below 1",
@@ -230,10 +232,10 @@ class RunConfig(_Section):
             "at least two rising numbers from 0 up",
         )
         _require(
-            len({f"{g:.2f}" for g in self.test_gammas}) == len(self.test_gammas),
+            all(round(g, 2) == g for g in self.test_gammas),
             "test_gammas",
             list(self.test_gammas),
-            "numbers that differ in their first two decimals",
+            "numbers of at most two decimals",
             "scores are kept under these names.",
         )
         for name in (
@@ -256,6 +258,21 @@ class RunConfig(_Section):
                 self.constraint.warmup_steps,
                 f"at most steps ({self.steps})",
                 "the warm-up is part of the budget.",
+            )
+            _require(
+                self.model.layers >= 2,
+                "model.layers",
+                self.model.layers,
+                "at least 2 in a constrained run",
+                "one layer has no layer before it to descend from.",
+            )
+            lowest = (1 - self.constraint.alpha) ** self.model.layers
+            _require(
+                lowest > 1e-12,
+                "alpha",
+                self.constraint.alpha,
+                f"small enough that (1 - alpha)^{self.model.layers} exceeds 1e-12",
+                "no network can lose that much.",
             )
 
     def unconstrained(self) -> RunConfig:

@@ -115,6 +115,6 @@ def descent_ratios(model: nn.Module, task: Task, gamma: float) -> tuple[Floats, 
     losses = losses_FB.double().cpu().numpy()
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios_LB = losses[1:] / losses[:-1]
-    ratios_LB[np.isnan(ratios_LB)] = 1.0  # 0 / 0: a loss that was nothing and stayed nothing
+    ratios_LB[(losses[1:] == 0) & (losses[:-1] == 0)] = 1.0  # nothing was there, nothing came
     quantiles = np.percentile(ratios_LB, QUANTILES, axis=1, method="lower").T
     return quantiles, (losses[1:] < losses[:-1]).mean(axis=1)

@@ -44,6 +44,7 @@ class DescentConstraints:
     reference: float  # f0 over f_c
     matrix_LF: Array  # A: violations of the (scaled) constraints
     bounds_L: Array  # b
+    allowed_LF: Array  # the part of -A at layer l - 1: what each layer may keep of that loss
     gradient_LF: Array  # A where the Lagrangian's gradient flows: without f_{l-1} when detached
     scale_L: Array  # s_l, or ones: g = scale x (what A f - b gives)
 
@@ -81,6 +82,7 @@ def descent_constraints(
         reference=reference,
         matrix_LF=matrix_LF,
         bounds_L=bounds_L / scale_L,
+        allowed_LF=previous_LF / scale_L[:, None],
         gradient_LF=matrix_LF if config.grad_through_previous else current_LF / scale_L[:, None],
         scale_L=scale_L,
     )
@@ -103,8 +105,7 @@ def allowed_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
     In the violations' unit. The violation over this is the *relative* signal that a dual step may
     follow (docs/method.md, Training).
     """
-    own_L = losses_F[1:] / constraints.scale_L
-    return own_L - violations(constraints, losses_F)
+    return constraints.bounds_L + constraints.allowed_LF @ losses_F
 
 
 def layer_weights(constraints: DescentConstraints, multipliers_L: Array) -> Array:
@@ -144,9 +145,26 @@ def dual_step(
     return ((1.0 - dual_lr * resilience) * multipliers_L + dual_lr * signal_L).clip(min=0)
 
 
-def slack(multipliers_L: Array, resilience: float) -> Array:
-    """u = c lambda: how far each (scaled) constraint may be missed at the optimum of eq. (37)."""
-    return resilience * multipliers_L
+def slack(
+    config: ConstraintConfig,
+    constraints: DescentConstraints,
+    multipliers_L: Array,
+    losses_F: Array,
+) -> Array:
+    """u_L, how far resilience c lets each constraint be missed at rest, in the violations' unit.
+
+    The dual step rests where its signal equals c lambda. Where the signal is the violation itself
+    u = c lambda; where it is the violation over the loss allowed, u = c lambda x that loss.
+
+    >>> config = ConstraintConfig(alpha=0.5, resilience=0.1, scale="none", dual_signal="relative")
+    >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
+    >>> slack(config, constraints, np.array([0.0, 2.0]), np.array([1.0, 0.8, 0.5])).tolist()
+    [0.0, 0.08000000000000002]
+    """
+    relaxed_L = config.resilience * multipliers_L
+    if config.dual_signal == "relative":
+        relaxed_L = relaxed_L * allowed_losses(constraints, losses_F)
+    return relaxed_L
 
 
 def missing_shares(

@@ -103,6 +103,7 @@ class PrimalDual:
         self.multipliers = Multipliers(config.model.layers, self.config, device, dtype)
         self._plain = LastLayer(config.model.layers, device, dtype)
         self._violation_sum_L = torch.zeros(config.model.layers, device=device, dtype=dtype)
+        self._last_losses_F = torch.zeros(config.model.layers + 1, device=device, dtype=dtype)
         self._observed = 0
 
     def weights(self, step: int) -> Tensor:
@@ -116,6 +117,7 @@ class PrimalDual:
         """Take the dual step, except during the warm-up, which leaves the dual state untouched."""
         violations_L: Tensor = violations(self.constraints, losses_F)
         self._violation_sum_L += violations_L
+        self._last_losses_F = losses_F
         self._observed += 1
         if step >= self.config.warmup_steps:
             self.multipliers.ascend(self.signal(violations_L, losses_F), lr_factor)
@@ -124,7 +126,9 @@ class PrimalDual:
         """What the dual step follows: g, or g over the loss allowed right now; clipped."""
         signal_L = violations_L
         if self.config.dual_signal == "relative":
-            signal_L = violations_L / allowed_losses(self.constraints, losses_F)
+            allowed_L: Tensor = allowed_losses(self.constraints, losses_F)
+            tiny = torch.finfo(allowed_L.dtype).tiny  # a loss of 0 allows 0: 0 / 0 is met, not NaN
+            signal_L = violations_L / allowed_L.clamp(min=tiny)
         clip = self.config.signal_clip
         return signal_L if clip is None else signal_L.clamp(-clip, clip)
 
@@ -137,7 +141,7 @@ class PrimalDual:
         return {
             "violations": mean_L,
             "multipliers": multipliers_L.clone(),
-            "slacks": slack(multipliers_L, self.config.resilience),
+            "slacks": slack(self.config, self.constraints, multipliers_L, self._last_losses_F),
             "weights": layer_weights(self.constraints, multipliers_L),
         }
 
@@ -162,6 +166,7 @@ def on_device(
         constraints,
         matrix_LF=moved(constraints.matrix_LF),
         bounds_L=moved(constraints.bounds_L),
+        allowed_LF=moved(constraints.allowed_LF),
         gradient_LF=moved(constraints.gradient_LF),
         scale_L=moved(constraints.scale_L),
     )

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from trainables.config import RunConfig
 from trainables.datasets.cache import built_once
@@ -35,7 +36,7 @@ Singles = NDArray[np.float32]
 # (noisy [R, B, T, D], clean [B, T, D], sigmas [R]) -> squared error [R], summed over the rest
 Errors = Callable[[Singles, Singles, list[float]], Floats]
 
-_FORMAT = 1  # raised when the same data would give other numbers
+_FORMAT = 2  # raised when the same data would give other numbers
 _MOST_SEQUENCES = 20_000  # clean training sequences that covariances are estimated from
 _MOST_COEFFICIENTS = 4096  # wiener_temporal is left out above: the decomposition takes minutes
 _BLOCK = 2_000  # sequences at a time, to bound memory
@@ -127,7 +128,8 @@ def linear_references(
     }
 
     def build(folder: Path) -> None:
-        found = _measure(config, task, split)
+        with threadpool_limits(1):  # sums must not depend on who builds first
+            found = _measure(config, task, split)
         (folder / "references.json").write_text(json.dumps(dataclasses.asdict(found)))
 
     folder = built_once("references", key, build)
@@ -182,7 +184,8 @@ def _fitted(config: RunConfig, task: VideoDenoising, frames: int) -> WienerFilte
     size = frames * task.patch_pixels
 
     def build(folder: Path) -> None:
-        fit = fit_wiener(block.reshape(-1, size) for block in _clean_blocks(task))
+        with threadpool_limits(1):
+            fit = fit_wiener(block.reshape(-1, size) for block in _clean_blocks(task))
         for field in dataclasses.fields(fit):
             np.save(folder / f"{field.name}.npy", getattr(fit, field.name))
 
