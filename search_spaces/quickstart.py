@@ -6,17 +6,17 @@ from trainables.config import ConstraintConfig, DataConfig, RunConfig
 
 SPACE = SearchSpace(
     name="quickstart",
-    summary="UT denoises the built-in camera pans, 3 and 4 layers, on a laptop",
+    summary="UT denoises the built-in camera pans, 4 and 5 layers, on a laptop",
     base=RunConfig(
         data=DataConfig(name="photographs", frame_size=96, patch_size=8),
         steps=1000,
         report_every=250,
         eval_windows=8,
-        constraint=ConstraintConfig(alpha=0.25, dual_lr=3e-4, resilience=0.05),
+        constraint=ConstraintConfig(alpha=0.15, dual_lr=3e-4, resilience=0.05),
     ),
-    settings=tuple(setting("photographs", "ut", layers, 0.15) for layers in (3, 4)),
+    settings=tuple(setting("photographs", "ut", layers, 0.15) for layers in (4, 5)),
     ranges={
-        "constraint.alpha": Uniform(0.15, 0.4),  # fraction of its loss each layer must remove
+        "constraint.alpha": Uniform(0.05, 0.25),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
         "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
     },

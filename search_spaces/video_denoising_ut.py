@@ -15,12 +15,12 @@ SPACE = SearchSpace(
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
     ),
     settings=tuple(
-        setting("ucsd_ped2", "ut", layers, gamma)
-        for layers in (3, 5, 7)
+        setting("ucsd_ped2", "ut", layers, gamma, alpha=alpha)
+        for layers, alpha in ((3, 0.45), (5, 0.2), (7, 0.1))
         for gamma in (0.0, 0.09, 0.11, 0.13, 0.15)
     ),
     ranges={
-        "constraint.alpha": Uniform(0.05, 0.4),  # fraction of its loss each layer must remove
+        "constraint.alpha": Uniform(0.05, 0.55),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
         "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
     },
