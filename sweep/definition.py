@@ -109,10 +109,9 @@ def put_extension(objects: ObjectStore, extended: Definition) -> None:
 
 def load_definition(objects: ObjectStore, name: str) -> Definition:
     """The stored definition with its extensions; UnknownName when there is no such sweep."""
-    plain = objects.get_json(f"{folder(name)}/definition.json")
-    if plain is None:
+    definition = objects.get_value(f"{folder(name)}/definition.json", Definition.from_json)
+    if definition is None:
         raise UnknownName.of("sweep", name, sweep_names(objects))
-    definition = Definition.from_json(plain)
     for extension in _extensions(objects, name):
         grown = objects.get_json(f"{folder(name)}/{extension}") or {}
         definition = definition.extended(

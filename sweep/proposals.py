@@ -12,6 +12,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sweep.definition import folder
@@ -118,16 +119,18 @@ def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[Sto
     )
     found = []
     for number in numbers:
-        point: Json = objects.get_json(_name(sweep, setting, number))
-        judged: Json = (
-            objects.get_json(_name(sweep, setting, number, ".outcome"))
-            if f"{number:06d}" in outcomes
-            else None
-        )
-        found.append(
-            StoredProposal(number, point, None if judged is None else _outcome(number, judged))
-        )
+        point = objects.get_value(_name(sweep, setting, number), _point)
+        outcome = None
+        if f"{number:06d}" in outcomes:
+            name = _name(sweep, setting, number, ".outcome")
+            outcome = objects.get_value(name, partial(_outcome, number))
+        if point is not None:  # else deleted since the listing
+            found.append(StoredProposal(number, point, outcome))
     return found
+
+
+def _point(plain: Json) -> Point:
+    return {str(name): value for name, value in plain.items()}
 
 
 def _outcome(number: int, plain: Mapping[str, Json]) -> ProposalOutcome:

@@ -98,8 +98,24 @@ class ObjectStore:
 
     def get_json(self, name: str) -> Json:
         """The JSON document, or None when there is none."""
+        return self.get_value(name, lambda plain: plain)
+
+    def get_value(self, name: str, parse: Callable[[Json], T]) -> T | None:
+        """What ``parse`` makes of the JSON document, or None when there is none.
+
+        Raises StoreError when it makes nothing of it: the object was not written by this version.
+        """
         content = self.get(name)
-        return None if content is None else json.loads(content)
+        if content is None:
+            return None
+        try:
+            return parse(json.loads(content))
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise StoreError(
+                f"{name} below {self.root} is not what this version writes "
+                f"({type(error).__name__}: {error}). Read it with the version that wrote it, or "
+                "give another --storage."
+            ) from error
 
     def put_once(self, name: str, content: bytes) -> bytes:
         """Write unless an object is there; return what is there now. The first writer wins.

@@ -27,8 +27,7 @@ class RunStore:
 
     def record(self, signature: str) -> ArmRecord | None:
         """The arm's record, or None when it never reported."""
-        plain = self.objects.get_json(f"arms/{signature}/record.json")
-        return None if plain is None else ArmRecord.from_json(plain)
+        return self.objects.get_value(f"arms/{signature}/record.json", ArmRecord.from_json)
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
         """Write the record, unless a final one is there; return what the store holds now."""
