@@ -184,3 +184,16 @@ def test_progress_resets_the_count_of_deaths(store: RunStore) -> None:
 def test_a_blank_network_is_warned_about(store: RunStore) -> None:
     literal = replace(TINY, model=replace(TINY.model, variant="literal"), primal_lr=0.3)
     assert any("blank" in w or "unchanged input" in w for w in run(literal, store).warnings)
+
+
+@pytest.mark.parametrize("stopped_after", [2, 4], ids=["running", "finished"])
+def test_an_arm_whose_record_is_damaged_is_trained_again(
+    tmp_path: Path, stopped_after: int
+) -> None:
+    whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
+    store = RunStore(ObjectStore(tmp_path / "damaged"))
+    for _ in range(stopped_after):
+        ArmRun(TINY, store).advance()
+    path = tmp_path / "damaged" / "arms" / TINY.signature() / "record.json"
+    path.write_bytes(path.read_bytes()[:-1])
+    assert numbers(run(TINY, store)) == numbers(whole)

@@ -228,3 +228,22 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_passed_over(
     monkeypatch.setattr(Path, "read_bytes", stale)
     with pytest.raises(StoreError, match="Stale file handle"):
         store.newest_checkpoint("s")
+
+
+# --- damage -------------------------------------------------------------------------------------
+
+
+def test_a_damaged_record_is_set_aside_with_a_warning(
+    objects: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RunStore(objects)
+    store.put_record(record("finished"))
+    path = Path(objects.root, "arms/s/record.json")
+    path.write_bytes(path.read_bytes()[:-9])
+    assert store.record("s") is None
+    assert store.record("s") is None
+    (told,) = caplog.messages
+    assert "record.json was damaged and is kept as arms/s/record.json.damaged" in told
+    assert objects.names("arms/s") == ["record.json.damaged"]
+    store.put_record(record())  # the arm is trained again
+    assert store.record("s") == record()

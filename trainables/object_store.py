@@ -173,6 +173,20 @@ class ObjectStore:
 
         self._try(f"delete {name}", unlink)
 
+    def set_aside(self, name: str) -> str:
+        """Rename a damaged object out of the way, for whoever wants to look; its new name."""
+        aside = f"{name}.damaged"
+
+        def rename() -> None:
+            if self.is_local:
+                os.replace(Path(self.root, name), Path(self.root, aside))
+                return
+            filesystem, prefix = self._filesystem()
+            filesystem.move(f"{prefix}/{name}", f"{prefix}/{aside}")
+
+        self._try(f"set the damaged {name} aside", rename)
+        return aside
+
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all below it; nothing happens when it is not there."""
 

@@ -2,6 +2,7 @@
 
 arms/<signature>/record.json            reports with timestamps, outcome; never replaced once final
 arms/<signature>/checkpoint-<step>.pt   the two newest
+arms/<signature>/record.json.damaged    a record that could not be read, set aside
 arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
 arms/<signature>/attempts.json          how often this arm was started, and from which step
 """
@@ -9,11 +10,13 @@ arms/<signature>/attempts.json          how often this arm was started, and from
 from __future__ import annotations
 
 import json
+import logging
 
 from trainables.errors import DamagedObject
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 
+log = logging.getLogger(__name__)
 KEPT_CHECKPOINTS = 2
 MAX_DEATHS = 5  # starts without a newer checkpoint after which an arm is failed
 
@@ -26,8 +29,21 @@ class RunStore:
         self.objects = objects
 
     def record(self, signature: str) -> ArmRecord | None:
-        """The arm's record, or None when it never reported."""
-        return self.objects.get_value(f"arms/{signature}/record.json", ArmRecord.from_json)
+        """The arm's record, or None when it never reported.
+
+        A damaged one is set aside with a warning: an arm without a record is trained again, from
+        its checkpoint if there is one, and the checkpoint holds the record of its step.
+        """
+        name = f"arms/{signature}/record.json"
+        try:
+            return self.objects.get_value(name, ArmRecord.from_json)
+        except DamagedObject:
+            aside = self.objects.set_aside(name)
+        log.warning(
+            "%s was damaged and is kept as %s; a run or resume of its sweep trains arm %s again",
+            name, aside, signature,
+        )  # fmt: skip
+        return None
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
         """Write the record, unless a final one is there; return what the store holds now."""
