@@ -12,8 +12,8 @@ import importlib.util
 import json
 import pkgutil
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,8 +25,19 @@ from trainables.errors import InvalidValue, Misuse, UnknownName
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 _NO_SPACES = ("catalog", "space")  # modules of this package that define none
+# What an exported configuration says of every arm.
+_OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
+_GONE = object()
 # Fields of a space itself that `--set` may name, beside every field of RunConfig.
 SPACE_FIELDS = ("n_proposals", "sampler", "sampler_seed", "search_seeds")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an exported configuration says that training it again comes to."""
+
+    training_version: int
+    arms: Mapping[str, Json]  # by signature: status, evaluation and environment
 
 
 @dataclass(frozen=True)
@@ -35,8 +46,7 @@ class Found:
 
     space: SearchSpace
     name: str  # what a sweep of it is called unless it is given a name
-    # Of an exported configuration: by seed, what each of its runs came to.
-    expected: Mapping[str, Json] = field(default_factory=dict)
+    expected: Expected | None = None  # of an exported configuration
 
 
 def setting(
@@ -112,16 +122,7 @@ def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
             "seed is set by search_seeds (--seeds): every proposal is trained on each."
         )
     space = space.with_base({n: v for n, v in values.items() if n not in SPACE_FIELDS})
-    own: dict[str, Json] = {n: v for n, v in values.items() if n in SPACE_FIELDS}
-    for name in own.keys() & {"n_proposals", "sampler_seed"}:
-        if not _is_whole(own[name]):
-            raise InvalidValue(f"{name} must be a whole number, got {own[name]!r}.")
-    if "search_seeds" in own:
-        seeds = own["search_seeds"]
-        if not isinstance(seeds, list | tuple) or not all(map(_is_whole, seeds)):
-            raise InvalidValue(f"search_seeds must be a list of whole numbers, got {seeds!r}.")
-        own["search_seeds"] = tuple(seeds)
-    return replace(space, **own)
+    return replace(space, **{n: v for n, v in values.items() if n in SPACE_FIELDS})
 
 
 def arm_count(space: SearchSpace) -> int:
@@ -133,10 +134,6 @@ def arm_count(space: SearchSpace) -> int:
     }
     proposals = space.n_proposals if space.ranges else 1  # nothing to search: one point
     return len(baselines) + len(space.settings) * proposals * len(space.search_seeds)
-
-
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
@@ -160,7 +157,7 @@ def _run_file(path: Path) -> dict[str, Json]:
         spec.loader.exec_module(module)
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         line = _line_in(error, path)
         raise Misuse(
             f"space file {path}{line} stops with {type(error).__name__}: {error}"
@@ -169,9 +166,8 @@ def _run_file(path: Path) -> dict[str, Json]:
 
 
 def _line_in(error: BaseException, path: Path) -> str:
-    if isinstance(error, SyntaxError):
-        return f", line {error.lineno},"
-    line, trace = None, error.__traceback__
+    line = error.lineno if isinstance(error, SyntaxError) else None
+    trace = None if line else error.__traceback__
     while trace is not None:
         if Path(trace.tb_frame.f_code.co_filename) == path:
             line = trace.tb_lineno
@@ -230,7 +226,10 @@ def _of_run(config: RunConfig) -> Found:
 
 def _of_configuration(plain: Mapping[str, Json]) -> Found:
     """A space of one setting and one point, whose arms have the signatures of the exported ones."""
-    configs = {int(seed): RunConfig.from_json(run["config"]) for seed, run in plain["runs"].items()}
+    runs = plain["runs"]
+    if not isinstance(runs, dict) or not runs:
+        raise InvalidValue(f"runs must hold a run for each seed, got {runs!r}.")
+    configs = {int(seed): RunConfig.from_json(run["config"]) for seed, run in runs.items()}
     first = next(iter(configs.values()))
     for seed, config in configs.items():
         if config != dataclasses.replace(first, seed=seed):
@@ -244,4 +243,28 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
         search_seeds=tuple(configs),
         sampler="random",
     )
-    return Found(space, cast(str, plain["setting"]), plain["runs"])
+    arms = {arm["signature"]: arm for seed, run in runs.items() for arm in _arms_of(seed, run)}
+    return Found(space, plain["setting"], Expected(_version_of(plain), arms))
+
+
+def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
+    """What the arms of one exported run came to; the unconstrained one may not be known."""
+    for arm in ("constrained", "unconstrained"):
+        values = run.get(arm)
+        if values is None and arm == "unconstrained":
+            continue
+        there = values if isinstance(values, dict) else {}
+        wrong = [n for n, kind in _OF_AN_ARM.items() if not isinstance(there.get(n, _GONE), kind)]
+        if wrong:
+            raise InvalidValue(
+                f"the {arm} arm of seed {seed} must say its {', '.join(_OF_AN_ARM)}; missing or "
+                f"of another type: {', '.join(wrong)}. Export the configuration again."
+            )
+        yield there
+
+
+def _version_of(plain: Mapping[str, Json]) -> int:
+    version = plain.get("training_version")
+    if not isinstance(version, int):
+        raise InvalidValue(f"training_version must be a whole number, got {version!r}.")
+    return version

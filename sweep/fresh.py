@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import click
 
+from search_spaces.catalog import Expected
 from sweep.definition import Definition, put_definition
 from sweep.export import expected
-from sweep.plan import baselines
+from sweep.plan import arms_of_proposal, baselines
 from sweep.provenance import environment_differences
 from sweep.views import load_sweep
+from trainables.config import TRAINING_VERSION
 from trainables.errors import Failure, Misuse
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
@@ -27,25 +29,29 @@ _OURS = ("commit", "dirty")  # where the code stood: said, but no reason for oth
 def run_fresh(
     objects: ObjectStore,
     definition: Definition,
-    exported: Mapping[str, Json],
+    exported: Expected | None,
     *,
     where: Literal["local", "inline"],
     workers: int | None,
 ) -> bool:
     """Train every arm below ``scratch/``, compare, and say so; whether all numbers are identical.
 
+    What was not compared is never identical: with an export every arm that it expects is compared,
+    else every arm is compared with its stored record.
+
     Args:
         objects: the storage root; its records are what is compared with where nothing was exported.
         definition: what to train.
-        exported: ``runs`` of an exported configuration, or nothing.
+        exported: what an exported configuration expects, or None.
         where: as for ``run_sweep``.
         workers: as for ``run_sweep``.
     """
-    from sweep.execution import run_sweep
-
-    known = by_signature(exported)
+    if exported is not None:
+        _check_expected(definition, exported)
     first = definition.space.settings[0].name
-    if not known and not any(_stored(objects, a.signature) for a in baselines(definition, first)):
+    if exported is None and not any(
+        _stored(objects, arm.signature) for arm in baselines(definition, first)
+    ):
         raise Misuse(
             f"nothing that this would train is stored below {objects.root}, so there is nothing "
             "to compare with. Run it without --fresh first, or give the --storage it was run in."
@@ -53,28 +59,54 @@ def run_fresh(
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
     scratch = ObjectStore(f"{objects.root}/{folder}")
+    differs = False
+    try:
+        records = _trained(scratch, definition, where, workers)
+        differs = not _all_equal(objects, records, {} if exported is None else exported.arms)
+    finally:
+        if not differs:
+            _drop(objects, folder)
+    if differs:
+        click.echo(f"The new records stay below {scratch.root}.")
+    return not differs
+
+
+def _check_expected(definition: Definition, exported: Expected) -> None:
+    """Before anything is trained: Failure unless this trains the very arms that were exported."""
+    if exported.training_version != TRAINING_VERSION:
+        raise Failure(
+            f"the configuration was exported with training version {exported.training_version}, "
+            f"and this is version {TRAINING_VERSION}, which trains to other numbers. Nothing was "
+            "trained. Compare with the release that exported it, or run it without --fresh."
+        )
+    first = definition.space.settings[0].name
+    here = [*arms_of_proposal(definition, first, 0, {}), *baselines(definition, first)]
+    wanted = sorted(exported.arms.keys() - {arm.signature for arm in here})
+    if wanted:
+        others = sorted({arm.signature for arm in here} - exported.arms.keys())
+        raise Failure(
+            f"the configuration expects the arms {', '.join(wanted)}, and would train "
+            f"{', '.join(others)} instead: its runs were edited, or --set changed them. Nothing "
+            "was trained. Export it again, or run it without --fresh."
+        )
+
+
+def _trained(
+    scratch: ObjectStore,
+    definition: Definition,
+    where: Literal["local", "inline"],
+    workers: int | None,
+) -> list[ArmRecord]:
+    """The records of every arm of the definition, trained in a place of their own."""
+    from sweep.execution import run_sweep
+
     put_definition(scratch, definition)
     summary = run_sweep(scratch, definition, where=where, workers=workers)
     if not summary.is_done:
-        _drop(objects, folder)
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
-    same, compared = True, 0
-    for place in load_sweep(scratch, definition.name).arms.values():
-        assert place.record is not None  # the sweep is done
-        there = known.get(place.signature) or _stored(objects, place.signature)
-        what = f"{place.signature} {place.record.config.arm} seed {place.record.config.seed}"
-        if there is None:
-            click.echo(f"{what}: nothing stored to compare with")
-            continue
-        compared += 1
-        same = _compare(what, there, place.record) and same
-    if same:
-        _drop(objects, folder)
-        click.echo(f"{compared} arms trained again: identical, bit for bit")
-    else:
-        click.echo(f"The new records stay below {scratch.root}.")
-    return same
+    places = load_sweep(scratch, definition.name).arms.values()
+    return [place.record for place in places if place.record is not None]
 
 
 def _drop(objects: ObjectStore, folder: str) -> None:
@@ -83,10 +115,28 @@ def _drop(objects: ObjectStore, folder: str) -> None:
         objects.delete_folder("scratch")
 
 
-def by_signature(exported: Mapping[str, Json]) -> dict[str, Json]:
-    """What an exported configuration expects of each arm."""
-    arms = [run.get(arm) for run in exported.values() for arm in ("constrained", "unconstrained")]
-    return {arm["signature"]: arm for arm in arms if arm is not None}
+def _all_equal(
+    objects: ObjectStore, records: Sequence[ArmRecord], known: Mapping[str, Json]
+) -> bool:
+    """Compare every record; Failure when one that is ``known``, or any at all, was not compared."""
+    same, compared = True, set()
+    for record in records:
+        there = known.get(record.signature) or _stored(objects, record.signature)
+        what = f"{record.signature} {record.config.arm} seed {record.config.seed}"
+        if there is None:
+            click.echo(f"{what}: nothing stored to compare with")
+            continue
+        compared.add(record.signature)
+        same = _compare(what, there, record) and same
+    wanted = set(known) or {record.signature for record in records}
+    if same and not (compared and wanted <= compared):
+        raise Failure(
+            f"{len(wanted - compared)} of {len(wanted)} arms had nothing to be compared with; "
+            f"the other {len(compared)} are identical, bit for bit."
+        )
+    if same:
+        click.echo(f"{len(compared)} arms trained again: identical, bit for bit")
+    return same
 
 
 def differences(there: Json, here: Json, path: str = "") -> Iterator[str]:
@@ -140,6 +190,6 @@ def _farthest(there: Json, here: Json) -> str:
     """How far the mean metric moved, for scale."""
     if not there["evaluation"] or not here["evaluation"]:
         return ""
-    before, now = there["evaluation"]["ood_mean"], here["evaluation"]["ood_mean"]
+    before, now = there["evaluation"].get("ood_mean"), here["evaluation"]["ood_mean"]
     numbers = isinstance(before, float) and isinstance(now, float)
     return f"; ood_mean moved by {now - before:.3g}" if numbers and math.isfinite(now) else ""
