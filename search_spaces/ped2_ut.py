@@ -16,8 +16,8 @@ SPACE = SearchSpace(
         eval_windows=12,
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
     ),
-    # The two forms of a depth share their unconstrained arms. Three layers meet an alpha of about 0.4
-    # unasked, five could not reach one much above it.
+    # The two forms of a depth share their unconstrained arms. Three layers meet an alpha of about
+    # 0.4 unasked, five could not reach one much above it.
     settings=tuple(
         setting("ucsd_ped2", "ut", layers, 0.15, detached=detached, alpha=alpha)
         for layers, alpha in ((3, 0.45), (5, 0.2))

@@ -97,31 +97,16 @@ class SearchSpace:
     sampler_seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check names and build every setting once, so that a wrong space fails here."""
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise InvalidValue(
-                f"a search space's name must be lower_case_words, got {self.name!r}."
-            )
+        """Check types and names and build every setting once, so that a wrong space fails here."""
+        self._check_types()
+        self._check_names()
         if self.base.constraint is None:
             raise InvalidValue(
                 f"search space {self.name}: base.constraint must be given; "
                 "it is the first proposal."
             )
-        if not self.settings:
-            raise InvalidValue(
-                f"search space {self.name}: at least one setting is needed, got none."
-            )
-        names = [s.name for s in self.settings]
-        if len(set(names)) != len(names):
-            raise InvalidValue(f"search space {self.name}: setting names must differ, got {names}.")
-        for name in names:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-                raise InvalidValue(
-                    "a setting's name must be made of letters, digits, '.', '_' and '-', "
-                    f"got {name!r}."
-                )
         if self.sampler not in SAMPLERS:
-            raise UnknownName.of("sampler", self.sampler, SAMPLERS)
+            raise UnknownName.of("sampler", str(self.sampler), SAMPLERS)
         if self.n_proposals < 1:
             raise InvalidValue(f"n_proposals must be at least 1, got {self.n_proposals}.")
         if (
@@ -144,8 +129,49 @@ class SearchSpace:
         for setting in self.settings:
             self.run(setting, {}, seed=self.search_seeds[0])
 
+    def _check_types(self) -> None:
+        """Files and the command line give plain values: what is no such thing is named here."""
+        for name in ("name", "summary"):
+            if not isinstance(getattr(self, name), str):
+                raise InvalidValue(f"{name} must be text, got {getattr(self, name)!r}.")
+        for name in ("n_proposals", "sampler_seed"):
+            if not _is_whole(getattr(self, name)):
+                raise InvalidValue(f"{name} must be a whole number, got {getattr(self, name)!r}.")
+        seeds = self.search_seeds
+        if not isinstance(seeds, list | tuple) or not all(map(_is_whole, seeds)):
+            raise InvalidValue(f"search_seeds must be a list of whole numbers, got {seeds!r}.")
+        object.__setattr__(self, "search_seeds", tuple(seeds))
+        for setting in self.settings:
+            if not isinstance(setting.name, str) or not isinstance(setting.fields, Mapping):
+                raise InvalidValue(
+                    f"a setting must have a name and a mapping of fields, got {setting!r}."
+                )
+
+    def _check_names(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise InvalidValue(
+                f"a search space's name must be lower_case_words, got {self.name!r}."
+            )
+        if not self.settings:
+            raise InvalidValue(
+                f"search space {self.name}: at least one setting is needed, got none."
+            )
+        names = [s.name for s in self.settings]
+        if len(set(names)) != len(names):
+            raise InvalidValue(f"search space {self.name}: setting names must differ, got {names}.")
+        for name in names:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+                raise InvalidValue(
+                    "a setting's name must be made of letters, digits, '.', '_' and '-', "
+                    f"got {name!r}."
+                )
+
     def _check_range(self, name: str, values: Range) -> None:
-        ends = values.values if isinstance(values, Choice) else (values.low, values.high)
+        ends: tuple[Json, ...]
+        if isinstance(values, Choice):
+            ends = values.values
+        else:  # as floats: nearly every value between them is no whole number
+            ends = (float(values.low), float(values.high))
         for end in ends:
             try:
                 self.base.with_fields({name: end})
@@ -225,9 +251,11 @@ class SearchSpace:
         values["ranges"] = {
             name: _range_from_json(name, r) for name, r in plain.get("ranges", {}).items()
         }
-        if "search_seeds" in values:
-            values["search_seeds"] = tuple(values["search_seeds"])
         return cls(**values)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _into(values: Range, value: Json) -> Json:

@@ -151,6 +151,9 @@ def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
         ("a.py", "", "must define SPACE"),
         ("a.py", "import nothing_like_this", "line 1, stops with ModuleNotFoundError"),
         ("a.py", "\n\nSPACE = ", "line 3, stops with SyntaxError"),
+        ("a.py", "\nimport sys\nsys.exit(3)", "line 3, stops with SystemExit: 3"),
+        ("a.py", "raise SystemExit('no')", "line 1, stops with SystemExit: no"),
+        ("a.py", "\nraise SyntaxError('odd')", "line 2, stops with SyntaxError: odd"),
         ("a.py", SPACE_FILE.replace("constraint.alpha", "constraint.alhpa"), "mean.*alpha"),
         ("a.py", SPACE_FILE.replace("0.05, 0.2", "0.2, 0.05"), "a range must run from"),
         ("a.json", "{", "not readable JSON"),
@@ -158,8 +161,16 @@ def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
         ("a.json", "{}", "a search space needs name, base, settings"),
         ("a.json", '{"kind": "descent-sweep configuration"}', "neither a search space nor"),
         ("a.json", json.dumps(SPACE.to_json() | {"sampler": "x"}), "unknown sampler"),
-        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": "x"}), "neither|n_proposals"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler": 3}), "unknown sampler '3'"),
+        ("a.json", json.dumps(SPACE.to_json() | {"summary": 3}), "summary must be text, got 3"),
+        ("a.json", json.dumps(SPACE.to_json() | {"name": None}), "name must be text, got None"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": "x"}), "n_proposals must be a wh"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": 2.5}), "n_proposals must be a wh"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": True}), "n_proposals must be a w"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler_seed": "x"}), "sampler_seed must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"search_seeds": "01"}), "search_seeds must be a"),
         ("a.json", json.dumps(SPACE.to_json() | {"settings": [{}]}), "neither|setting"),
+        ("a.json", json.dumps(SPACE.to_json() | {"ranges": []}), "neither"),
         ("a.json", json.dumps(SPACE.to_json() | {"typo": 1}), "unknown field"),
         ("a.yaml", "", "must end in .py or .json"),
     ],
@@ -172,6 +183,36 @@ def test_a_file_that_defines_no_space_says_what_is_wrong(
     with pytest.raises(Misuse, match=message) as caught:
         catalog.find(str(path))
     assert name in str(caught.value)
+
+
+def _configuration(**changes: object) -> dict[str, object]:
+    config = TINY.with_fields({"seed": 0})
+    arm = {"signature": "a" * 16, "status": "finished", "evaluation": {}, "environment": {}}
+    run = {"config": config.to_json(), "constrained": arm, "unconstrained": None}
+    plain = {"kind": catalog.CONFIGURATION, "sweep": "s", "space": "mine", "setting": "only"}
+    return {**plain, "proposal": 0, "training_version": 1, "runs": {"0": {**run, **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        (_configuration() | {"runs": {}}, "runs must hold a run for each seed"),
+        (_configuration() | {"runs": [1]}, "runs must hold a run for each seed"),
+        (_configuration() | {"training_version": None}, "training_version must be a whole number"),
+        (_configuration(constrained={"signature": "a"}), "status, evaluation, environment"),
+        (_configuration(constrained=None), "the constrained arm of seed 0 must say"),
+        (_configuration(unconstrained=3), "the unconstrained arm of seed 0 must say"),
+    ],
+)
+def test_a_damaged_configuration_is_refused_when_it_is_read(
+    tmp_path: Path, plain: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "only.json"
+    path.write_text(json.dumps(_configuration()))
+    assert catalog.find(str(path)).name == "only"
+    path.write_text(json.dumps(plain))
+    with pytest.raises(InvalidValue, match=message):
+        catalog.find(str(path))
 
 
 def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> None:
@@ -194,6 +235,7 @@ def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> Non
         ({"settings": (Setting("a", {"model.layer": 3}),)}, "Did you mean 'model.layers'"),
         ({"ranges": {"steps": Choice((10, 20))}}, "may name fields of the constraint"),
         ({"ranges": {"constraint.alpha": Uniform(0.5, 1.5)}}, "not allowed"),
+        ({"ranges": {"constraint.warmup_steps": Uniform(0, 10)}}, "warmup_steps must be a whole"),
         ({"base": RunConfig()}, "base.constraint must be given"),
     ],
 )
