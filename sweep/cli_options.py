@@ -13,7 +13,7 @@ from rich.table import Table
 
 from sweep.definition import load_definition
 from sweep.views import SweepView, load_sweep
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
 from trainables.object_store import ObjectStore
 
 Json = Any
@@ -35,9 +35,31 @@ json_option: Callable[[Verb], Verb] = click.option(
 name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
 
 
+def open_store(storage: str) -> ObjectStore:
+    """The store below a root; Misuse when it is no folder and no address that can be one."""
+    objects = ObjectStore(storage)
+    try:
+        if not objects.is_local:
+            objects.names("sweeps")
+    except OSError as error:
+        raise StoreError(f"the storage root {storage} cannot be reached: {error}") from error
+    except ValueError as error:  # what pyarrow raises for an address that it cannot read
+        raise Misuse(_no_root(storage, str(error))) from error
+    if not storage:
+        raise Misuse(_no_root(storage, "it is empty"))
+    return objects
+
+
+def _no_root(storage: str, why: str) -> str:
+    return (
+        f"{storage!r} is no storage root: {why}. Give a folder, or an address like s3://bucket/path"
+        f" or gs://bucket/path, with --storage or {STORAGE}."
+    )
+
+
 def open_sweep(storage: str, name: str) -> tuple[ObjectStore, SweepView]:
     """The store and one sweep in it."""
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     check_name(objects, name)
     return objects, load_sweep(objects, name)
 
@@ -79,7 +101,7 @@ def parse_seeds(text: str, present: Sequence[int] = ()) -> tuple[int, ...]:
     ((0, 1, 2), (4, 7), (5,), (1, 4, 0))
     """
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdigit() for part in parts if part) or not any(parts):
+    if not all(part.isascii() and part.isdecimal() for part in parts if part) or not any(parts):
         raise InvalidValue(f"--seeds must be a count like 2 or a list like 0,1, got {text!r}.")
     numbers = [int(part) for part in parts if part]
     if "," in text:

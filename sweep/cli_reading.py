@@ -17,6 +17,7 @@ from sweep.cli_options import (
     json_option,
     name_argument,
     note,
+    open_store,
     open_sweep,
     print_json,
     storage_option,
@@ -116,7 +117,7 @@ def list_(storage: str, as_json: bool) -> None:
     The state is running (a driver works on it), finished, failed (finished, and every proposal
     failed), or stopped (`sweep resume` continues it).
     """
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     entries = []
     for name in newest_first(objects):
         definition = load_definition(objects, name)

@@ -18,6 +18,7 @@ from sweep.cli_options import (
     console,
     name_argument,
     note,
+    open_store,
     parse_seeds,
     parse_values,
     storage_option,
@@ -111,9 +112,10 @@ def run(
         wanted["search_seeds"] = parse_seeds(seeds)
     if data is not None:
         wanted["data.folder"] = str(Path(data).expanduser().resolve())
-    name = name or (f"{found.name}-full" if full else found.name)
+    if name is None:
+        name = f"{found.name}-full" if full else found.name
     definition = Definition(name, catalog.with_values(found.space, wanted), mlflow)
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     tracking_uri(objects.root, mlflow)  # refused before data are decoded or anything is written
     require_device(definition.space)
     resolved = resolve_data(definition.space)
@@ -162,7 +164,7 @@ def resume(
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     check_name(objects, name)
     there = load_definition(objects, name)
     if data is not None:
@@ -186,7 +188,7 @@ def stop(name: str, storage: str) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
     from sweep.signals import request_stop
 
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     check_name(objects, name)
     driver = driver_of(objects, name)
     if objects.is_local and driver is None:
@@ -208,6 +210,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     """
     from trainables.datasets.video import resolve
 
+    _refuse_unread_folder(space)
     prints: dict[str, str] = {}
     for s in space.settings:
         data = space.base.with_fields(s.fields).data
@@ -224,6 +227,20 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
         replace(s, fields={**s.fields, "data.fingerprint": prints[s.name]}) for s in space.settings
     )
     return replace(space, settings=settings)
+
+
+def _refuse_unread_folder(space: SearchSpace) -> None:
+    """Raise Misuse when a folder is given and every setting's data set is built in."""
+    from trainables.datasets.video import BUILT_IN
+
+    data = [space.base.with_fields(s.fields).data for s in space.settings]
+    folder = next((d.folder for d in data if d.folder is not None), None)
+    if folder is not None and all(d.name in BUILT_IN for d in data):
+        names = ", ".join(sorted({d.name for d in data}))
+        raise Misuse(
+            f"the data set {names} is built in and reads no folder, got {folder}. Leave --data and "
+            "data.folder out, or choose a space whose data set lies in a folder."
+        )
 
 
 def require_device(space: SearchSpace) -> None:

@@ -15,6 +15,7 @@ from sweep.cli_options import (
     json_option,
     name_argument,
     note,
+    open_store,
     open_sweep,
     print_json,
     storage_option,
@@ -69,7 +70,7 @@ def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
     """Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest."""
     from sweep import tracking_ui
 
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     names = newest_first(objects)
     if name is not None:
         check_name(objects, name)
@@ -119,7 +120,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
 
     MLflow keeps its experiment: delete that in its own UI.
     """
-    objects = ObjectStore(storage)
+    objects = open_store(storage)
     check_name(objects, name)
     driver = driver_of(objects, name)
     if driver is not None:
@@ -167,7 +168,7 @@ def doctor(data: str | None, mlflow: str | None, storage: str, as_json: bool) ->
     from sweep.doctor import checks
 
     out, found = console(), []
-    for check in checks(storage, mlflow, data):
+    for check in checks(open_store(storage).root, mlflow, data):
         found.append(check)
         if not as_json:
             mark = "[green]pass[/green]" if check.passed else "[red]FAIL[/red]"

@@ -22,6 +22,7 @@ from sweep.lock import driver_lock
 from sweep.views import load_sweep
 from tests.oracles import TINY
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, store_sweep
+from trainables.config import TRAINING_VERSION
 from trainables.object_store import ObjectStore
 
 FIRST, SECOND = (s.name for s in SPACE.settings)
@@ -283,6 +284,20 @@ def test_rm_refuses_a_sweep_that_runs(objects: ObjectStore) -> None:
         (("run", "quickstart", "--seeds", "x"), "--seeds must be a count"),
         (("run", "quickstart", "--seeds", "1,1"), "must be different"),
         (("run", "quickstart", "--seeds", "0"), "1 to 1000 seeds"),
+        (("run", "quickstart", "--seeds", "\u00b2"), "--seeds must be a count"),
+        (("run", "quickstart", "--seeds", "\u0663"), "--seeds must be a count"),
+        (("run", "quickstart", "--set", "sampler=3"), "unknown sampler '3'"),
+        (("run", "quickstart", "--set", "sampler=null"), "unknown sampler 'None'"),
+        (("run", "quickstart", "--set", "sampler_seed=x"), "sampler_seed must be a whole number"),
+        (("run", "quickstart", "--set", "n_proposals=true"), "n_proposals must be a whole number"),
+        (("run", "quickstart", "--set", "n_proposals=2.5"), "n_proposals must be a whole number"),
+        (("run", "quickstart", "--set", "search_seeds=[true]"), "list of whole numbers"),
+        (("run", "quickstart", "--storage", "foo://bar"), "'foo://bar' is no storage root"),
+        (("run", "quickstart", "--storage", ""), "'' is no storage root"),
+        (("list", "--storage", "foo://bar"), "'foo://bar' is no storage root"),
+        (("doctor", "--storage", "foo://bar"), "'foo://bar' is no storage root"),
+        (("run", "quickstart", "--name", ""), "a sweep's name must be"),
+        (("run", "quickstart", "--data", "/nope"), "photographs is built in and reads no folder"),
         (("run", "quickstart", "--proposals", "0"), "n_proposals must be at least 1"),
         (("run", "quickstart", "--name", "../x"), "a sweep's name must be"),
         (("run", "quickstart", "--where", "moon"), "'moon' is not one of 'local', 'inline'"),
@@ -389,8 +404,8 @@ def test_stop_refuses_a_sweep_that_does_not_run(objects: ObjectStore) -> None:
 
 
 def test_a_failure_of_the_world_exits_1_without_a_traceback(objects: ObjectStore) -> None:
-    signature = objects.names("arms")[0]
-    (Path(objects.root) / "arms" / signature / "record.json").write_text("damaged")
+    proposals = Path(objects.root, "sweeps", "tiny", "proposals", FIRST)
+    (proposals / "000000.json").write_text("damaged")
     result = sweep("status", "tiny", exits=1)
     assert result.stderr.startswith("sweep: ")
     assert "is damaged" in result.stderr
@@ -425,6 +440,38 @@ def test_an_exported_configuration_trains_again_to_the_same_bits(
     assert "1 numbers differ" in differs.stdout
     assert "evaluation.ood_mean" in differs.stdout
     assert "same machine type and versions" in differs.stdout
+
+
+@pytest.mark.parametrize("version", [None, 0])
+def test_an_edited_configuration_is_not_trained_and_never_identical(
+    trained: Path, tmp_path: Path, version: int | None
+) -> None:
+    sweep("export", "mine", "--out", str(tmp_path / "out"), "--all")
+    path = tmp_path / "out" / "configs" / "only.json"
+    plain = json.loads(path.read_text())
+    expected = plain["runs"]["0"]["constrained"]["signature"]
+    if version is None:
+        plain["runs"]["0"]["config"]["steps"] = 6
+    else:
+        plain["training_version"] = version
+    path.write_text(json.dumps(plain))
+    result = sweep("run", str(path), "--fresh", "--where", "inline", exits=1)
+    assert "identical" not in result.output
+    said = (
+        (expected, "instead") if version is None else ("version 0", f"version {TRAINING_VERSION}")
+    )
+    assert all(words in result.stderr for words in said)
+    assert not (trained / "scratch").exists()
+    sweep("run", str(path), "--name", "again", "--where", "inline")  # without --fresh it may
+
+
+def test_arms_without_a_record_to_compare_with_are_no_success(
+    trained: Path, space_file: str
+) -> None:
+    words = ("run", space_file, "--fresh", "--where", "inline", "--proposals", "2")
+    result = sweep(*words, exits=1)
+    assert "1 of 3 arms had nothing to be compared with" in result.stderr
+    assert not (trained / "scratch").exists()
 
 
 def test_a_space_run_fresh_is_compared_with_what_is_stored(

@@ -29,6 +29,7 @@ _SOURCES: dict[str, Callable[[DataConfig], RawVideo]] = {
     "ucsd_ped1": ucsd.list_clips,
     "ucsd_ped2": ucsd.list_clips,
 }
+BUILT_IN = ("photographs",)  # these read no folder
 
 
 def load_video(data: DataConfig) -> VideoClips:
