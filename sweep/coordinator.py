@@ -133,7 +133,8 @@ class Coordinator:
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
-        Of judged proposals no record is read: starting costs two small reads for each of them.
+        Of judged proposals no record is read: starting costs two small reads for each of them,
+        and a look whether the records are there.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -145,7 +146,7 @@ class Coordinator:
             self.outcomes[setting.name] = {}
             self._points[setting.name] = {}
             for proposal in stored_proposals(self.objects, self.definition.name, setting.name):
-                self._fold(setting.name, proposal, there)
+                self._fold(setting.name, proposal)
         for arm in list(self.plan.remaining()):
             if arm.signature in there:
                 self._settle_if_final(arm)
@@ -261,7 +262,7 @@ class Coordinator:
 
     # --- proposals ------------------------------------------------------------------------------
 
-    def _fold(self, setting: str, proposal: StoredProposal, there: set[str]) -> None:
+    def _fold(self, setting: str, proposal: StoredProposal) -> None:
         arms = self.plan.add_proposal(setting, proposal.number, proposal.point)
         self._points[setting][proposal.number] = proposal.point
         signatures = tuple(arm.signature for arm in arms)
@@ -270,7 +271,7 @@ class Coordinator:
         if (
             outcome is not None
             and outcome.signatures == signatures
-            and there.issuperset(signatures)
+            and all(map(self.runs.has_record, signatures))
         ):
             self.outcomes[setting][proposal.number] = outcome
             for signature in signatures:

@@ -14,22 +14,23 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
     runs = RunStore(objects)
     forgotten: list[str] = []
 
-    def forget(arms: list[Arm]) -> bool:
-        failed = []
-        for arm in arms:
-            record = runs.record(arm.signature)
-            if record is not None and record.status == "failed":
-                runs.forget(arm.signature)
-                failed.append(arm.signature)
-        forgotten.extend(failed)
-        return bool(failed)
+    def failed(arms: list[Arm]) -> list[str]:
+        records = [runs.record(arm.signature) for arm in arms]
+        return [r.signature for r in records if r is not None and r.status == "failed"]
+
+    def forget(signatures: list[str]) -> None:
+        for signature in signatures:
+            runs.forget(signature)
+        forgotten.extend(signatures)
 
     for setting in definition.space.settings:
-        forget(baselines(definition, setting.name))
+        forget(failed(baselines(definition, setting.name)))
         for stored in stored_proposals(objects, definition.name, setting.name):
             if stored.outcome is not None and stored.outcome.outcome != "failed":
                 continue
             arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
-            if forget(arms):
+            again = failed(arms)
+            if again:  # the outcome first: killed in between, the proposal is judged once more
                 drop_outcome(objects, definition.name, setting.name, stored.number)
+                forget(again)
     return forgotten

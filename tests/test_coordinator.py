@@ -211,6 +211,51 @@ def test_a_forgotten_arm_is_trained_again_although_its_proposal_has_an_outcome(
     assert [a.signature for a in train(started(objects, asked))] == [trained[-1].signature]
 
 
+def test_an_arm_without_a_record_is_trained_again_although_its_folder_is_there(
+    objects: ObjectStore,
+) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    trained = train(started(objects, asked))
+    objects.put(f"arms/{trained[-1].signature}/weights.pt", b"weights")
+    objects.delete(f"arms/{trained[-1].signature}/record.json")
+    again = started(objects, asked)
+    assert not again.summary().is_done
+    assert [a.signature for a in train(again)] == [trained[-1].signature]
+
+
+@pytest.mark.parametrize("before_number", range(4))
+def test_a_retry_that_is_killed_at_any_delete_is_completed_by_the_next(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, before_number: int
+) -> None:
+    asked = definition(seeds=(0, 1), n_settings=1)
+
+    def fails_at_one(arm: Arm) -> ArmRecord:
+        if arm.proposal == 1:
+            return ended(arm.config, "failed", "out of memory")
+        return finished(arm.config, LOSSES)
+
+    failed = {a.signature for a in train(started(objects, asked), fails_at_one) if a.proposal == 1}
+    deletes: list[str] = []
+    for name in ("delete", "delete_folder"):
+        real = getattr(ObjectStore, name)
+
+        def delete(self: ObjectStore, target: str, real: Any = real) -> None:
+            if target.startswith(("arms/", "sweeps/")):
+                deletes.append(target)
+            if len(deletes) > before_number:
+                raise KeyboardInterrupt
+            real(self, target)
+
+        monkeypatch.setattr(ObjectStore, name, delete)
+    with pytest.raises(KeyboardInterrupt):
+        started(objects, asked, retry_failed=True)
+    monkeypatch.undo()
+    resumed = {a.signature for a in train(started(objects, asked))}
+    retried = {a.signature for a in train(started(objects, asked, retry_failed=True))}
+    assert resumed | retried == failed
+    assert started(objects, asked).summary().outcomes["failed"] == 0
+
+
 def test_diverged_arms_are_told_and_the_search_goes_on(objects: ObjectStore) -> None:
     asked = definition("tpe", n_proposals=6, seeds=(0,), n_settings=1)
 

@@ -247,3 +247,21 @@ def test_a_damaged_record_is_set_aside_with_a_warning(
     assert objects.names("arms/s") == ["record.json.damaged"]
     store.put_record(record())  # the arm is trained again
     assert store.record("s") == record()
+
+
+def test_a_half_forgotten_arm_has_no_record(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = RunStore(objects)
+    store.put_record(record("failed"))
+    store.put_weights("s", b"weights")
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ObjectStore, "delete_folder", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.forget("s")
+    assert objects.names("arms/s") == ["weights.pt"]
+    assert store.record("s") is None
+    assert not store.has_record("s")

@@ -92,6 +92,16 @@ class ObjectStore:
             )
         return content
 
+    def exists(self, name: str) -> bool:
+        """Whether there is an object of this name, whole or not."""
+
+        def found() -> bool:
+            filesystem, prefix = self._filesystem()
+            kind = filesystem.get_file_info(f"{prefix}/{name}").type
+            return bool(kind == pyarrow.fs.FileType.File)
+
+        return self._try(f"look for {name}", found)
+
     def put_json(self, name: str, value: Json) -> None:
         """Write one JSON document; ``jq`` reads it after ``head -n -1``."""
         self.put(name, json.dumps(value, sort_keys=True, allow_nan=False).encode())

@@ -45,6 +45,10 @@ class RunStore:
         )  # fmt: skip
         return None
 
+    def has_record(self, signature: str) -> bool:
+        """Whether the arm has a record; it is not read."""
+        return self.objects.exists(f"arms/{signature}/record.json")
+
     def put_record(self, record: ArmRecord) -> ArmRecord:
         """Write the record, unless a final one is there; return what the store holds now."""
         name = f"arms/{record.signature}/record.json"
@@ -55,7 +59,11 @@ class RunStore:
         return record
 
     def forget(self, signature: str) -> None:
-        """Delete everything of one arm."""
+        """Delete everything of one arm: the record first, which makes it an arm to be trained.
+
+        Killed in between, this leaves what an arm in training has, from where it goes on.
+        """
+        self.objects.delete(f"arms/{signature}/record.json")
         self.objects.delete_folder(f"arms/{signature}")
 
     def put_checkpoint(self, signature: str, step: int, content: bytes) -> None:
