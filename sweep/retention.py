@@ -1,37 +1,57 @@
 """Which weights stay: the last iterates of winning pairs; the rest go when their sweep is done.
 
-Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps and
-nothing that another one keeps is dropped.
+Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps, one
+that is not done keeps all that it has asked for, and nothing that another sweep keeps is dropped.
+Unconstrained arms keep their weights: they are few, and twins of winners that are yet to come.
 """
 
 from __future__ import annotations
 
-from sweep.definition import folder, sweep_names
+from sweep.definition import Definition, folder, load_definition, sweep_names
+from sweep.plan import arms_of_proposal
+from sweep.proposals import stored_proposals
 from sweep.views import SweepView
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 
 def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
-    """Note a finished sweep's winners and drop the weights of its other arms; how many went."""
+    """Note a finished sweep's winners and drop the weights of its other arms; how many went.
+
+    Raises StoreError when that cannot be done; what the sweep came to is stored all the same.
+    """
     winners = [s.chosen.winner for s in view.settings if s.chosen.winner is not None]
-    kept = {
-        arm.signature
-        for winner in winners
-        for pair in winner.pairs
-        for arm in (pair.constrained, pair.unconstrained)
-        if arm is not None
-    }
-    objects.put_json(_note(view.definition.name), sorted(kept))
-    for name in sweep_names(objects):
-        kept.update(objects.get_json(_note(name)) or [])
+    kept = {pair.constrained.signature for winner in winners for pair in winner.pairs}
+    name = view.definition.name
+    objects.put_json(_note(name), sorted(kept))
+    for other in sweep_names(objects):
+        if other != name:
+            kept |= _kept_by(objects, load_definition(objects, other))
     store = RunStore(objects)
     dropped = [
-        arm.signature for arm in view.arms.values() if arm.is_final and arm.signature not in kept
+        arm.signature
+        for arm in view.arms.values()
+        if arm.is_final and arm.proposal is not None and arm.signature not in kept
     ]
     for signature in dropped:
         store.drop_weights(signature)
     return len(dropped)
+
+
+def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
+    """What a sweep noted, and the arms of its proposals while it is not done."""
+    kept: set[str] = set(objects.get_value(_note(definition.name), set) or ())
+    asked: set[str] = set()
+    is_done = True
+    for setting in definition.space.settings:
+        proposals = stored_proposals(objects, definition.name, setting.name)
+        is_done &= len(proposals) >= definition.space.n_proposals
+        for stored in proposals:
+            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
+            signatures = tuple(arm.signature for arm in arms)
+            asked.update(signatures)
+            is_done &= stored.outcome is not None and stored.outcome.signatures == signatures
+    return kept if is_done else kept | asked
 
 
 def _note(name: str) -> str:

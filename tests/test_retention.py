@@ -5,47 +5,73 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from search_spaces.space import SearchSpace, Setting
-from sweep.definition import Definition, put_definition
-from sweep.proposals import put_proposal
+import pytest
+
+from sweep.definition import Definition
 from sweep.retention import keep_winners_weights
 from sweep.views import load_sweep
-from tests.records import finished, pair_config
+from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, Losses, point, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
-FEASIBLE, INFEASIBLE = [0.5, 0.4, 0.3, 0.2], [0.5, 0.4, 0.4, 0.4]
+(SETTING,) = ONLY = SPACE.settings[:1]
 
 
-def test_only_the_winners_weights_stay(tmp_path: Path) -> None:
-    objects = ObjectStore(tmp_path)
-    store = RunStore(objects)
-    space = SearchSpace(
-        name="tiny",
-        summary="",
-        base=pair_config(),
-        settings=(Setting("only", {}),),
-        search_seeds=(0,),
-    )
-    losses = {0.2: FEASIBLE, 0.3: INFEASIBLE}
-    signatures = {}
-    for sweep, alphas in (("one", (0.2, 0.3)), ("two", (0.3,))):
-        put_definition(objects, Definition(sweep, replace(space, n_proposals=len(alphas))))
-        for number, alpha in enumerate(alphas):
-            put_proposal(objects, sweep, "only", number, {"constraint.alpha": alpha})
-            config = pair_config(alpha=alpha)
-            signatures[alpha] = config.signature()
-            store.put_record(finished(config, losses[alpha]))
-            store.put_weights(config.signature(), b"weights")
-    plain = pair_config().unconstrained()
-    store.put_record(finished(plain, INFEASIBLE))
-    store.put_weights(plain.signature(), b"weights")
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    return ObjectStore(tmp_path)
 
-    assert keep_winners_weights(objects, load_sweep(objects, "one")) == 1
-    assert store.weights(signatures[0.2]) == b"weights"
-    assert store.weights(signatures[0.3]) is None
-    assert store.weights(plain.signature()) == b"weights"
-    # the second sweep has no winner; what the first keeps stays
+
+def store(objects: ObjectStore, name: str, losses: list[Losses], asked_for: int) -> Definition:
+    """A sweep of one setting and seed, whose arms all have weights."""
+    space = replace(SPACE, settings=ONLY, search_seeds=(0,), n_proposals=asked_for)
+    definition = store_sweep(objects, {SETTING.name: losses}, name=name, space=space)
+    for signature in objects.names("arms"):
+        RunStore(objects).put_weights(signature, b"weights")
+    return definition
+
+
+def signature(number: int | None) -> str:
+    """The arm of a proposal, or the unconstrained one."""
+    run = SPACE.run(SETTING, point(number or 0), seed=0)
+    return (run.unconstrained() if number is None else run).signature()
+
+
+def with_weights(objects: ObjectStore) -> set[int | None]:
+    runs = RunStore(objects)
+    return {n for n in (None, 0, 1, 2) if runs.weights(signature(n)) is not None}
+
+
+def test_only_winners_and_unconstrained_arms_keep_their_weights(objects: ObjectStore) -> None:
+    store(objects, "one", [FEASIBLE, INFEASIBLE, DIVERGED], asked_for=3)
+    assert keep_winners_weights(objects, load_sweep(objects, "one")) == 2
+    assert with_weights(objects) == {None, 0}
+    assert len(objects.names("arms")) == 4
+    assert all(map(RunStore(objects).has_record, objects.names("arms")))
+
+
+def test_a_sweep_without_a_winner_leaves_the_unconstrained_weights_to_others(
+    objects: ObjectStore,
+) -> None:
+    store(objects, "one", [INFEASIBLE], asked_for=1)
+    keep_winners_weights(objects, load_sweep(objects, "one"))
+    assert with_weights(objects) == {None}
+
+
+def test_what_another_finished_sweep_noted_stays(objects: ObjectStore) -> None:
+    store(objects, "one", [FEASIBLE, INFEASIBLE], asked_for=2)
+    keep_winners_weights(objects, load_sweep(objects, "one"))
+    store(objects, "two", [FEASIBLE, INFEASIBLE], asked_for=2)
+    objects.put_json("sweeps/one/kept-weights.json", [signature(1)])
     keep_winners_weights(objects, load_sweep(objects, "two"))
-    assert store.weights(plain.signature()) == b"weights"
-    assert store.record(signatures[0.3]) is not None
+    assert with_weights(objects) == {None, 0, 1}
+
+
+@pytest.mark.parametrize("noted", [False, True], ids=["never finished", "extended since"])
+def test_what_an_unfinished_sweep_has_asked_for_stays(objects: ObjectStore, noted: bool) -> None:
+    store(objects, "two", [FEASIBLE, INFEASIBLE], asked_for=3)  # its third is yet to come
+    if noted:
+        objects.put_json("sweeps/two/kept-weights.json", [])
+    store(objects, "one", [FEASIBLE, INFEASIBLE, INFEASIBLE], asked_for=3)
+    keep_winners_weights(objects, load_sweep(objects, "one"))
+    assert with_weights(objects) == {None, 0, 1}
