@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sweep.pairs import join
+from sweep.selection import ProposalResult, select
 from tests.oracles import TINY
 from trainables import results
 from trainables.arm_run import ArmRun
@@ -139,7 +140,7 @@ def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: RunStore)
     assert pair.differences["ood_mean"] == ours.ood_mean - theirs.ood_mean
 
 
-def test_an_untrained_identity_network_is_infeasible_and_not_useful(store: RunStore) -> None:
+def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: RunStore) -> None:
     assert LITERAL.constraint is not None
     still = replace(LITERAL, steps=1, report_every=1, primal_lr=1e-12)
     pair = join(run(still, store), run(still.unconstrained(), store))
@@ -147,6 +148,7 @@ def test_an_untrained_identity_network_is_infeasible_and_not_useful(store: RunSt
     assert pair.judgement is not None
     # no descent; ReLU clips a little noise
     assert max(pair.judgement.held_out[1:]) == pytest.approx(1.0, abs=0.05)
+    assert select("s", [ProposalResult(0, {}, (pair,))]).winner is None
 
 
 def test_a_diverging_arm_is_an_outcome_with_advice(store: RunStore) -> None:

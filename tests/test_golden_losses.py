@@ -1,63 +1,81 @@
 """Golden losses: the same config trains to the same numbers, or TRAINING_VERSION says otherwise.
 
-``tests/golden/ut_tiny_losses.txt`` has the training version, then "step loss loss" (constrained,
-unconstrained) of a tiny run in float64. Signatures contain the version: stored results of an older
-one are not reused.
+``tests/golden/ut_tiny_losses.txt`` has the training version, then a line per number of tiny runs in
+float64: training losses along the way, and what the final evaluation measured. Signatures contain
+the version: stored results of an older one are not reused.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
 
 from tests.oracles import TINY
-from trainables.arm_run import build_model
+from trainables.arm_run import ArmRun
 from trainables.config import TRAINING_VERSION, RunConfig
-from trainables.tasks.video_denoising import VideoDenoising
-from trainables.training import Training
-from trainables.weighting import weighting_of
+from trainables.object_store import ObjectStore
+from trainables.results import TRAIN_LOSS
+from trainables.run_store import RunStore
 
 GOLDEN = Path(__file__).parent / "golden" / "ut_tiny_losses.txt"
-CPU = torch.device("cpu")
 # Sums differ in the last bits between processors; 40 steps of Adam amplify that to about 1e-9.
 TOLERANCE = 1e-6
+RUNS: dict[str, dict[str, Any]] = {
+    "constrained": {},
+    "detached": {"constraint.grad_through_previous": False},
+    "adam": {"constraint.dual_optimizer": "adam", "constraint.resilience": 0.3},
+    "violation": {"constraint.dual_signal": "violation", "constraint.scale": "none"},
+    "sharp": {"model.variant": "sharp"},
+    "literal": {"model.variant": "literal"},
+}
 
 
-def losses_of(config: RunConfig) -> list[float]:
-    task = VideoDenoising(config, CPU, torch.float64)
-    weighting = weighting_of(config, task.scales, CPU, torch.float64)
-    training = Training(config, task, build_model(config, task).double(), weighting)
-    losses = []
-    for step in range(2, 41, 2):
-        training.run_to(step)
-        losses.append(training.measured()[0]["train/loss"])
-    return losses
+def numbers_of(config: RunConfig, store: RunStore) -> dict[str, float]:
+    arm = ArmRun(config, store)
+    while not arm.advance().is_final:
+        pass
+    measured = arm.record.evaluation
+    assert measured is not None, arm.record.reason
+    numbers = {f"train_loss_{r.step}": r.scalars[TRAIN_LOSS] for r in arm.record.reports}
+    numbers |= {f"held_out_loss_{i}": f for i, f in enumerate(measured.held_out_losses())}
+    numbers |= {f"training_clips_loss_{i}": f for i, f in enumerate(measured.training_losses())}
+    numbers |= {f"score_{gamma}": score for gamma, score in measured.scores.items()}
+    numbers |= {f"multiplier_{i}": m for i, m in enumerate(measured.multipliers, start=1)}
+    return numbers | {"objective": measured.objective, "ood_auc": measured.ood_auc}
 
 
-def test_golden_losses_change_only_with_the_training_version(
-    request: pytest.FixtureRequest,
+def measured_now(folder: Path) -> dict[str, float]:
+    store = RunStore(ObjectStore(folder))
+    base = replace(TINY, dtype="float64")
+    runs = {name: base.with_fields(fields) for name, fields in RUNS.items()}
+    runs["unconstrained"] = base.unconstrained()
+    return {
+        f"{run}.{name}": value
+        for run, config in runs.items()
+        for name, value in numbers_of(config, store).items()
+    }
+
+
+def test_golden_numbers_change_only_with_the_training_version(
+    request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    config = replace(TINY, dtype="float64")
-    now = list(zip(losses_of(config), losses_of(config.unconstrained()), strict=True))
-    header, *lines = GOLDEN.read_text().splitlines() if GOLDEN.exists() else ["training_version 0"]
-    stored_version = int(header.split()[1])
-    stored = [tuple(map(float, line.split()[1:])) for line in lines]
-    same = len(stored) == len(now) and all(
-        a == pytest.approx(b, rel=TOLERANCE) for a, b in zip(stored, now, strict=True)
-    )
+    now = measured_now(tmp_path)
+    lines = GOLDEN.read_text().splitlines() if GOLDEN.exists() else ["training_version 0"]
+    stored_version = int(lines[0].split()[1])
+    stored = {line.split()[0]: float(line.split()[1]) for line in lines[1:]}
     if stored_version == TRAINING_VERSION:
-        assert same, (
-            "the golden losses changed: raise TRAINING_VERSION in trainables/config.py, "
+        assert stored == pytest.approx(now, rel=TOLERANCE, abs=1e-12), (
+            "the golden numbers changed: raise TRAINING_VERSION in trainables/config.py, "
             "then --update-golden"
         )
         return
     assert request.config.getoption("--update-golden"), (
-        f"golden losses are of training version {stored_version}, "
-        f"the code says {TRAINING_VERSION}: run --update-golden"
+        f"golden numbers are of training version {stored_version}, the code says "
+        f"{TRAINING_VERSION}: run --update-golden"
     )
-    rows = [f"{2 * (i + 1):2d} {ours:.12e} {theirs:.12e}" for i, (ours, theirs) in enumerate(now)]
+    rows = [f"{name} {value:.12e}" for name, value in now.items()]
     GOLDEN.parent.mkdir(exist_ok=True)
     GOLDEN.write_text("\n".join([f"training_version {TRAINING_VERSION}", *rows]) + "\n")

@@ -64,7 +64,18 @@ def test_the_gate_is_unrelaxed_and_the_relaxed_share_is_beside_it() -> None:
     assert judgement is not None
     assert judgement.relaxed is not None
     assert not judgement.feasible
-    assert max(judgement.relaxed) < 0 < judgement.worst
+    # u = c lambda x what is allowed: 0.25 of 1, 0.32 and 0.272
+    by_hand = [(0.4 - 1 - 0.25) / 0.2, (0.02 - 0.08) / 0.08, (-0.012 - 0.068) / 0.068]
+    assert judgement.relaxed == pytest.approx(by_hand)
+
+
+def test_slack_on_the_violation_is_in_units_of_the_schedule() -> None:
+    config = pair_config(resilience=0.5, dual_signal="violation")
+    judgement = judge(finished(config, [0.5, 0.4, 0.34, 0.26]), config.constraint)  # type: ignore[arg-type]
+    assert judgement is not None
+    # u = c lambda s: 0.25 of 1, 0.8 and 0.64
+    by_hand = [(0.4 - 1 - 0.25) / 0.2, (0.02 - 0.2) / 0.08, (-0.012 - 0.16) / 0.068]
+    assert judgement.relaxed == pytest.approx(by_hand)
 
 
 def test_differences_are_constrained_minus_unconstrained() -> None:

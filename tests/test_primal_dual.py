@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracles import naive_missing_shares, naive_violations, naive_weights
+from tests.oracles import TINY, naive_missing_shares, naive_violations, naive_weights
 from trainables.config import ConstraintConfig
 from trainables.multipliers import Multipliers
 from trainables.primal_dual import (
@@ -23,7 +25,7 @@ from trainables.primal_dual import (
     slack,
     violations,
 )
-from trainables.weighting import on_device
+from trainables.weighting import PrimalDual, on_device
 
 UNIT = Scales(constant_loss=1.0, identity_loss=0.5)
 REFERENCES = ("bound_first", "virtual_layer0")
@@ -100,10 +102,13 @@ def test_the_lagrangians_gradient_is_that_of_weighted_deep_supervision(
 @given(losses=losses_of_layers, factor=st.floats(1e-3, 1e3))
 def test_missing_shares_do_not_depend_on_the_losss_unit(losses: list[float], factor: float) -> None:
     config = constraint(alpha=0.2, reference_loss=1.5, reference_unit="identity")
-    ours = descent_constraints(config, len(losses) - 1, UNIT)
-    theirs = descent_constraints(config, len(losses) - 1, Scales(factor * 1.0, factor * 0.5))
-    # both are over their own f_c, so the numbers that training sees are the same
-    np.testing.assert_allclose(ours.bounds_L, theirs.bounds_L, rtol=1e-9)
+    shares = []
+    for unit in (1.0, factor):
+        scales = Scales(constant_loss=2.0 * unit, identity_loss=0.5 * unit)
+        constraints = descent_constraints(config, len(losses) - 1, scales)
+        measured = np.array(losses) * unit  # in the task's unit
+        shares.append(missing_shares(constraints, measured / scales.constant_loss))
+    np.testing.assert_allclose(*shares, rtol=1e-9, atol=1e-9 * np.abs(shares[0]).max())
 
 
 @pytest.mark.parametrize("reference", REFERENCES)
@@ -138,12 +143,45 @@ def test_a_layer_after_a_loss_of_zero_is_met_only_by_staying_there() -> None:
 
 
 def test_slack_relaxes_the_missing_share() -> None:
-    constraints = descent_constraints(constraint(alpha=0.5, scale="none"), 2, UNIT)
+    config = constraint(alpha=0.5, scale="none", dual_signal="violation", resilience=0.05)
+    constraints = descent_constraints(config, 2, UNIT)
     losses_F = np.array([1.0, 1.0, 0.6])
     strict_L = missing_shares(constraints, losses_F)
-    relaxed_L = missing_shares(constraints, losses_F, slack(np.array([0.0, 1.0]), 0.05))
+    slack_L = slack(config, constraints, np.array([0.0, 1.0]), losses_F)
+    relaxed_L = missing_shares(constraints, losses_F, slack_L)
     assert strict_L[1] == pytest.approx(0.2)
     assert relaxed_L[1] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("signal", ["violation", "relative"])
+@pytest.mark.parametrize("scale", ["schedule", "none"])
+def test_at_rest_the_violation_equals_the_slack(signal: str, scale: str) -> None:
+    """Losses that do not move: the multipliers settle where resilience grants what is missed."""
+    config = constraint(
+        alpha=0.3, scale=scale, dual_signal=signal, resilience=0.5, dual_lr=0.1, signal_clip=None
+    )
+    run = TINY.with_fields({"dtype": "float64"})
+    constraints = descent_constraints(config, 3, UNIT)
+    weighting = PrimalDual(
+        replace(run, constraint=config), constraints, torch.device("cpu"), torch.float64
+    )
+    losses_F = torch.tensor([1.0, 1.2, 0.9, 0.8], dtype=torch.float64)  # every layer misses
+    for step in range(2_000):
+        weighting.observe(step, losses_F, 1.0)
+    series = weighting.series()
+    expected = violations(constraints, losses_F.numpy())
+    assert (expected > 0).all()
+    np.testing.assert_allclose(series["slacks"].numpy(), expected, rtol=1e-9)
+
+
+def test_a_loss_of_zero_moves_no_multiplier() -> None:
+    config = constraint(alpha=0.3)
+    constraints = descent_constraints(config, 3, UNIT)
+    weighting = PrimalDual(
+        replace(TINY, constraint=config), constraints, torch.device("cpu"), torch.float32
+    )
+    weighting.observe(0, torch.zeros(4), 1.0)
+    assert (weighting.multipliers.values_L == 0).all()
 
 
 def test_what_is_allowed_is_the_loss_less_its_violation() -> None:
@@ -188,6 +226,5 @@ def test_multipliers_reach_the_closed_form(optimizer: str, resilience: float) ->
     expected_x, expected_lam = 1 / (1 + 2 * resilience), 2 / (1 + 2 * resilience)
     assert float(x) == pytest.approx(expected_x, abs=1e-4)
     assert float(multipliers.values_L) == pytest.approx(expected_lam, abs=2e-4)
-    assert float(slack(multipliers.values_L, resilience)) == pytest.approx(
-        resilience * expected_lam, abs=2e-3
-    )
+    granted = resilience * float(multipliers.values_L)
+    assert granted == pytest.approx(1 - float(x), abs=2e-3)  # u* = 1 - x*

@@ -49,7 +49,8 @@ class Training:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.primal_lr, fused=True)
         self._constant_loss = task.scales.constant_loss
-        self._loss_sum = torch.zeros((), device=self.parameters[0].device)
+        first = self.parameters[0]
+        self._loss_sum = torch.zeros((), device=first.device, dtype=first.dtype)
         self._grad_norm_sum = torch.zeros_like(self._loss_sum)
         self._since_report = 0
         self._steps_timed = 0
