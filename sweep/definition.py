@@ -3,7 +3,7 @@
 With an order-free sampler the sweep is a function of it.
 
 sweeps/NAME/definition.json        put once; a different definition under the same name is refused
-sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; never fewer
+sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; the most of all counts
 """
 
 from __future__ import annotations
@@ -98,13 +98,15 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
 
 
 def put_extension(objects: ObjectStore, extended: Definition) -> None:
-    """Store that the sweep now asks for more; earlier extensions stay."""
-    numbers = len(_extensions(objects, extended.name))
+    """Store that the sweep now asks for more, under the next free number; earlier ones stay."""
     grown = {
         "n_proposals": extended.space.n_proposals,
         "search_seeds": list(extended.space.search_seeds),
     }
-    objects.put_json(f"{folder(extended.name)}/extension-{numbers:04d}.json", grown)
+    content = json.dumps(grown, sort_keys=True).encode()
+    number = len(_extensions(objects, extended.name))
+    while objects.put_once(_extension(extended.name, number), content) != content:
+        number += 1
 
 
 def load_definition(objects: ObjectStore, name: str) -> Definition:
@@ -112,12 +114,15 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
     definition = objects.get_value(f"{folder(name)}/definition.json", Definition.from_json)
     if definition is None:
         raise UnknownName.of("sweep", name, sweep_names(objects))
+    asked = [(definition.space.n_proposals, definition.space.search_seeds)]
     for extension in _extensions(objects, name):
-        grown = objects.get_json(f"{folder(name)}/{extension}") or {}
-        definition = definition.extended(
-            n_proposals=grown.get("n_proposals"), search_seeds=tuple(grown.get("search_seeds", ()))
-        )
-    return definition
+        grown = objects.get_value(f"{folder(name)}/{extension}", _grown)
+        if grown is not None:
+            asked.append(grown)
+    seeds = dict.fromkeys(seed for _, search_seeds in asked for seed in search_seeds)
+    return definition.extended(
+        n_proposals=max(n_proposals for n_proposals, _ in asked), search_seeds=tuple(seeds)
+    )
 
 
 def sweep_names(objects: ObjectStore) -> list[str]:
@@ -127,6 +132,14 @@ def sweep_names(objects: ObjectStore) -> list[str]:
 
 def _extensions(objects: ObjectStore, name: str) -> list[str]:
     return [n for n in objects.names(folder(name)) if n.startswith("extension-")]
+
+
+def _extension(name: str, number: int) -> str:
+    return f"{folder(name)}/extension-{number:04d}.json"
+
+
+def _grown(plain: Mapping[str, Json]) -> tuple[int, tuple[int, ...]]:
+    return int(plain["n_proposals"]), tuple(int(seed) for seed in plain["search_seeds"])
 
 
 def _compared(definition: Definition) -> dict[str, Json]:

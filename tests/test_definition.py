@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweep.definition import folder, load_definition
+from sweep.definition import Definition, folder, load_definition, put_definition, put_extension
 from sweep.proposals import stored_proposals
 from tests.sweeps import FEASIBLE, SPACE, store_sweep
 from trainables.errors import StoreError
@@ -46,3 +46,26 @@ def test_what_another_version_wrote_is_named_with_a_remedy(objects: ObjectStore)
     objects.put(definition, b"[1, 2")
     with pytest.raises(StoreError, match=rf"definition\.json .*{remedy}"):
         load_definition(objects, asked.name)
+
+
+def test_a_sweep_grows_to_the_most_that_was_asked_for(objects: ObjectStore) -> None:
+    asked = put_definition(objects, Definition("tiny", SPACE))
+    assert (asked.space.n_proposals, asked.space.search_seeds) == (3, (0, 1))
+    # Two writers who both read the sweep before either of them wrote.
+    put_extension(objects, asked.extended(n_proposals=9, search_seeds=(0, 1, 7)))
+    put_extension(objects, asked.extended(n_proposals=5, search_seeds=(0, 1, 4)))
+    grown = load_definition(objects, "tiny").space
+    assert (grown.n_proposals, grown.search_seeds) == (9, (0, 1, 7, 4))
+
+
+def test_an_extension_never_replaces_another(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = put_definition(objects, Definition("tiny", SPACE))
+    put_extension(objects, asked.extended(n_proposals=5))
+    monkeypatch.setattr("sweep.definition._extensions", lambda *_: [])  # listed before it was put
+    put_extension(objects, asked.extended(search_seeds=(0, 1, 2)))
+    monkeypatch.undo()
+    grown = load_definition(objects, "tiny").space
+    assert (grown.n_proposals, grown.search_seeds) == (5, (0, 1, 2))
+    assert len([n for n in objects.names("sweeps/tiny") if n.startswith("extension")]) == 2
