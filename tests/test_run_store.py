@@ -265,3 +265,15 @@ def test_a_half_forgotten_arm_has_no_record(
     assert objects.names("arms/s") == ["weights.pt"]
     assert store.record("s") is None
     assert not store.has_record("s")
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_root_on_a_disk_that_is_full_or_broken_is_a_failure(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(full))
+    with pytest.raises(StoreError, match=rf"{os.strerror(code)}.*Free some space"):
+        objects.check_writable()

@@ -8,6 +8,7 @@ name are harmless.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ Json = Any
 T = TypeVar("T")
 _FOOTER = b"\nsha256:"
 _DIGEST = 64
+_DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO}  # another root would not be more right
 
 
 class ObjectStore:
@@ -47,6 +49,10 @@ class ObjectStore:
             self.put(probe, b"")
             self.delete(probe)
         except StoreError as error:
+            if getattr(error.__cause__, "errno", None) in _DISK_TROUBLE:
+                raise StoreError(
+                    f"{error}. Free some space below {self.root}, or see to its disk."
+                ) from error
             raise Misuse(
                 f"the storage root {self.root} cannot be written ({error}). "
                 "Give a folder you own with --storage or SWEEP_STORAGE."
