@@ -6,6 +6,7 @@ final or somebody stops it. Running again is resuming.
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import Literal
 
@@ -56,6 +57,7 @@ def run_sweep(
     patient = PatientStore(objects.root, patience_s=patience_s)
     with ExitStack() as stack:
         stack.enter_context(driver_lock(patient, definition.name))
+        since_ms = time.time_ns() // 1_000_000
         shown = display_of(definition, enabled=display)
         coordinator = Coordinator(
             patient,
@@ -66,8 +68,8 @@ def run_sweep(
             ask_ahead=where == "local",
         )
         stack.callback(coordinator.close)
+        stack.enter_context(stop_on_request(coordinator, since_ms=since_ms))
         coordinator.start(retry_failed=retry_failed)
-        stack.enter_context(stop_on_request(coordinator))
         stack.enter_context(shown.showing(coordinator))
         try:
             _train(coordinator, where, workers, patience_s)

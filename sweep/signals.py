@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from sweep.coordinator import Coordinator
@@ -28,16 +28,24 @@ def request_stop(objects: ObjectStore, sweep: str) -> None:
 
 
 @contextmanager
-def stop_on_request(coordinator: Coordinator) -> Iterator[None]:
-    """Watch for the stop object while the block runs; an old one is removed first."""
-    objects, name = coordinator.objects, _name(coordinator.definition.name)
-    objects.delete(name)
+def stop_on_request(coordinator: Coordinator, *, since_ms: int) -> Iterator[None]:
+    """Watch for the stop object while the block runs.
+
+    Args:
+        coordinator: what to stop; it need not have been started.
+        since_ms: when this driver took its lock: what was requested before was not meant for it.
+    """
+    name = _name(coordinator.definition.name)
+    objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next look will do
+    requested_ms = objects.get_value(name, lambda plain: int(plain["requested_ms"]))
+    if requested_ms is not None and requested_ms <= since_ms:
+        objects.delete(name)
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(POLL_S):
             try:
-                requested = objects.get(name) is not None
+                requested = objects.exists(name)
             except StoreError:
                 continue  # being unreadable for a moment is no request; writers report real trouble
             if requested:
@@ -51,7 +59,8 @@ def stop_on_request(coordinator: Coordinator) -> Iterator[None]:
     finally:
         over.set()
         thread.join()
-        objects.delete(name)
+        with suppress(StoreError):  # it goes with the next start
+            objects.delete(name)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import io
 import math
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,7 @@ from sweep.lock import driver_lock, driver_of
 from sweep.plan import Arm
 from sweep.progress import view
 from sweep.proposals import stored_proposals
-from sweep.signals import request_stop
+from sweep.signals import request_stop, stop_on_request
 from tests.oracles import TINY
 from tests.records import ended, finished
 from trainables.errors import StoreError
@@ -542,6 +543,36 @@ def test_a_stop_request_ends_running_arms_at_their_next_report(
     assert len(stub_arms) == 4  # the baselines; the first constrained arm stopped at its report
     assert run_sweep(objects, asked, where="inline", display=False).is_done
     assert len(stub_arms) == len(set(stub_arms)) == 16
+
+
+def test_a_stop_request_during_the_start_is_not_lost(
+    objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    asked = put_definition(objects, definition())
+    start = Coordinator.start
+
+    def slow_start(self: Coordinator, **options: Any) -> None:
+        start(self, **options)
+        request_stop(objects, "toy")
+        time.sleep(0.3)
+
+    monkeypatch.setattr(Coordinator, "start", slow_start)
+    summary = run_sweep(objects, asked, where="inline", display=False)
+    assert "sweep stop toy" in summary.stopped
+    assert stub_arms == []
+
+
+def test_a_stop_request_just_after_the_lock_was_taken_is_not_lost(
+    objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    asked = put_definition(objects, definition())
+    objects.put_json("sweeps/toy/stop", {"requested_ms": time.time_ns() // 1_000_000 + 5_000})
+    coordinator = Coordinator(objects, asked)
+    with stop_on_request(coordinator, since_ms=time.time_ns() // 1_000_000):
+        time.sleep(0.3)
+    assert coordinator.stopping
 
 
 def test_an_old_stop_request_does_not_stop_a_new_run(
