@@ -335,6 +335,7 @@ class Coordinator:
         record = self.runs.record(arm.signature)
         if record is None or not record.is_final:
             return False
+        self.runs.drop_checkpoints(arm.signature)
         self._settle(arm, record)
         return True
 

@@ -4,7 +4,8 @@ It lies in a folder that goes on PYTHONPATH, so that drivers and Ray workers loa
 share the folder: orders are files, and each is executed once, by whoever comes first.
 
     kill-<n>-<kind>-<when>-<skip>   at write number skip of that kind, die: before or after the
-                                    object appears under its name, or with half of it written
+                                    object appears under its name, or with half of it written;
+                                    a record that is final is of the kind final, too
     killed-<n>-<pid>                the proof, written just before dying
     full                            while it exists, nothing can be written
     worker-<pid>                    a process that trains
@@ -33,8 +34,7 @@ def kind_of(path):
     name = whole.group(1) if whole else name
     return next((kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, name)), None)
 
-def die_if_ordered(path, when, fd=None):
-    kind = kind_of(path)
+def die_if_ordered(kind, path, when, fd=None):
     for order in sorted(FOLDER.glob(f"kill-*-{kind}-{when}-*")):
         skip = int(order.name.rpartition("-")[2])
         if skip:
@@ -57,14 +57,19 @@ def fsync(fd):
             raise OSError(errno.ENOSPC, "No space left on device")
         if kind_of(path) in ("attempts", "checkpoint"):
             (FOLDER / f"worker-{os.getpid()}").touch()
-        die_if_ordered(path, "half", fd)
+        die_if_ordered(kind_of(path), path, "half", fd)
     real["fsync"](fd)
 
 def moved(name):
     def move(source, target, **options):
-        die_if_ordered(target, "before")
+        kinds = [kind_of(target)]
+        if kinds == ["record"] and b'"status": "running"' not in Path(source).read_bytes():
+            kinds.append("final")
+        for kind in kinds:
+            die_if_ordered(kind, target, "before")
         real[name](source, target, **options)
-        die_if_ordered(target, "after")
+        for kind in kinds:
+            die_if_ordered(kind, target, "after")
     return move
 
 os.fsync, os.replace, os.link = fsync, moved("replace"), moved("link")

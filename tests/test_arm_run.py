@@ -199,3 +199,28 @@ def test_an_arm_whose_record_is_damaged_is_trained_again(
     path = tmp_path / "damaged" / "arms" / TINY.signature() / "record.json"
     path.write_bytes(path.read_bytes()[:-1])
     assert numbers(run(TINY, store)) == numbers(whole)
+
+
+def test_an_arm_killed_after_its_final_record_leaves_no_checkpoint(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunStore, "drop_checkpoints", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(TINY, store)
+    assert store.newest_checkpoint(TINY.signature()) is not None
+    assert ArmRun(TINY, store).record.is_final
+    assert store.newest_checkpoint(TINY.signature()) is None
+
+
+def test_an_arm_that_starts_again_removes_what_was_half_written(
+    store: RunStore, tmp_path: Path
+) -> None:
+    ArmRun(TINY, store).advance()
+    half = tmp_path / "arms" / TINY.signature() / ".checkpoint-00000020.pt.0123456789abcdef.tmp"
+    half.write_bytes(b"half")
+    ArmRun(TINY, store).advance()
+    assert not half.exists()

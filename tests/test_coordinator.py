@@ -212,6 +212,17 @@ def test_a_forgotten_arm_is_trained_again_although_its_proposal_has_an_outcome(
     assert [a.signature for a in train(started(objects, asked))] == [trained[-1].signature]
 
 
+def test_a_final_arm_that_is_met_keeps_no_checkpoint(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    first = started(objects, asked)
+    arm = first.next_arm()
+    assert arm is not None
+    first.runs.put_record(finished(arm.config, LOSSES))
+    first.runs.put_checkpoint(arm.signature, 20, b"left by a kill")
+    train(started(objects, asked))
+    assert first.runs.newest_checkpoint(arm.signature) is None
+
+
 def test_an_arm_without_a_record_is_trained_again_although_its_folder_is_there(
     objects: ObjectStore,
 ) -> None:

@@ -277,3 +277,14 @@ def test_a_root_on_a_disk_that_is_full_or_broken_is_a_failure(
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(full))
     with pytest.raises(StoreError, match=rf"{os.strerror(code)}.*Free some space"):
         objects.check_writable()
+
+
+def test_half_written_objects_of_killed_writers_can_be_deleted(objects: ObjectStore) -> None:
+    store = RunStore(objects)
+    store.put_record(record())
+    left = Path(objects.root, "arms/s/.checkpoint-00000010.pt.0123456789abcdef.tmp")
+    left.write_bytes(b"half")
+    store.drop_left_overs("s")
+    store.drop_left_overs("never started")
+    assert not left.exists()
+    assert store.record("s") == record()

@@ -58,6 +58,8 @@ class ArmRun:
             started_ms=_now_ms(),
             environment=environment(config.device),
         )
+        if self.record.is_final:
+            store.drop_checkpoints(self.signature)
         self._arm: _Arm | None = None
 
     def advance(self) -> ArmRecord:
@@ -118,6 +120,7 @@ class ArmRun:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         torch.set_num_threads(self.config.threads)
         reset_peak_memory(torch.device(self.config.device))
+        self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
         starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
@@ -189,7 +192,6 @@ class ArmRun:
         self.record.reason = reason
         self.record.ended_ms = _now_ms()
         self.record = self.store.put_record(self.record)
-        self.store.drop_checkpoints(self.signature)
 
 
 def build_model(config: RunConfig, task: VideoDenoising) -> nn.Module:

@@ -203,6 +203,19 @@ class ObjectStore:
         self._try(f"set the damaged {name} aside", rename)
         return aside
 
+    def delete_left_overs(self, folder: str) -> None:
+        """Delete what killed writers left half-written directly below ``folder``.
+
+        A writer that is alive loses its try: a PatientStore writes again.
+        """
+
+        def unlink() -> None:
+            for path in Path(self.root, folder).glob(".*.tmp"):
+                path.unlink(missing_ok=True)
+
+        if self.is_local:
+            self._try(f"clean {folder}", unlink)
+
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all below it; nothing happens when it is not there."""
 

@@ -50,13 +50,18 @@ class RunStore:
         return self.objects.exists(f"arms/{signature}/record.json")
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
-        """Write the record, unless a final one is there; return what the store holds now."""
-        name = f"arms/{record.signature}/record.json"
+        """Write the record, unless a final one is there; return what the store holds now.
+
+        With a final record the checkpoints go. Whoever meets one drops them too: the writer of the
+        record may have been killed in between.
+        """
         there = self.record(record.signature)
-        if there is not None and there.is_final:
-            return there
-        self.objects.put_json(name, record.to_json())
-        return record
+        if there is None or not there.is_final:
+            self.objects.put_json(f"arms/{record.signature}/record.json", record.to_json())
+            there = record
+        if there.is_final:
+            self.drop_checkpoints(record.signature)
+        return there
 
     def forget(self, signature: str) -> None:
         """Delete everything of one arm: the record first, which makes it an arm to be trained.
@@ -100,6 +105,10 @@ class RunStore:
         """Delete every checkpoint of one arm."""
         for name in self._checkpoints(signature):
             self.objects.delete(f"arms/{signature}/{name}")
+
+    def drop_left_overs(self, signature: str) -> None:
+        """Delete what killed writers of one arm left half-written."""
+        self.objects.delete_left_overs(f"arms/{signature}")
 
     def count_attempt(self, signature: str, resumed_from: int) -> int:
         """Note a start at ``resumed_from``; return the starts since the last newer checkpoint."""
