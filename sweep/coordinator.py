@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -113,7 +114,7 @@ class Coordinator:
         """
         self.objects = objects
         self.definition = definition
-        self.runs = RunStore(objects)
+        self.runs = RunStore(objects, driver=uuid.uuid4().hex)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
         self.outcomes: dict[str, dict[int, ProposalOutcome]] = {}

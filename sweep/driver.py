@@ -150,7 +150,12 @@ class _PlanSearcher(_WithoutState, Searcher):
             over: Json = Searcher.FINISHED
             return over if self._coordinator.is_over else None
         self._signatures[trial_id] = arm.signature
-        return trial_config(arm.config, self._coordinator.objects.root, self._patience_s)
+        return trial_config(
+            arm.config,
+            self._coordinator.objects.root,
+            self._patience_s,
+            driver=self._coordinator.runs.driver,
+        )
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from sweep.coordinator import Coordinator
 from trainables.errors import StoreError
-from trainables.run_store import RunStore
 
 
 def train_inline(coordinator: Coordinator) -> None:
     """Train every arm that the coordinator hands out. An error in our own code is raised."""
     from trainables.arm_run import ArmRun  # imports torch
 
-    store = RunStore(coordinator.objects)
     while (arm := coordinator.next_arm()) is not None:
         try:
-            run = ArmRun(arm.config, store)
+            run = ArmRun(arm.config, coordinator.runs)
             while not run.record.is_final and not coordinator.stopping:
                 record = run.advance()
                 if record.reports:

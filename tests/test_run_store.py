@@ -132,6 +132,15 @@ def test_attempts_count_starts_since_the_last_newer_checkpoint(objects: ObjectSt
     assert [store.count_attempt("s", step) for step in (-1, -1, 100, 100, 200)] == [1, 2, 1, 2, 1]
 
 
+def test_deaths_of_drivers_are_not_blamed_on_an_arm(objects: ObjectStore) -> None:
+    """Five kills of drivers before the first checkpoint are not five deaths of a worker."""
+    stores = [RunStore(objects, driver=f"driver {n}") for n in range(7)]
+    assert [store.count_attempt("s", -1) for store in stores] == [1] * 7
+    assert [stores[-1].count_attempt("s", -1) for _ in range(5)] == [2, 3, 4, 5, 6]
+    objects.put("arms/s/attempts.json", b'{"starts": 9, "resumed_from": 7}')  # an earlier version's
+    assert stores[0].count_attempt("s", -1) == 1
+
+
 def test_a_file_uri_is_a_remote_store_too(tmp_path: Path) -> None:
     (tmp_path / "bucket").mkdir()
     objects = ObjectStore(f"file://{tmp_path}/bucket")

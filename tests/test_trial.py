@@ -39,6 +39,15 @@ def trial_of(objects: ObjectStore, config: RunConfig) -> ArmTrial:
     return ArmTrial(config=trial_config(config, objects.root, patience_s=0))
 
 
+def test_a_worker_counts_its_starts_for_the_driver_that_sent_it(objects: ObjectStore) -> None:
+    for driver, starts in (("one", 1), ("one", 2), ("two", 1)):
+        trial = ArmTrial(config=trial_config(arm(), objects.root, patience_s=0, driver=driver))
+        trial.train()
+        attempt = objects.get_json(f"arms/{arm().signature()}/attempts.json")
+        assert (attempt["driver"], attempt["starts"]) == (driver, starts)
+        objects.delete(f"arms/{arm().signature()}/checkpoint-00000010.pt")
+
+
 def test_a_step_is_a_report_interval_and_the_last_one_says_finished(objects: ObjectStore) -> None:
     trial = trial_of(objects, arm())
     first, last = trial.train(), trial.train()

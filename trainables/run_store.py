@@ -4,29 +4,44 @@ arms/<signature>/record.json            reports with timestamps, outcome; never 
 arms/<signature>/checkpoint-<step>.pt   the two newest
 arms/<signature>/record.json.damaged    a record that could not be read, set aside
 arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
-arms/<signature>/attempts.json          how often this arm was started, and from which step
+arms/<signature>/attempts.json          how often one driver started this arm from one step
 """
 
 from __future__ import annotations
 
-import json
 import logging
+from dataclasses import asdict, dataclass, replace
 
-from trainables.errors import DamagedObject
+from trainables.errors import DamagedObject, StoreError
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 
 log = logging.getLogger(__name__)
 KEPT_CHECKPOINTS = 2
-MAX_DEATHS = 5  # starts without a newer checkpoint after which an arm is failed
+MAX_DEATHS = 5  # starts by one driver without a newer checkpoint after which an arm is failed
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One start of an arm."""
+
+    driver: str
+    resumed_from: int  # the step of its checkpoint; -1: from scratch
+    starts: int  # by this driver since the last newer checkpoint
 
 
 class RunStore:
     """Records and checkpoints of arms below one storage root."""
 
-    def __init__(self, objects: ObjectStore) -> None:
-        """Use ``objects`` as they are; several stores on one root do not disturb each other."""
+    def __init__(self, objects: ObjectStore, *, driver: str = "") -> None:
+        """Use ``objects`` as they are; several stores on one root do not disturb each other.
+
+        Args:
+            objects: the storage root.
+            driver: the run of a driver that starts arms here; see ``count_attempt``.
+        """
         self.objects = objects
+        self.driver = driver
 
     def record(self, signature: str) -> ArmRecord | None:
         """The arm's record, or None when it never reported.
@@ -111,15 +126,21 @@ class RunStore:
         self.objects.delete_left_overs(f"arms/{signature}")
 
     def count_attempt(self, signature: str, resumed_from: int) -> int:
-        """Note a start at ``resumed_from``; return the starts since the last newer checkpoint."""
+        """Note a start at ``resumed_from``; return the starts since the last newer checkpoint.
+
+        Starts by another driver do not count: an arm is to blame when its worker dies again and
+        again under one driver, not when drivers are killed.
+        """
         name = f"arms/{signature}/attempts.json"
-        there = self.objects.get_json(name) or {"starts": 0, "resumed_from": -1}
-        fresh = resumed_from > there["resumed_from"]
-        starts = 1 if fresh else there["starts"] + 1
-        self.objects.put(
-            name, json.dumps({"starts": starts, "resumed_from": resumed_from}).encode()
-        )
-        return starts
+        attempt = _Attempt(self.driver, resumed_from, 1)
+        try:
+            last = self.objects.get_value(name, lambda plain: _Attempt(**plain))
+        except StoreError:  # damaged, or of another version: the count begins anew
+            last = None
+        if last and last.driver == self.driver and resumed_from <= last.resumed_from:
+            attempt = replace(attempt, starts=last.starts + 1)
+        self.objects.put_json(name, asdict(attempt))
+        return attempt.starts
 
     def _checkpoints(self, signature: str) -> list[str]:
         return [n for n in self.objects.names(f"arms/{signature}") if n.startswith("checkpoint-")]

@@ -34,9 +34,16 @@ STORE_PROBLEM = "store_problem"  # whether that was the store
 REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
 
 
-def trial_config(config: RunConfig, root: str, patience_s: float) -> dict[str, Json]:
+def trial_config(
+    config: RunConfig, root: str, patience_s: float, *, driver: str = ""
+) -> dict[str, Json]:
     """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing."""
-    return {"run": json.dumps(config.to_json()), "root": root, "patience_s": patience_s}
+    return {
+        "run": json.dumps(config.to_json()),
+        "root": root,
+        "patience_s": patience_s,
+        "driver": driver,
+    }
 
 
 def report_of(result: dict[str, Json]) -> Report | None:
@@ -87,7 +94,7 @@ class ArmTrial(Trainable):
         objects = PatientStore(
             self._trial_config["root"], patience_s=self._trial_config["patience_s"]
         )
-        return ArmRun(config, RunStore(objects))
+        return ArmRun(config, RunStore(objects, driver=self._trial_config["driver"]))
 
 
 def _result(record: ArmRecord) -> dict[str, Json]:
