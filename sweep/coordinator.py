@@ -29,7 +29,7 @@ from sweep.proposals import (
     put_proposal,
     stored_proposals,
 )
-from sweep.retry import forget_failed
+from sweep.retry import failures, forget_failed
 from sweep.search import propose
 from sweep.selection import ProposalResult
 from trainables.errors import StoreError
@@ -127,6 +127,7 @@ class Coordinator:
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._twins: dict[str, ArmRecord] = {}
+        self._failed_baselines: dict[str, str] = {}  # signature -> why
         self._ahead: dict[_Key, Future[Point]] = {}
         slow = definition.space.sampler == "gp"
         self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
@@ -251,7 +252,10 @@ class Coordinator:
             arms_done=self.plan.arms_done,
             arms_total=self.plan.arms_total,
             retired=dict(self.retired),
-            problems=tuple(self.problems),
+            problems=(
+                *self.problems,
+                *failures(self.runs, self.definition.name, self.outcomes, self._failed_baselines),
+            ),
             stopped=self.stopping,
             is_done=self.plan.is_done,
         )
@@ -342,6 +346,8 @@ class Coordinator:
 
     def _settle(self, arm: Arm, record: ArmRecord) -> None:
         self.plan.arm_is_final(arm.signature)
+        if arm.proposal is None and record.status == "failed":
+            self._failed_baselines[arm.signature] = record.reason
         if self._on_record is not None:
             self._tell(self._on_record, arm, record)
         for setting, number in self._waiting.pop(arm.signature, ()):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from sweep.definition import Definition
 from sweep.plan import Arm, arms_of_proposal, baselines
-from sweep.proposals import drop_outcome, stored_proposals
+from sweep.proposals import ProposalOutcome, drop_outcome, stored_proposals
+from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
@@ -34,3 +37,36 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
                 drop_outcome(objects, definition.name, setting.name, stored.number)
                 forget(again)
     return forgotten
+
+
+def failures(
+    runs: RunStore,
+    sweep: str,
+    outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
+    failed_baselines: Mapping[str, str],
+) -> Iterator[str]:
+    """What failed so that a setting has nothing to show, or nothing to compare with: a line each.
+
+    Args:
+        runs: where the reasons are read.
+        sweep: its name.
+        outcomes: what each setting's proposals came to.
+        failed_baselines: signature of an unconstrained arm -> why it failed.
+    """
+    remedy = f"`sweep resume {sweep} --retry-failed` trains what failed again."
+    if failed_baselines:
+        reason = next(iter(failed_baselines.values()))
+        yield f"{len(failed_baselines)} unconstrained arms failed; the first: {reason} {remedy}"
+    for setting, of in outcomes.items():
+        if of and all(outcome.outcome == "failed" for outcome in of.values()):
+            reason = _reason(runs, of[min(of)].signatures)
+            yield f"{setting}: all {len(of)} proposals failed; the first: {reason} {remedy}"
+
+
+def _reason(runs: RunStore, signatures: tuple[str, ...]) -> str:
+    """Why the first of these arms failed."""
+    try:
+        records = [runs.record(signature) for signature in signatures]
+    except StoreError as error:
+        return str(error)
+    return next((r.reason for r in records if r is not None and r.reason), "no reason is stored.")

@@ -284,6 +284,45 @@ def test_diverged_arms_are_told_and_the_search_goes_on(objects: ObjectStore) -> 
     assert math.isnan(coordinator.outcomes["g1"][1].objective)
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_setting_whose_every_proposal_failed_is_a_problem(
+    objects: ObjectStore, resumed: bool
+) -> None:
+    asked = definition(seeds=(0, 1))
+
+    def fails_in_g1(arm: Arm) -> ArmRecord:
+        if arm.setting == "g1" and arm.proposal is not None and arm.config.seed == 1:
+            return ended(arm.config, "failed", "out of memory.")
+        return finished(arm.config, LOSSES)
+
+    coordinator = started(objects, asked)
+    train(coordinator, fails_in_g1)
+    summary = (started(objects, asked) if resumed else coordinator).summary()
+    assert (summary.is_done, summary.exit_code) == (True, 1)
+    (problem,) = summary.problems
+    assert problem.startswith("g1: all 3 proposals failed; the first: out of memory. ")
+    assert "`sweep resume toy --retry-failed`" in problem
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_failed_unconstrained_arm_is_a_problem(objects: ObjectStore, resumed: bool) -> None:
+    asked = definition(seeds=(0, 1))
+
+    def fails(arm: Arm) -> ArmRecord:
+        if arm.proposal is None and arm.config.seed == 1:
+            return ended(arm.config, "failed", "no data.")
+        return finished(arm.config, LOSSES)
+
+    coordinator = started(objects, asked)
+    train(coordinator, fails)
+    summary = (started(objects, asked) if resumed else coordinator).summary()
+    assert (summary.is_done, summary.exit_code) == (True, 1)
+    (problem,) = summary.problems
+    assert problem.startswith("2 unconstrained arms failed; the first: no data. ")
+    train(started(objects, asked, retry_failed=True))
+    assert started(objects, asked).summary().exit_code == 0
+
+
 def test_an_error_of_a_search_retires_its_setting_and_no_other(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
