@@ -27,6 +27,7 @@ from sweep.proposals import (
     Told,
     put_outcome,
     put_proposal,
+    put_retired,
     stored_proposals,
 )
 from sweep.retry import failures, forget_failed
@@ -141,6 +142,7 @@ class Coordinator:
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
         """
+        put_retired(self.objects, self.definition.name, {})
         if retry_failed:
             forget_failed(self.objects, self.definition)
         there = set(self.objects.names("arms"))
@@ -332,6 +334,7 @@ class Coordinator:
     def _retire(self, setting: str, what: str, error: Exception) -> None:
         self.retired[setting] = f"{what}: {type(error).__name__}: {error}"
         self.plan.retire(setting)
+        put_retired(self.objects, self.definition.name, self.retired)
 
     # --- arms -----------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ Below the storage root:
 
     sweeps/NAME/proposals/<setting>/<k>.json          the point; the first one put is the proposal
     sweeps/NAME/proposals/<setting>/<k>.outcome.json  what it came to, and the signatures judged
+    sweeps/NAME/retired.json                          settings whose search broke in the last run
 """
 
 from __future__ import annotations
@@ -110,6 +111,23 @@ def drop_outcome(objects: ObjectStore, sweep: str, setting: str, number: int) ->
     objects.delete(_name(sweep, setting, number, ".outcome"))
 
 
+def put_retired(objects: ObjectStore, sweep: str, retired: Mapping[str, str]) -> None:
+    """Store which settings get no more proposals in this run, and why; empty: none."""
+    if retired:
+        objects.put_json(_retired(sweep), dict(retired))
+    else:
+        objects.delete(_retired(sweep))
+
+
+def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
+    """Settings whose search broke in the sweep's last run, or in the running one, and why."""
+
+    def parse(plain: Mapping[str, Json]) -> dict[str, str]:
+        return {setting: str(why) for setting, why in plain.items()}
+
+    return objects.get_value(_retired(sweep), parse) or {}
+
+
 def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
     """Every stored proposal of one setting, by number: one listing, one read per object."""
     names = objects.names(f"{folder(sweep)}/proposals/{setting}")
@@ -143,6 +161,10 @@ def _outcome(number: int, plain: Mapping[str, Json]) -> ProposalOutcome:
         can_win=plain["can_win"],
         signatures=tuple(plain["signatures"]),
     )
+
+
+def _retired(sweep: str) -> str:
+    return f"{folder(sweep)}/retired.json"
 
 
 def _name(sweep: str, setting: str, number: int, kind: str = "") -> str:

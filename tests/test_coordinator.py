@@ -25,7 +25,7 @@ from sweep.execution import run_sweep
 from sweep.lock import driver_lock, driver_of
 from sweep.plan import Arm
 from sweep.progress import view
-from sweep.proposals import stored_proposals
+from sweep.proposals import retired_settings, stored_proposals
 from sweep.signals import request_stop, stop_on_request
 from tests.oracles import TINY
 from tests.records import ended, finished
@@ -342,7 +342,12 @@ def test_an_error_of_a_search_retires_its_setting_and_no_other(
     assert summary.is_done
     assert list(summary.retired) == ["g1"]
     assert "ZeroDivisionError: no more points" in summary.retired["g1"]
+    assert retired_settings(objects, asked.name) == summary.retired
     assert [len(p) for p in outcomes(objects, asked).values()] == [1, 3]
+    monkeypatch.undo()
+    train(started(objects, asked))
+    assert retired_settings(objects, asked.name) == {}
+    assert [len(p) for p in outcomes(objects, asked).values()] == [3, 3]
 
 
 def test_a_point_that_no_run_accepts_is_not_stored(
