@@ -288,8 +288,10 @@ def _scratch_folder() -> Iterator[Path]:
     _remove_left_overs()
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
     try:
-        with open(folder / OWNER, "w") as owner:
+        unnamed = folder / f".{OWNER}"
+        with open(unnamed, "w") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX)
+            unnamed.rename(folder / OWNER)  # held before another driver can find it
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
