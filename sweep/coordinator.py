@@ -395,7 +395,10 @@ class Coordinator:
     def _final(self, signature: str) -> ArmRecord:
         record = self.runs.record(signature)
         if record is None:
-            raise StoreError(f"the record of arm {signature} is gone below {self.objects.root}.")
+            raise StoreError(
+                f"the record of arm {signature} is gone below {self.objects.root}. "
+                f"`sweep resume {self.definition.name}` trains it again."
+            )
         return record
 
     def _tell(self, listener: Callable[..., None], *args: object) -> None:

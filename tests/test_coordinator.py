@@ -27,6 +27,7 @@ from sweep.plan import Arm
 from sweep.progress import view
 from sweep.proposals import retired_settings, stored_proposals
 from sweep.signals import request_stop, stop_on_request
+from sweep.views import load_sweep
 from tests.oracles import TINY
 from tests.records import ended, finished
 from trainables.errors import StoreError
@@ -210,6 +211,18 @@ def test_a_forgotten_arm_is_trained_again_although_its_proposal_has_an_outcome(
     trained = train(started(objects, asked))
     RunStore(objects).forget(trained[-1].signature)
     assert [a.signature for a in train(started(objects, asked))] == [trained[-1].signature]
+
+
+def test_arms_whose_records_are_damaged_are_trained_again(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    trained = train(started(objects, asked))
+    damaged = {trained[0].signature, trained[-1].signature}  # the baseline, and a judged one
+    for signature in damaged:
+        path = Path(objects.root, "arms", signature, "record.json")
+        path.write_bytes(path.read_bytes()[:-1])
+    assert not load_sweep(objects, asked.name).is_finished  # `sweep resume` looks first
+    assert {a.signature for a in train(started(objects, asked))} == damaged
+    assert load_sweep(objects, asked.name).is_finished
 
 
 def test_a_final_arm_that_is_met_keeps_no_checkpoint(objects: ObjectStore) -> None:
