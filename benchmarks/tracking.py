@@ -33,7 +33,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sweep.tracking import Tracker, make_client
+from sweep.tracking import Tracker
+from sweep.tracking_client import make_client
 from sweep.tracking_rows import TrackedArm
 from sweep.tracking_ui import server_environment, ui_command
 from trainables.config import ConstraintConfig, RunConfig

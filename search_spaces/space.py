@@ -137,11 +137,11 @@ class SearchSpace:
         for name in ("n_proposals", "sampler_seed"):
             if not _is_whole(getattr(self, name)):
                 raise InvalidValue(f"{name} must be a whole number, got {getattr(self, name)!r}.")
-        seeds = self.search_seeds
+        seeds = cast(Json, self.search_seeds)
         if not isinstance(seeds, list | tuple) or not all(map(_is_whole, seeds)):
             raise InvalidValue(f"search_seeds must be a list of whole numbers, got {seeds!r}.")
         object.__setattr__(self, "search_seeds", tuple(seeds))
-        for setting in self.settings:
+        for setting in cast(tuple[Json, ...], self.settings):
             if not isinstance(setting.name, str) or not isinstance(setting.fields, Mapping):
                 raise InvalidValue(
                     f"a setting must have a name and a mapping of fields, got {setting!r}."

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from sweep.tracking import Tracker
+from sweep.tracking_place import shown
 from sweep.tracking_rows import TrackedArm
 
 logger = logging.getLogger(__name__)
@@ -127,7 +128,8 @@ class BackgroundTracker:
             if is_back:
                 self._has_warned = False
         if is_back:
-            self._warn(f"MLflow at {self._tracker.uri} is back, and has everything it missed.")
+            place = shown(self._tracker.uri)
+            self._warn(f"MLflow at {place} is back, and has everything it missed.")
 
     def _failed(self, arm: TrackedArm, error: Exception) -> None:
         with self._changed:

@@ -23,10 +23,9 @@ from sweep.cli_options import (
     storage_option,
     table,
 )
-from sweep.definition import Definition, folder, load_definition, sweep_names
+from sweep.definition import Definition, folder, sweep_names
 from sweep.lock import driver_of
-from sweep.proposals import stored_proposals
-from sweep.tracking_place import tracking_uri
+from sweep.tracking_place import known_id, place_of
 from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.primal_dual import TOLERANCE
@@ -115,47 +114,33 @@ def list_(storage: str, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
-    failed), or stopped (`sweep resume` continues it).
+    failed), stopped (`sweep resume` continues it), or damaged (`sweep rm` removes it).
     """
     objects = open_store(storage)
-    entries = []
-    for name in newest_first(objects):
-        definition = load_definition(objects, name)
-        state, finished = sweep_state(objects, definition)
-        wanted = len(definition.space.settings) * definition.space.n_proposals
-        entries.append(
-            {
-                "name": name,
-                "space": definition.space.name,
-                "state": state,
-                "proposals": f"{finished} of {wanted}",
-                "storage": objects.root,
-            }
-        )
+    entries = [_list_entry(objects, name) for name in newest_first(objects)]
     if as_json:
         print_json(entries)
     elif entries:
-        rows = [{k: v for k, v in entry.items() if k != "storage"} for entry in entries]
+        rows = [{k: v or "" for k, v in e.items() if k != "storage"} for e in entries]
         console().print(table(rows))
     else:
         note(f"no sweeps below {objects.root}. Start one with `sweep run quickstart`.")
 
 
-def sweep_state(objects: ObjectStore, definition: Definition) -> tuple[str, int]:
-    """(running, finished, failed or stopped; proposals with an outcome)."""
-    space = definition.space
-    outcomes = [
-        stored.outcome
-        for setting in space.settings
-        for stored in stored_proposals(objects, definition.name, setting.name)
-    ]
-    seeds = len(space.search_seeds)
-    done = [o.outcome for o in outcomes if o is not None and len(o.signatures) == seeds]
-    if driver_of(objects, definition.name) is not None:
-        return "running", len(done)
-    if len(done) < len(space.settings) * space.n_proposals:
-        return "stopped", len(done)
-    return ("failed" if set(done) == {"failed"} else "finished"), len(done)
+def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
+    entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
+    try:
+        view = views.load_sweep(objects, name)
+    except SweepError as error:  # the other sweeps can still be listed
+        note(str(error))
+    else:
+        space = view.definition.space
+        wanted = len(space.settings) * space.n_proposals
+        is_running = driver_of(objects, name) is not None
+        entry["space"] = space.name
+        entry["state"] = views.state(view, is_running=is_running)
+        entry["proposals"] = f"{views.proposals_done(view)} of {wanted}"
+    return {**entry, "storage": objects.root}
 
 
 def newest_first(objects: ObjectStore) -> list[str]:
@@ -178,23 +163,23 @@ def status(name: str, storage: str, as_json: bool) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
     objects, view = open_sweep(storage, name)
     driver = driver_of(objects, name)
-    state, _ = sweep_state(objects, view.definition)
     entry = {
         "name": name,
         "space": view.definition.space.name,
-        "state": state,
         "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
         "storage": objects.root,
-        **views.status(view),
+        **views.status(view, is_running=driver is not None),
     }
     if as_json:
         print_json(entry)
         return
     by = "" if driver is None else f", by {driver}"
     out = console()
+    state, arms = entry["state"], entry["arms"]
     out.print(f"[bold]{name}[/bold] is {state}{by}")
-    arms = entry["arms"]
-    out.print(f"{arms['final']} of {arms['wanted']} arms final, {arms['training']} in training")
+    begun = "in training" if driver is not None else "interrupted"
+    count = arms["training"] + arms["interrupted"]
+    out.print(f"{arms['final']} of {arms['wanted']} arms final, {count} {begun}")
     out.print()
     out.print(table([_status_row(s) for s in entry["settings"]]))
     _print_training(entry)
@@ -216,7 +201,7 @@ def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
 
 def _print_training(entry: Mapping[str, Json]) -> None:
     out = console()
-    for arm in entry["in_training"]:
+    for arm in (*entry["in_training"], *entry["interrupted"]):
         place = "unconstrained" if arm["proposal"] is None else f"proposal {arm['proposal']}"
         out.print(
             f"  {arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}: "
@@ -263,16 +248,20 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
 
 def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
     """MLflow run by signature; empty, with a note, while MLflow cannot be asked."""
-    from sweep import tracking
+    from sweep import tracking_client
 
+    sweep_id = known_id(objects, definition.name)
+    if sweep_id is None:
+        note(f"without MLflow run ids: {definition.name} was not tracked yet.")
+        return {}
     try:
-        uri = tracking_uri(objects.root, definition.mlflow_uri)
+        uri = place_of(objects, definition)
     except SweepError as error:
         note(f"without MLflow run ids: {error}")
         return {}
-    found = tracking.run_ids(uri, definition.name)
+    found = tracking_client.run_ids(uri, definition.name, sweep_id)
     if found.reason:
-        note(f"without MLflow run ids: {found.reason}.")
+        note(f"without MLflow run ids: {found.reason}")
     return found.ids
 
 

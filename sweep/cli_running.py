@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -25,11 +25,11 @@ from sweep.cli_options import (
 )
 from sweep.cli_reading import print_best
 from sweep.definition import Definition, load_definition, put_definition, put_extension
-from sweep.errors import AlreadyRunning
+from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import driver_of
 from sweep.retention import keep_winners_weights
-from sweep.tracking_place import tracking_uri
-from trainables.errors import BadData, Misuse, SweepError
+from sweep.tracking_place import place_of, remember_place, shown, sweep_id
+from trainables.errors import BadData, Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
@@ -111,15 +111,14 @@ def run(
     if seeds is not None:
         wanted["search_seeds"] = parse_seeds(seeds)
     if data is not None:
-        wanted["data.folder"] = str(Path(data).expanduser().resolve())
+        wanted["data.folder"] = data
     if name is None:
         name = f"{found.name}-full" if full else found.name
-    definition = Definition(name, catalog.with_values(found.space, wanted), mlflow)
+    definition = Definition(name, catalog.with_values(found.space, wanted))
     objects = open_store(storage)
-    tracking_uri(objects.root, mlflow)  # refused before data are decoded or anything is written
+    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
     require_device(definition.space)
-    resolved = resolve_data(definition.space)
-    definition = replace(definition, space=resolved)
+    definition = replace(definition, space=resolve_data(definition.space))
     if fresh:
         from sweep.fresh import run_fresh
 
@@ -129,16 +128,11 @@ def run(
         raise SystemExit(0 if same else 1)
     objects.check_writable()
     there = put_definition(objects, definition)
-    there = replace(there, mlflow_uri=mlflow or there.mlflow_uri)
-    if data is not None:
-        there = with_folder(there, wanted["data.folder"])
-    there = _extended(
-        objects,
-        there,
-        n_proposals=max(resolved.n_proposals, there.space.n_proposals),
-        search_seeds=tuple(dict.fromkeys((*there.space.search_seeds, *resolved.search_seeds))),
-    )
-    raise SystemExit(_train(objects, there, where=cast(Where, where), workers=workers))
+    if wanted.get("data.folder") is not None:
+        there = with_folder(there, definition.space.base.data.folder)
+    there = _attached(objects, there, definition.space, asked=wanted.keys())
+    code = _train(objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow)
+    raise SystemExit(code)
 
 
 @click.command()
@@ -168,7 +162,7 @@ def resume(
     check_name(objects, name)
     there = load_definition(objects, name)
     if data is not None:
-        there = with_folder(there, str(Path(data).expanduser().resolve()))
+        there = with_folder(there, absolute(data))
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
     _refuse_second_driver(objects, name)
@@ -204,13 +198,14 @@ def stop(name: str, storage: str) -> None:
 
 
 def resolve_data(space: SearchSpace) -> SearchSpace:
-    """The space with the fingerprint of the data that each setting trains on.
+    """The space with each setting's data: an absolute folder, and the fingerprint of the pixels.
 
     Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
     """
     from trainables.datasets.video import resolve
 
     _refuse_unread_folder(space)
+    space = _with_absolute_folders(space)
     prints: dict[str, str] = {}
     for s in space.settings:
         data = space.base.with_fields(s.fields).data
@@ -227,6 +222,23 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
         replace(s, fields={**s.fields, "data.fingerprint": prints[s.name]}) for s in space.settings
     )
     return replace(space, settings=settings)
+
+
+def _with_absolute_folders(space: SearchSpace) -> SearchSpace:
+    """Folders as every working directory, and every worker, finds them."""
+    base = space.base.with_fields({"data.folder": absolute(space.base.data.folder)})
+    settings = [
+        replace(s, fields={**s.fields, "data.folder": absolute(s.fields["data.folder"])})
+        if "data.folder" in s.fields
+        else s
+        for s in space.settings
+    ]
+    return replace(space, base=base, settings=tuple(settings))
+
+
+def absolute(folder: str | None) -> str | None:
+    """The folder as it is found from anywhere."""
+    return None if folder is None else str(Path(folder).expanduser().resolve())
 
 
 def _refuse_unread_folder(space: SearchSpace) -> None:
@@ -256,9 +268,39 @@ def require_device(space: SearchSpace) -> None:
         )
 
 
-def with_folder(definition: Definition, folder: str) -> Definition:
+def with_folder(definition: Definition, folder: str | None) -> Definition:
     """The definition with its data in another place; a place is no part of what it is."""
     return replace(definition, space=definition.space.with_base({"data.folder": folder}))
+
+
+def _attached(
+    objects: ObjectStore, there: Definition, given: SearchSpace, *, asked: Collection[str]
+) -> Definition:
+    """The stored sweep, grown to what ``given`` asks for beyond it.
+
+    ``asked`` names what the command line says itself: where that is less than what is stored, it is
+    refused. A space whose sweep was extended since is attached to.
+    """
+    stored = there.space
+    fewer = []
+    if "n_proposals" in asked and given.n_proposals < stored.n_proposals:
+        fewer.append(f"n_proposals: stored {stored.n_proposals}, given {given.n_proposals}")
+    if "search_seeds" in asked and not set(given.search_seeds) >= set(stored.search_seeds):
+        seeds = f"stored {list(stored.search_seeds)}, given {list(given.search_seeds)}"
+        fewer.append(f"search_seeds: {seeds}")
+    if fewer:
+        raise NameTaken(
+            f"a sweep named {there.name!r} exists and asks for more:\n"
+            + "\n".join(f"  {line}" for line in fewer)
+            + "\nA sweep can only grow. Choose another --name, or leave these options out to "
+            "continue the stored one."
+        )
+    return _extended(
+        objects,
+        there,
+        n_proposals=max(given.n_proposals, stored.n_proposals),
+        search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
+    )
 
 
 def _extended(
@@ -271,8 +313,15 @@ def _extended(
     """Store that the sweep is to grow, where it does; refused while a driver works on it."""
     grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
     _refuse_second_driver(objects, definition.name)
-    if grown.space != definition.space:
+    before, after = definition.space, grown.space
+    if after != before:
         put_extension(objects, grown)
+    if after.n_proposals != before.n_proposals:
+        counts = f"from {before.n_proposals} to {after.n_proposals} proposals"
+        note(f"extends {definition.name} {counts}")
+    if after.search_seeds != before.search_seeds:
+        seeds = f"from search seeds {list(before.search_seeds)} to {list(after.search_seeds)}"
+        note(f"extends {definition.name} {seeds}")
     return grown
 
 
@@ -296,6 +345,7 @@ def _train(
     where: Where,
     workers: int | None,
     retry_failed: bool = False,
+    mlflow: str | None = None,
 ) -> int:
     """Train what is missing, track it, print what it came to; the exit code."""
     from sweep import feed, tracking
@@ -303,8 +353,13 @@ def _train(
     from sweep.execution import run_sweep
 
     started_ms = time.time_ns() // 1_000_000
-    uri = tracking_uri(objects.root, definition.mlflow_uri)
-    background = BackgroundTracker(tracking.Tracker(uri), warn=note)
+    uri = place_of(objects, definition, mlflow)
+    remember_place(objects, definition.name, uri)
+
+    def tracker() -> Tracker:
+        return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
+
+    background = BackgroundTracker(tracker(), warn=note)
     on_record, on_proposal = feed.listeners(objects, definition, background.offer)
     try:
         for arm in feed.tracked_arms(objects, views.load_sweep(objects, definition.name)):
@@ -323,16 +378,22 @@ def _train(
     view = views.load_sweep(objects, definition.name)
     if behind:
         note(
-            f"MLflow at {uri} lacks {len(behind)} arms; `sweep sync {definition.name}` sends them."
+            f"MLflow at {shown(uri)} lacks {len(behind)} arms; `sweep sync {definition.name}` "
+            "sends them."
         )
     else:
         try:
-            track_sweep(tracking.Tracker(uri), view, started_ms)
+            track_sweep(tracker(), view, started_ms)
         except SweepError as error:
             note(f"{error} `sweep sync {definition.name}` completes it.")
-    if summary.is_done:
-        keep_winners_weights(objects, view)
     _print_summary(view, summary)
+    if not summary.is_done:
+        return summary.exit_code
+    try:
+        keep_winners_weights(objects, view)
+    except StoreError as error:  # the results stand: only space on the disk is not freed
+        note(f"the weights of arms that did not win could not all be deleted: {error}")
+        return 1
     return summary.exit_code
 
 
@@ -344,7 +405,7 @@ def track_sweep(tracker: Tracker, view: views.SweepView, fallback_ms: int) -> No
     }
     tracker.sync_sweep_summary(
         view.definition.name,
-        definition=view.definition.to_json(),
+        definition={n: v for n, v in view.definition.to_json().items() if n != "mlflow_uri"},
         outcomes=outcomes,
         started_ms=min((r.started_ms for r in records), default=fallback_ms),
         ended_ms=max((r.ended_ms for r in records), default=fallback_ms)

@@ -26,7 +26,16 @@ from sweep.errors import AlreadyRunning
 from sweep.lock import driver_of
 from sweep.plan import arms_of_proposal, baselines
 from sweep.proposals import stored_proposals
-from sweep.tracking_place import TrackingError, is_server, tracking_uri
+from sweep.tracking_place import (
+    TrackingError,
+    is_server,
+    known_id,
+    place_of,
+    remember_place,
+    sweep_id,
+    tracking_uri,
+)
+from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
@@ -76,15 +85,15 @@ def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
         check_name(objects, name)
     else:
         name = names[0] if names else None
-    definition = None if name is None else load_definition(objects, name)
-    stored = None if definition is None else definition.mlflow_uri
-    uri = tracking_uri(objects.root, mlflow or stored)
+    if name is None:
+        uri = tracking_uri(objects.root, mlflow)
+    else:
+        uri = place_of(objects, load_definition(objects, name), mlflow)
     served = is_server(uri)
-    base = uri if served else f"http://127.0.0.1:{port}"
-    url = base
+    url = base = uri if served else f"http://127.0.0.1:{port}"
     if name is not None:
         try:
-            url = tracking_ui.experiment_url(base, uri, name)
+            url = tracking_ui.experiment_url(base, uri, name, known_id(objects, name))
         except TrackingError as error:
             note(str(error))
     click.echo(url)
@@ -105,10 +114,11 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     from sweep.cli_running import track_sweep
 
     objects, view = open_sweep(storage, name)
-    uri = tracking_uri(objects.root, mlflow or view.definition.mlflow_uri)
-    tracker = tracking.Tracker(uri)
+    uri = place_of(objects, view.definition, mlflow)
+    tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
     tracking.sync_all(tracker, feed.tracked_arms(objects, view), say=click.echo)
     track_sweep(tracker, view, 0)
+    remember_place(objects, name, uri)
 
 
 @click.command()
@@ -121,22 +131,20 @@ def rm(name: str, yes: bool, storage: str) -> None:
     MLflow keeps its experiment: delete that in its own UI.
     """
     objects = open_store(storage)
-    check_name(objects, name)
+    if name not in sweep_names(objects):
+        check_name(objects, name)
     driver = driver_of(objects, name)
     if driver is not None:
         raise AlreadyRunning(f"{name} is running ({driver}): `sweep stop {name}` first.")
-    there = set(objects.names("arms"))
-    own = signatures(objects, load_definition(objects, name)) & there
-    others: set[str] = set()
-    for other in sweep_names(objects):
-        if other != name:
-            others |= signatures(objects, load_definition(objects, other))
-    doomed = sorted(own - others)
+    own, others, unknown = _claims(objects, name)
+    doomed = [] if unknown else sorted(own - others)
     size_mb = (sum(objects.size_of(f"arms/{s}") for s in doomed)) / 1e6
     click.echo(f"{objects.root}/{folder(name)}: the definition and its proposals")
     click.echo(f"{objects.root}/arms: {len(doomed)} arms, {size_mb:.1f} MB")
     if own & others:
         click.echo(f"{len(own & others)} arms stay: other sweeps use them")
+    if unknown:
+        click.echo(f"no arm goes: it is not known which ones {', '.join(unknown)} uses (damaged)")
     if not yes and not click.confirm(f"Delete the sweep {name}?"):
         click.echo("Nothing was deleted.")
         return
@@ -145,6 +153,25 @@ def rm(name: str, yes: bool, storage: str) -> None:
         store.forget(signature)
     objects.delete_folder(folder(name))
     click.echo(f"Deleted {name}.")
+
+
+def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[str]]:
+    """The stored arms of a sweep, those of all others, and the sweeps that cannot be read."""
+    there = set(objects.names("arms"))
+    own: set[str] = set()
+    others: set[str] = set()
+    unknown = []
+    for sweep in sweep_names(objects):
+        try:
+            found = signatures(objects, load_definition(objects, sweep)) & there
+        except SweepError:
+            unknown.append(sweep)
+            continue
+        if sweep == name:
+            own = found
+        else:
+            others |= found
+    return own, others, unknown
 
 
 def signatures(objects: ObjectStore, definition: Definition) -> set[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from sweep.tracking_place import sqlite_path, tracking_uri
+from sweep.tracking_place import shown, sqlite_path, tracking_uri
 from trainables.errors import BadData, SweepError
 from trainables.object_store import ObjectStore
 
@@ -142,18 +142,18 @@ def _disk(storage: str) -> Check:
 
 
 def _tracking(storage: str, mlflow: str | None) -> Check:
-    from sweep.tracking import experiment_id
+    from sweep.tracking_client import experiment_id
 
     try:
         uri = tracking_uri(ObjectStore(storage).root, mlflow)
         file = sqlite_path(uri)
         if file is not None and not file.exists():
-            return Check("MLflow", True, f"{uri} is made by the first sweep")
+            return Check("MLflow", True, f"{shown(uri)} is made by the first sweep")
         experiment_id(uri, DISTRIBUTION)
     except SweepError as error:
         advice = "Start the server, or give another with --mlflow. Sweeps run without it too."
         return Check("MLflow", False, str(error), advice)
-    return Check("MLflow", True, f"{uri} answers")
+    return Check("MLflow", True, f"{shown(uri)} answers")
 
 
 def _ray() -> Check:

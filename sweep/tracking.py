@@ -4,12 +4,13 @@ MLflow is a projection. One process writes it (the driver), off the training pat
 missing there can be sent again from the records at any time, to the same server or to a new one.
 
 Exactly once: MLflow gives run ids itself, so a run is found by its tags, created when it is not
-there, and *found again*; the oldest stays and the others are deleted. Metric rows are unique on
+there, and *found again*; the oldest stays and the others are deleted. An arm that is trained once
+more (`--retry-failed`) gets a new run in place of its old one. Metric rows are unique on
 (run, key, timestamp, step, value) and every timestamp comes from the record, so rows that are sent
 again add nothing. What is there already is not sent again: a running arm's newest step is asked for
 once, a final arm has the tags ``synced_step`` and ``synced_final``.
 
-The only module that imports mlflow, and only when a client is made (an import costs two seconds).
+Importing this imports no mlflow: that costs two seconds, paid when a client is made.
 """
 
 from __future__ import annotations
@@ -17,13 +18,22 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sweep.tracking_place import ENVIRONMENT, TrackingError, is_server, sqlite_path
+from sweep.tracking_client import (
+    CREATED,
+    age,
+    create_experiment,
+    find_experiment,
+    foreign_errors,
+    make_client,
+    search_runs,
+    trouble,
+)
+from sweep.tracking_place import TrackingError, is_server, shown, sqlite_path
 from sweep.tracking_rows import (
     RUN_STATUS,
     Row,
@@ -34,13 +44,14 @@ from sweep.tracking_rows import (
     params_of,
     report_rows,
     run_name,
+    stale_tags,
     summary_tags,
     tags_of,
 )
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Experiment, Run
+    from mlflow.entities import Run
 
     from trainables.results import ArmRecord
 
@@ -49,17 +60,10 @@ logger = logging.getLogger(__name__)
 
 METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
 PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
-RUNS_PER_PAGE = 1000
-_SYNCED_STEP, _SYNCED_FINAL, _CREATED = "synced_step", "synced_final", "created_ns"
+_SYNCED_STEP, _SYNCED_FINAL = "synced_step", "synced_final"
+_TWIN = "unconstrained_run_id"
 _ARTIFACT = "artifact_sha256"  # of the run's one artifact, once it is there
 ARTIFACT_TRIES = 3  # failures in a row after which artifacts are left to `sweep sync`
-
-
-class RunIds(NamedTuple):
-    """Run ids by signature; ``reason`` says why there are none, '' when MLflow answered."""
-
-    ids: dict[str, str]
-    reason: str
 
 
 class SyncCounts(NamedTuple):
@@ -76,6 +80,7 @@ class _Known:
 
     run_id: str
     status: str
+    start_ms: int
     end_ms: int | None
     tags: dict[str, str]
     params: set[str] = field(default_factory=set)
@@ -87,6 +92,7 @@ class _Known:
         return cls(
             run_id=run.info.run_id,
             status=run.info.status,
+            start_ms=run.info.start_time,
             end_ms=run.info.end_time,
             tags=dict(run.data.tags),
             params=set(run.data.params),
@@ -99,20 +105,22 @@ class _Known:
 
 
 class Tracker:
-    """One MLflow server or database. Methods raise TrackingError when it is away or refuses.
+    """One sweep on one MLflow server or database.
 
-    Used by one thread at a time. Travels as its address: the client is made on first use.
+    Methods raise TrackingError when it is away or refuses. Used by one thread at a time. Travels as
+    its address: the client is made on first use.
     """
 
-    def __init__(self, uri: str, artifact_root: str | None = None) -> None:
+    def __init__(self, uri: str, artifact_root: str | None = None, *, sweep_id: str = "") -> None:
         """Name the place; nothing is imported, opened or created yet.
 
         Args:
             uri: what ``tracking_uri`` returns.
             artifact_root: folder or URI for artifacts, for databases: a server has its own. None:
                 beside an SQLite file; for another database, artifacts are left out.
+            sweep_id: tells the experiment of this sweep from that of another one of its name.
         """
-        self.uri = uri
+        self.uri, self.sweep_id = uri, sweep_id
         path = sqlite_path(uri)
         beside = None if path is None else str(path.parent / "mlartifacts")
         self.artifact_root = None if is_server(uri) else (artifact_root or beside)
@@ -120,7 +128,7 @@ class Tracker:
 
     def __getstate__(self) -> dict[str, object]:
         """The address alone."""
-        return {"uri": self.uri, "artifact_root": self.artifact_root}
+        return {"uri": self.uri, "artifact_root": self.artifact_root, "sweep_id": self.sweep_id}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -174,9 +182,11 @@ class Tracker:
     def _sync(self, arm: TrackedArm) -> str:
         record = arm.record
         tags = tags_of(arm)
-        known = self._run(arm.sweep, arm.signature, run_name(arm), tags, record.started_ms)
-        if not record.is_final and known.tags.get("status", "running") != "running":
-            return known.run_id  # an older state of an arm that is done
+        known = self._attempt(arm, tags)
+        is_done = known.tags.get("status", "running") != "running"
+        if record.started_ms < known.start_ms or (is_done and not record.is_final):
+            return known.run_id  # an older state
+        self._drop_tags(known, stale_tags(known.tags, tags))
         synced_step = self._synced_step(known, record)
         rows, params = report_rows(record, synced_step), params_of(record)
         final = _missing_final_rows(arm, known)
@@ -193,14 +203,29 @@ class Tracker:
                 wanted = (arm.sweep, arm.unconstrained_signature)
                 self._unlinked.setdefault(wanted, {})[arm.signature] = known
             else:
-                tags["unconstrained_run_id"] = twin.run_id
+                tags[_TWIN] = twin.run_id
         self._send(known, rows + final, params, tags)
         known.synced_step = synced_step
         for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
-            self._send(other, [], {}, {"unconstrained_run_id": known.run_id})
+            self._send(other, [], {}, {_TWIN: known.run_id})
         self._artifact(known, "config.json", config_json(record))
         self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
         return known.run_id
+
+    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> _Known:
+        """The arm's run; a new one when the arm was started again since: equal steps, new rows."""
+        key = (arm.sweep, arm.signature)
+        wanted = (*key, run_name(arm), tags, arm.record.started_ms)
+        known = self._run(*wanted)
+        if arm.record.started_ms <= known.start_ms:
+            return known
+        self._client().delete_run(known.run_id)
+        del self._runs[key]
+        again = self._run(*wanted)
+        for other in list(self._runs.values()):
+            if other.tags.get(_TWIN) == known.run_id:
+                self._send(other, [], {}, {_TWIN: again.run_id})
+        return again
 
     def _run(
         self, sweep: str, signature: str, name: str, tags: Mapping[str, str], started_ms: int
@@ -209,7 +234,7 @@ class Tracker:
         there = self._runs.get((sweep, signature)) or self._find(sweep, signature)
         if there is None:
             first = {k: tags[k] for k in ("kind", "sweep", "signature") if k in tags}
-            first[_CREATED] = str(time.time_ns())
+            first[CREATED] = str(time.time_ns())
             self._client().create_run(
                 self._experiment(sweep), start_time=started_ms, run_name=name, tags=first
             )
@@ -217,15 +242,16 @@ class Tracker:
             there = self._find(sweep, signature)
             if there is None:
                 raise TrackingError(
-                    f"MLflow at {self.uri} does not show the run it just created for {name!r}."
+                    f"MLflow at {shown(self.uri)} does not show the run it just created for "
+                    f"{name!r}."
                 )
         self._runs[sweep, signature] = there
         return there
 
     def _find(self, sweep: str, signature: str) -> _Known | None:
         """The oldest active run with these tags; any younger one is a lost race and is deleted."""
-        runs = _search(self._client(), self._experiment(sweep), _filter(sweep, signature))
-        oldest_first = sorted(runs, key=_age)
+        runs = search_runs(self._client(), self._experiment(sweep), _filter(sweep, signature))
+        oldest_first = sorted(runs, key=age)
         for run in oldest_first[1:]:
             self._client().delete_run(run.info.run_id)
         return _Known.of(oldest_first[0]) if oldest_first else None
@@ -277,6 +303,11 @@ class Tracker:
         known.tags |= tags
         known.metrics |= {row.key for row in rows}
 
+    def _drop_tags(self, known: _Known, names: Iterable[str]) -> None:
+        for name in names:
+            self._client().delete_tag(known.run_id, name)
+            del known.tags[name]
+
     def _artifact(self, known: _Known, name: str, text: str) -> None:
         """Put the run's small artifact, once. What an artifact store refuses is a warning."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -292,7 +323,7 @@ class Tracker:
             if self._artifact_failures == ARTIFACT_TRIES:
                 logger.warning(
                     "MLflow at %s keeps metrics but not artifacts (%s). Runs have no %s until that "
-                    "is mended and `sweep sync` is run.", self.uri, error, name
+                    "is mended and `sweep sync` is run.", shown(self.uri), error, name
                 )  # fmt: skip
             return
         self._artifact_failures = 0
@@ -327,31 +358,18 @@ class Tracker:
     def _experiment(self, sweep: str) -> str:
         """Id of the sweep's experiment, created if need be."""
         if sweep not in self._experiments:
-            there = self._client().get_experiment_by_name(sweep)
+            key = (sweep, self.sweep_id)
+            there = find_experiment(self._client(), *key)
             if there is None:
-                there = self._create_experiment(sweep)
+                there = create_experiment(self._client(), *key, self.artifact_root)
             if there.lifecycle_stage != "active":
                 raise TrackingError(
-                    f"MLflow at {self.uri} has experiment {sweep!r} in its trash. Restore it with "
-                    f"`mlflow experiments restore -x {there.experiment_id}`, or remove it with "
-                    "`mlflow gc`."
+                    f"MLflow at {shown(self.uri)} has experiment {there.name!r} in its trash. "
+                    f"Restore it with `mlflow experiments restore -x {there.experiment_id}`, or "
+                    "remove it with `mlflow gc`."
                 )
             self._experiments[sweep] = there.experiment_id
         return self._experiments[sweep]
-
-    def _create_experiment(self, sweep: str) -> Experiment:
-        from mlflow.exceptions import MlflowException
-
-        place = None if self.artifact_root is None else f"{self.artifact_root}/{sweep}"
-        tags = {"mlflow.experimentKind": "custom_model_development"}
-        try:
-            self._client().create_experiment(sweep, artifact_location=place, tags=tags)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
-                raise
-        there = self._client().get_experiment_by_name(sweep)
-        assert there is not None
-        return there
 
 
 def sync_all(
@@ -369,60 +387,10 @@ def sync_all(
             say(f"{done} of {len(ordered)} arms")
     counts = SyncCounts(len(ordered), tracker.created - created, tracker.rows_sent - rows)
     say(
-        f"{counts.arms} arms at {tracker.uri}: {counts.created} runs created, "
+        f"{counts.arms} arms at {shown(tracker.uri)}: {counts.created} runs created, "
         f"{counts.rows} rows sent"
     )
     return counts
-
-
-def run_ids(uri: str, sweep: str) -> RunIds:
-    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell."""
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():
-        return RunIds({}, f"nothing is tracked at {uri} yet.")
-    try:
-        experiment = experiment_id(uri, sweep)
-        if experiment is None:
-            missing = f"MLflow at {uri} has no experiment {sweep!r}: `sweep sync {sweep}` sends it."
-            return RunIds({}, missing)
-        arms = "tags.kind = 'arm'"
-        youngest_first = sorted(_search(make_client(uri), experiment, arms), key=_age, reverse=True)
-    except TrackingError as error:
-        return RunIds({}, str(error))
-    except foreign_errors() as error:
-        return RunIds({}, str(trouble(uri, error)))
-    return RunIds({r.data.tags["signature"]: r.info.run_id for r in youngest_first}, "")
-
-
-def experiment_id(uri: str, sweep: str) -> str | None:
-    """MLflow's number for the sweep's experiment; None when it has none."""
-    try:
-        there = make_client(uri).get_experiment_by_name(sweep)
-    except foreign_errors() as error:
-        raise trouble(uri, error) from error
-    return None if there is None else str(there.experiment_id)
-
-
-def make_client(uri: str) -> MlflowClient:
-    """A client for ``uri``; imports mlflow, and makes the folder of an SQLite file."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    path = sqlite_path(uri)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    from mlflow import MlflowClient
-
-    # It announces every new database on stderr, in the middle of the sweep's own output.
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-    return MlflowClient(tracking_uri=uri)
-
-
-def foreign_errors() -> tuple[type[Exception], ...]:
-    """What mlflow raises when its store is away or refuses. Imports mlflow."""
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    return (MlflowException, SQLAlchemyError, OSError)
 
 
 def _missing_final_rows(arm: TrackedArm, known: _Known) -> list[Row]:
@@ -434,30 +402,7 @@ def _missing_final_rows(arm: TrackedArm, known: _Known) -> list[Row]:
     return [row for row in final if row.key in reported or row.key not in known.metrics]
 
 
-def trouble(uri: str, error: Exception) -> TrackingError:
-    """The error in this project's words."""
-    first_line = (str(error).splitlines() or [type(error).__name__])[0]
-    return TrackingError(f"MLflow at {uri} could not be reached, or refused: {first_line[:300]}.")
-
-
-def _search(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
-    token = None
-    while True:
-        page = client.search_runs(
-            [experiment_id], filter_string, max_results=RUNS_PER_PAGE, page_token=token
-        )
-        yield from page
-        token = page.token
-        if not token:
-            return
-
-
 def _filter(sweep: str, signature: str) -> str:
     if not signature:
         return f"tags.kind = 'sweep' and tags.sweep = '{sweep}'"
     return f"tags.kind = 'arm' and tags.sweep = '{sweep}' and tags.signature = '{signature}'"
-
-
-def _age(run: Run) -> tuple[int, str]:
-    """Sort key: oldest first, for every reader alike. Start times are the arms', not the runs'."""
-    return (int(run.data.tags.get(_CREATED, 0)), run.info.run_id)

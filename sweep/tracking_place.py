@@ -1,13 +1,25 @@
-"""Where arms are tracked: the address, what it may be, and the environment MLflow runs in there."""
+"""Where arms are tracked: the address, what it may be, and the environment MLflow runs in there.
+
+Below the storage root:
+
+    sweeps/NAME/tracking.json   the address last used, unless it is the one below the root
+    sweeps/NAME/id.json         the sweep's id: tells it from a sweep of this name in another store
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import uuid
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
+from sweep.definition import Definition, folder
 from trainables.errors import Failure, Misuse
 from trainables.object_store import ObjectStore
 
+PLACE = "tracking.json"
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # Put into this process's environment when its first client is made, unless the user set them:
 # mlflow reads them at every request and offers no other way. Seven retries with 120 s each would
@@ -31,22 +43,101 @@ def tracking_uri(store_root: str, override: str | None = None) -> str:
 
     Raises Misuse for an object-store root without a setting of its own: SQLite cannot live there.
     """
-    uri = override or os.environ.get(URI_VARIABLE)
-    if uri:
-        if "://" not in uri or uri.startswith("file:"):
-            raise Misuse(
-                f"an MLflow address must be like http://host:5000, sqlite:////folder/mlflow.db or "
-                f"postgresql://..., got {uri!r}: MLflow no longer keeps runs in plain folders. "
-                f"Change --mlflow or {URI_VARIABLE}."
-            )
+    uri = os.environ.get(URI_VARIABLE) or None if override is None else override
+    if uri is None:
+        return _below(ObjectStore(store_root))
+    if "://" not in uri or uri.startswith("file:"):
+        raise Misuse(
+            f"an MLflow address must be like http://host:5000, sqlite:////folder/mlflow.db or "
+            f"postgresql://..., got {shown(uri)!r}: MLflow no longer keeps runs in plain folders. "
+            f"Change --mlflow or {URI_VARIABLE}."
+        )
+    _refuse_password(uri)
+    path = sqlite_path(uri)
+    if path is None or path.is_absolute() or "?" in uri:
         return uri
-    store = ObjectStore(store_root)
+    return f"sqlite:///{path.absolute()}"  # other shells stand elsewhere
+
+
+def _below(store: ObjectStore) -> str:
+    """The SQLite file of a local storage root."""
     if not store.is_local:
         raise Misuse(
-            f"MLflow's SQLite file cannot live below {store_root}: give the address of an MLflow "
+            f"MLflow's SQLite file cannot live below {store.root}: give the address of an MLflow "
             f"server or database with --mlflow or {URI_VARIABLE}."
         )
+    if set("?%") & set(store.root):  # they have a meaning of their own in the address of a database
+        raise Misuse(
+            f"MLflow's SQLite file cannot live below {store.root}: a folder's name there must be "
+            "without '?' and '%'. Give another --storage, or the address of an MLflow server with "
+            f"--mlflow or {URI_VARIABLE}."
+        )
     return f"sqlite:///{store.root}/mlflow.db"
+
+
+def _refuse_password(uri: str) -> None:
+    """Raise Misuse for an address that carries a password: addresses are stored and shown."""
+    if sqlite_path(uri) is not None:
+        return
+    try:
+        parts = urlsplit(uri)
+        secret = parts.password is not None or "password" in parse_qs(parts.query)
+    except ValueError as error:
+        raise Misuse(f"{shown(uri)!r} is no MLflow address: {error}.") from error
+    if secret:
+        raise Misuse(
+            f"an MLflow address must be without a password, got {shown(uri)}: it is stored and "
+            "shown. Give those of a server in MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database in PGPASSWORD or ~/.pgpass."
+        )
+
+
+def shown(uri: str) -> str:
+    """The address as it may be printed: without who logs in, and without options.
+
+    >>> shown("http://me:secret@host:5000/x?password=1"), shown("sqlite:////a@b/mlflow.db")
+    ('http://***@host:5000/x', 'sqlite:////a@b/mlflow.db')
+    """
+    if sqlite_path(uri) is not None:
+        return uri
+    return re.sub(r"^([^:/@]*://)?.*@", r"\1***@", uri).partition("?")[0]
+
+
+def place_of(objects: ObjectStore, definition: Definition, override: str | None = None) -> str:
+    """Where a sweep is tracked: ``override``, else where it was last, else as ``tracking_uri``."""
+    last = definition.mlflow_uri
+    if PLACE in objects.names(folder(definition.name)):
+        last = (objects.get_json(_place(definition.name)) or {}).get("uri") or last
+    return tracking_uri(objects.root, last if override is None else override)
+
+
+def remember_place(objects: ObjectStore, sweep: str, uri: str) -> None:
+    """Note where a sweep is tracked, for other shells. What lies below the root moves with it."""
+    below = f"sqlite:///{objects.root}/mlflow.db"
+    there = objects.get_json(_place(sweep)) or {"uri": None}
+    noted = {"uri": None if uri == below else uri}
+    if there != noted:
+        objects.put_json(_place(sweep), noted)
+
+
+def sweep_id(objects: ObjectStore, sweep: str) -> str:
+    """The sweep's id, given to it now if it has none."""
+    content = objects.put_once(_id(sweep), json.dumps(uuid.uuid4().hex).encode())
+    return str(json.loads(content))
+
+
+def known_id(objects: ObjectStore, sweep: str) -> str | None:
+    """The sweep's id, or None while it was never tracked."""
+    there: str | None = objects.get_json(_id(sweep))
+    return there
+
+
+def _place(sweep: str) -> str:
+    return f"{folder(sweep)}/{PLACE}"
+
+
+def _id(sweep: str) -> str:
+    return f"{folder(sweep)}/id.json"
 
 
 def is_server(uri: str) -> bool:
@@ -56,4 +147,6 @@ def is_server(uri: str) -> bool:
 
 def sqlite_path(uri: str) -> Path | None:
     """The file of an SQLite address; None for other databases and for servers."""
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+    if not uri.startswith("sqlite:///"):
+        return None
+    return Path(uri.removeprefix("sqlite:///").partition("?")[0])

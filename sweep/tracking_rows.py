@@ -33,6 +33,9 @@ CURVE_LAYER_MS = (
 )
 NAMED_NON_FINITE = 5  # how many values the tag `non_finite` spells out
 
+# Tags that an arm may have at one time and not at another, beside those of its environment.
+_MAY_GO = ("proposal", "reason", "unconstrained_signature", "non_finite")
+
 RUN_STATUS: Mapping[Status, str] = {
     "running": "RUNNING",
     "finished": "FINISHED",
@@ -108,6 +111,16 @@ def tags_of(arm: TrackedArm) -> dict[str, str]:
     where = flattened(record.environment, "environment.")
     tags |= {name: value for name, value in where.items() if value != "null"}
     return {name: _cut(value, LONGEST_TAG) for name, value in tags.items() if value}
+
+
+def stale_tags(there: Mapping[str, str], tags: Mapping[str, str]) -> list[str]:
+    """Names of a run's tags that ``tags_of`` once gave it and gives it no longer.
+
+    >>> stale_tags({"reason": "nan", "synced_step": "3", "kind": "arm"}, {"kind": "arm"})
+    ['reason']
+    """
+    ours = (name for name in there if name in _MAY_GO or name.startswith("environment."))
+    return [name for name in ours if name not in tags]
 
 
 def params_of(record: ArmRecord) -> dict[str, str]:

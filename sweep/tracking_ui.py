@@ -6,8 +6,9 @@ import os
 import sys
 import urllib.parse
 
-from sweep.tracking import Tracker, experiment_id
-from sweep.tracking_place import ENVIRONMENT, TrackingError, is_server
+from sweep.tracking import Tracker
+from sweep.tracking_client import experiment_id
+from sweep.tracking_place import ENVIRONMENT, TrackingError, is_server, shown
 from trainables.errors import Misuse
 from trainables.results import OBJECTIVE
 
@@ -18,7 +19,7 @@ def ui_command(uri: str, artifact_root: str | None, port: int) -> list[str]:
     Raises Misuse when ``uri`` is a server already: it is its own UI.
     """
     if is_server(uri):
-        raise Misuse(f"{uri} is an MLflow server already: open it in a browser.")
+        raise Misuse(f"{shown(uri)} is an MLflow server already: open it in a browser.")
     root = Tracker(uri, artifact_root).artifact_root
     command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1"]
     command += ["--port", str(port), "--workers", "1", "--backend-store-uri", uri]
@@ -30,15 +31,18 @@ def server_environment() -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-def experiment_url(base: str, uri: str, sweep: str) -> str:
+def experiment_url(base: str, uri: str, sweep: str, sweep_id: str | None = "") -> str:
     """The sweep's page in the UI at ``base``: arms alone, as charts, best objective first.
+
+    ``sweep_id`` is None for a sweep that was never tracked.
 
     Raises TrackingError when MLflow at ``uri`` is away or has no such experiment.
     """
-    number = experiment_id(uri, sweep)
+    number = None if sweep_id is None else experiment_id(uri, sweep, sweep_id)
     if number is None:
         raise TrackingError(
-            f"MLflow at {uri} has no experiment {sweep!r}: run `sweep sync {sweep}` first."
+            f"MLflow at {shown(uri)} has no experiment of {sweep!r}: "
+            f"run `sweep sync {sweep}` first."
         )
     view = {
         "searchFilter": "tags.kind = 'arm'",

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from search_spaces.space import Setting
 from sweep.definition import Definition, load_definition
@@ -24,6 +24,7 @@ from trainables.results import ArmRecord, Evaluation, Outcome
 from trainables.run_store import RunStore
 
 Json = Any
+State = Literal["running", "stopped", "failed", "finished"]
 Judged = tuple[ArmRecord, Judgement | None]  # one arm of a pair, judged by the pair's constraint
 
 
@@ -278,22 +279,46 @@ def ood_mean(scores: Mapping[str, float]) -> float:
 # --- `sweep status` -------------------------------------------------------------------------------
 
 
-def status(view: SweepView) -> dict[str, Json]:
-    """How far a sweep is: arms by what became of them, settings by proposals, arms in training."""
+def state(view: SweepView, *, is_running: bool) -> State:
+    """What a sweep does now, from its records; for every verb that says it."""
+    if is_running:
+        return "running"
+    if not view.is_finished:
+        return "stopped"
+    outcomes = {result.outcome for setting in view.settings for result in setting.results}
+    return "failed" if outcomes == {"failed"} else "finished"
+
+
+def proposals_done(view: SweepView) -> int:
+    """How many proposals have every constrained arm final."""
+    return sum(len(setting.results) for setting in view.settings)
+
+
+def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
+    """How far a sweep is: arms by what became of them, settings by proposals, arms not yet final.
+
+    Args:
+        view: the sweep.
+        is_running: whether a driver works on it: without one no arm is in training.
+    """
     arms = view.arms.values()
     final = sum(arm.is_final for arm in arms)
     wanted = view.definition.space.n_proposals
     missing = sum(max(wanted - len(s.proposals), 0) for s in view.settings)
-    training = [a for a in arms if a.record is not None and not a.record.is_final]
+    begun = [a for a in arms if a.record is not None and not a.record.is_final]
+    training, interrupted = (begun, []) if is_running else ([], begun)
     return {
+        "state": state(view, is_running=is_running),
         "arms": {
             "wanted": len(arms) + missing * len(view.definition.space.search_seeds),
             "final": final,
             "training": len(training),
+            "interrupted": len(interrupted),
         },
         "statuses": _count(a.record.status for a in arms if a.record is not None),
         "settings": [finite(_setting_status(s, wanted)) for s in view.settings],
         "in_training": [finite(_progress(arm)) for arm in training],
+        "interrupted": [finite(_progress(arm)) for arm in interrupted],
         "warnings": [
             {"signature": a.signature, "setting": a.setting, "warning": warning}
             for a in arms

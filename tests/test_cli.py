@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from sweep.views import load_sweep
 from tests.oracles import TINY
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, store_sweep
 from trainables.config import TRAINING_VERSION
+from trainables.datasets import video
+from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
 
 FIRST, SECOND = (s.name for s in SPACE.settings)
 
@@ -258,6 +262,46 @@ def test_rm_keeps_arms_that_another_sweep_uses(objects: ObjectStore) -> None:
     assert all(arm.is_final for arm in view.settings[0].arms)
 
 
+def test_a_damaged_sweep_is_listed_as_such_and_can_be_removed(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, name="broken")
+    Path(objects.root, "sweeps", "broken", "definition.json").write_text("damaged")
+    result = sweep("list", "--json")
+    entries = {entry["name"]: entry["state"] for entry in json.loads(result.stdout)}
+    assert entries == {"broken": "damaged", "tiny": "stopped"}
+    assert "broken" in result.stderr
+    assert "damaged" in sweep("list").stdout
+    arms = objects.names("arms")
+    assert "no arm goes" in sweep("rm", "tiny", answer="n\n").stdout  # broken may use them
+    assert "no arm goes" in sweep("rm", "broken", "--yes").stdout
+    assert objects.names("arms") == arms
+    sweep("rm", "tiny", "--yes")
+    assert objects.names("sweeps") == []
+
+
+def test_arms_without_a_driver_are_interrupted_not_in_training(objects: ObjectStore) -> None:
+    definition = load_definition(objects, "tiny")
+    store = RunStore(objects)
+    config = definition.space.run(definition.space.settings[0], {}, seed=0).unconstrained()
+    record = store.record(config.signature())
+    assert record is not None
+    store.forget(record.signature)
+    store.put_record(replace(record, status="running", evaluation=None))
+    assert "1 interrupted" in sweep("status", "tiny").stdout
+    with driver_lock(objects, "tiny"):
+        assert "1 in training" in sweep("status", "tiny").stdout
+
+
+def test_the_state_comes_from_the_records(objects: ObjectStore) -> None:
+    everything = [INFEASIBLE, FEASIBLE, DIVERGED]
+    store_sweep(objects, {FIRST: everything, SECOND: everything}, name="later")
+    space = load_definition(objects, "later").space
+    twin = space.run(space.settings[0], {}, seed=0).unconstrained().signature()
+    RunStore(objects).forget(twin)  # every proposal has its outcome, one arm has no record
+    states = {e["name"]: e["state"] for e in json.loads(sweep("list", "--json").stdout)}
+    assert states["later"] == "stopped"
+    assert json.loads(sweep("status", "later", "--json").stdout)["state"] == "stopped"
+
+
 def test_rm_refuses_a_sweep_that_runs(objects: ObjectStore) -> None:
     with driver_lock(objects, "tiny"):
         assert "is running" in refused("rm", "tiny", "--yes")
@@ -304,6 +348,8 @@ def test_rm_refuses_a_sweep_that_runs(objects: ObjectStore) -> None:
         (("run", "quickstart", "--workers", "0"), "0 is not in the range x>=1"),
         (("run", "quickstart", "--full"), "Run it without --full"),
         (("run", "quickstart", "--mlflow", "folder"), "an MLflow address must be like"),
+        (("run", "quickstart", "--mlflow", ""), "an MLflow address must be like"),
+        (("run", "quickstart", "--mlflow", "http://me:secret@host"), "must be without a password"),
         (("status", "gone"), "unknown sweep 'gone'"),
         (("best", "gone", "--json"), "unknown sweep 'gone'"),
         (("resume", "gone"), "unknown sweep 'gone'"),
@@ -318,6 +364,19 @@ def test_bad_input_is_refused_and_nothing_is_written(
     root: Path, words: tuple[str, ...], message: str
 ) -> None:
     assert message in refused(*words)
+    assert not root.exists()
+
+
+def test_a_password_in_an_address_is_never_repeated(root: Path) -> None:
+    for address in (
+        "http://me:secret@host:1",
+        "me:secret@host",
+        "postgresql://h/d?password=secret",
+    ):
+        for words in (("run", "quickstart"), ("doctor",)):
+            result = CliRunner().invoke(main, [*words, "--mlflow", address])
+            assert result.exit_code in (1, 2)
+            assert "secret" not in result.output
     assert not root.exists()
 
 
@@ -491,6 +550,47 @@ def test_running_more_seeds_of_a_sweep_adds_them(trained: Path, space_file: str)
     view = load_sweep(ObjectStore(trained), "mine")
     assert view.definition.space.search_seeds == (0, 1)
     assert view.is_finished
+
+
+def test_a_sweep_is_never_asked_for_less_in_silence(trained: Path, space_file: str) -> None:
+    run = ("run", space_file, "--where", "inline")
+    grown = sweep(*run, "--proposals", "2", "--seeds", "0,4")
+    assert "extends mine from 1 to 2 proposals" in grown.stderr
+    assert "extends mine from search seeds [0] to [0, 4]" in grown.stderr
+    before = contents(trained)
+    assert "n_proposals: stored 2, given 1" in refused(*run, "--proposals", "1")
+    assert "n_proposals: stored 2, given 1" in refused(*run, "--set", "n_proposals=1")
+    assert "search_seeds: stored [0, 4], given [0]" in refused(*run, "--seeds", "1")
+    assert contents(trained) == before
+    plain = sweep(*run)  # the space itself: what was asked for since stays
+    assert "extends" not in plain.stderr
+    assert "6 of 6 arms are final" in plain.stdout
+
+
+def test_results_are_printed_when_weights_cannot_be_deleted(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr(cli_running, "keep_winners_weights", fails)
+    result = sweep("resume", "mine", "--where", "inline", exits=1)
+    assert "2 of 2 arms are final" in result.stdout
+    assert "the disk is full" in result.stderr
+
+
+def test_a_relative_data_folder_is_stored_as_it_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(video, "BUILT_IN", ())  # any data set: this one does not look at it
+    setting = type(SPACE.settings[0])
+    settings = (setting("base", {}), setting("own", {"data.folder": "own"}))
+    base = TINY.with_fields({"data.folder": "data"})
+    space = type(SPACE)(**{**vars(SPACE), "base": base, "settings": settings})
+    resolved = cli_running.resolve_data(space)
+    folders = [resolved.run(s, {}, seed=0).data.folder for s in resolved.settings]
+    assert folders == [str(tmp_path / "data"), str(tmp_path / "own")]
 
 
 def test_data_in_another_place_is_the_same_sweep(objects: ObjectStore) -> None:

@@ -20,13 +20,25 @@ from typing import Any
 import pytest
 
 from sweep.background_tracker import BackgroundTracker
-from sweep.tracking import Tracker, make_client, run_ids, sync_all
-from sweep.tracking_place import TrackingError, tracking_uri
+from sweep.definition import load_definition
+from sweep.tracking import Tracker, sync_all
+from sweep.tracking_client import make_client, run_ids
+from sweep.tracking_place import (
+    TrackingError,
+    known_id,
+    place_of,
+    remember_place,
+    sweep_id,
+    tracking_uri,
+)
 from sweep.tracking_rows import TrackedArm, final_rows, report_rows, run_name
 from sweep.tracking_ui import experiment_url, server_environment, ui_command
+from tests.drivers import wait_until
+from tests.sweeps import store_sweep
 from trainables import results
 from trainables.config import ConstraintConfig, RunConfig
 from trainables.errors import Misuse
+from trainables.object_store import ObjectStore
 from trainables.primal_dual import Scales
 from trainables.results import ArmRecord, Evaluation, Report
 
@@ -372,7 +384,7 @@ def test_a_kill_between_rows_and_tag_adds_nothing(uri: str, lost: list[str]) -> 
         make_client(uri).delete_tag(run_id, tag)
     again = Tracker(uri)
     again.sync(history(3)[2][-1])
-    assert again.rows_sent == ("synced_final" in lost)  # the share that reports carry too
+    assert again.rows_sent == 0
     assert content(uri) == before
 
 
@@ -511,6 +523,43 @@ def test_a_new_empty_server_ends_up_with_the_same_content(
     assert sync_all(Tracker(uri), arms, say=said.append)[1:] == (0, 0)
 
 
+def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_attempt(
+    uri: str,
+) -> None:
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    failed = record(base.record.config, 2, "failed")
+    tracker = Tracker(uri)
+    first = tracker.sync(dataclasses.replace(base, record=failed, outcome="failed"))
+    run_id = tracker.sync(arm)
+    later = STARTED + 500_000
+    again = record(base.record.config, 3, "finished")
+    again.started_ms, again.ended_ms = later, later + 60_000
+    again.reports = [dataclasses.replace(r, timestamp_ms=later + r.step) for r in again.reports]
+    retried = dataclasses.replace(base, record=again)
+    second = tracker.sync(retried)
+    assert second != first
+    assert make_client(uri).get_run(run_id).data.tags["unconstrained_run_id"] == second
+    expected = Tracker(f"{uri}.other")
+    for sent in (retried, arm):
+        expected.sync(sent)
+    assert content(uri) == content(expected.uri)  # asserts one active run per arm
+    tracker.sync(dataclasses.replace(base, record=failed))  # an older state, late
+    assert content(uri) == content(expected.uri)
+
+
+def test_a_tag_that_is_empty_now_goes(uri: str) -> None:
+    made = record(config(), 2)
+    made.reports[0].scalars[results.TRAIN_LOSS] = math.inf
+    run_id = Tracker(uri).sync(tracked(made))
+    made.reports[0].scalars[results.TRAIN_LOSS] = 1.0
+    made.environment.pop("commit")
+    Tracker(uri).sync(tracked(made))
+    tags = make_client(uri).get_run(run_id).data.tags
+    assert "non_finite" not in tags
+    assert "environment.commit" not in tags
+    assert "created_ns" in tags
+
+
 # --- finding things -----------------------------------------------------------------------------
 
 
@@ -523,7 +572,7 @@ def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
     ids = {arm.signature: tracker.sync(arm) for arm in arms}
     tracker.sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
     assert run_ids(uri, SWEEP) == (ids, "")
-    assert "no experiment 'other'" in run_ids(uri, "other").reason
+    assert "no experiment of 'other'" in run_ids(uri, "other").reason
 
 
 def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
@@ -550,6 +599,67 @@ def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert tracking_uri("s3://bucket/sweeps", "http://other:1") == "http://other:1"
     with pytest.raises(Misuse, match="plain folders"):
         tracking_uri(str(tmp_path), "./mlruns")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["http://me:secret@host:5000", "postgresql://me:secret@host/db", "mysql://h/d?password=secret"],
+)
+def test_an_address_with_a_password_is_refused_and_not_repeated(uri: str) -> None:
+    with pytest.raises(Misuse, match="without a password") as refused:
+        tracking_uri("/root", uri)
+    assert "secret" not in str(refused.value)
+    assert "MLFLOW_TRACKING_PASSWORD" in str(refused.value)
+    assert tracking_uri("/root", "http://me@host:5000") == "http://me@host:5000"
+
+
+@pytest.mark.parametrize("name", ["what?mode=memory", "50%20"])
+def test_a_root_that_would_lead_the_database_elsewhere_is_refused(
+    tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(Misuse, match=r"without '\?' and '%'"):
+        tracking_uri(str(tmp_path / name))
+    assert tracking_uri(str(tmp_path / name), "http://host:5000") == "http://host:5000"
+
+
+def test_the_address_last_used_is_found_in_another_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = ObjectStore(tmp_path)
+    definition = store_sweep(objects, {})
+    below = place_of(objects, definition)
+    assert below == tracking_uri(objects.root)
+    remember_place(objects, "tiny", below)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
+    assert place_of(objects, definition) == "http://host:5000"  # what lies below is no choice
+    remember_place(objects, "tiny", place_of(objects, definition))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert place_of(objects, definition) == "http://host:5000"
+    assert place_of(objects, definition, "http://other:1") == "http://other:1"
+    assert load_definition(objects, "tiny") == definition  # a place is no part of what it is
+
+
+def test_sweeps_of_one_name_in_two_stores_have_an_experiment_each(uri: str) -> None:
+    arm = history(1)[0][-1]
+    ids = ("a" * 32, "b" * 32)
+    runs = [Tracker(uri, sweep_id=number).sync(arm) for number in ids]
+    assert len(set(runs)) == 2
+    for number, run in zip(ids, runs, strict=True):
+        assert Tracker(uri, sweep_id=number).sync(arm) == run
+        assert run_ids(uri, SWEEP, number).ids == {arm.signature: run}
+    assert "no experiment" in run_ids(uri, SWEEP, "c" * 32).reason
+    names = {e.name for e in make_client(uri).search_experiments()} - {"Default"}
+    assert names == {SWEEP, f"{SWEEP} (bbbbbbbb)"}
+    pages = {experiment_url("http://host", uri, SWEEP, number) for number in ids}
+    assert len(pages) == 2
+
+
+def test_a_sweep_keeps_its_id(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path)
+    assert known_id(objects, SWEEP) is None
+    first = sweep_id(objects, SWEEP)
+    assert first == sweep_id(objects, SWEEP) == known_id(objects, SWEEP)
+    assert first != sweep_id(objects, "other")
 
 
 def test_a_server_is_its_own_ui() -> None:
@@ -595,11 +705,10 @@ def test_closing_without_a_server_says_who_is_behind() -> None:
     away = Tracker(f"http://127.0.0.1:{free_port()}")
     background = BackgroundTracker(away, first_wait_s=0.1, longest_wait_s=0.2, warn=warnings.append)
     arms = [offered[-1] for offered in history(5)]
-    started = time.monotonic()
     for arm in arms:
         background.offer(arm)
-    assert time.monotonic() - started < 1.0  # offers do not wait for the server
-    assert sorted(background.close(1.5)) == sorted(arm.signature for arm in arms)
+    wait_until(lambda: bool(warnings))
+    assert sorted(background.close(0.1)) == sorted(arm.signature for arm in arms)
     assert len(warnings) == 1
     assert f"sweep sync {SWEEP}" in warnings[0]
     assert "nothing is lost" in warnings[0]
@@ -614,7 +723,8 @@ def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
     )
     for arm in arms:
         background.offer(arm)
-    assert background.close(4) == [arms[0].signature]
+    wait_until(lambda: background.behind() == [arms[0].signature])
+    assert background.close(0.1) == [arms[0].signature]
     assert len(warnings) == 1
     assert set(run_ids(uri, SWEEP).ids) >= {arm.signature for arm in arms[1:]}
 
@@ -677,7 +787,7 @@ def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
         server.start()
         for third in range(3):
             if third == 1:
-                wait_until_nothing_is_behind(background)
+                wait_until(lambda: not background.behind())
                 server.stop()
             if third == 2:
                 assert len(background.behind()) == 4
@@ -685,10 +795,9 @@ def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
             for offered in arms[4 * third : 4 * third + 4]:
                 for arm in offered:
                     background.offer(arm)
-                    time.sleep(0.05)
             if third == 1:
-                time.sleep(1.0)
-        wait_until_nothing_is_behind(background)
+                wait_until(lambda: len(warnings) == 1)
+        wait_until(lambda: not background.behind())
         assert background.close(60) == []
         assert content(server.uri) == undisturbed
         assert len(warnings) == 2
@@ -700,10 +809,3 @@ def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
         assert len(run_ids(server.uri, SWEEP).ids) == 12
     finally:
         server.stop()
-
-
-def wait_until_nothing_is_behind(background: BackgroundTracker) -> None:
-    deadline = time.monotonic() + 60
-    while background.behind():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

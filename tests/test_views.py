@@ -137,8 +137,11 @@ def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectSt
     view = views.load_sweep(objects, "tiny")
     assert [r.number for r in view.settings[0].results] == [0]
     shown = views.status(view)
-    assert shown["arms"]["training"] == 1
-    assert shown["in_training"][0]["step"] == 40
+    assert (shown["arms"]["training"], shown["arms"]["interrupted"]) == (0, 1)
+    assert shown["interrupted"][0]["step"] == 40
+    running = views.status(view, is_running=True)
+    assert (running["arms"]["training"], running["arms"]["interrupted"]) == (1, 0)
+    assert running["in_training"] == shown["interrupted"]
     assert shown["settings"][0]["proposals"] == {"wanted": 3, "stored": 2, "finished": 1}
 
 
@@ -158,7 +161,12 @@ def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectSto
     put_extension(objects, definition.extended(n_proposals=4))
     view = views.load_sweep(objects, "tiny")
     assert not view.is_finished
-    assert views.status(view)["arms"] == {"wanted": 20, "final": 16, "training": 0}
+    assert views.status(view)["arms"] == {
+        "wanted": 20,
+        "final": 16,
+        "training": 0,
+        "interrupted": 0,
+    }
 
 
 def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> None:

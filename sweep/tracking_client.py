@@ -1,0 +1,149 @@
+"""The MLflow client: how it is made, what it raises, and what is found with it.
+
+An experiment belongs to one sweep of one store, by its tag ``sweep_id``: sweeps of equal names on a
+shared server keep apart. The first is called like its sweep, a later one also after its id.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from sweep.tracking_place import ENVIRONMENT, TrackingError, shown, sqlite_path
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+RUNS_PER_PAGE = 1000
+CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
+SWEEP_ID = "sweep_id"  # an experiment's tag
+
+
+def make_client(uri: str) -> MlflowClient:
+    """A client for ``uri``; imports mlflow, and makes the folder of an SQLite file."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    path = sqlite_path(uri)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    from mlflow import MlflowClient
+
+    # It announces every new database on stderr, in the middle of the sweep's own output.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    return MlflowClient(tracking_uri=uri)
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """What mlflow raises when its store is away or refuses. Imports mlflow."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return (MlflowException, SQLAlchemyError, OSError)
+
+
+def trouble(uri: str, error: Exception) -> TrackingError:
+    """The error in this project's words."""
+    first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
+    return TrackingError(
+        f"MLflow at {shown(uri)} could not be reached, or refused: {first_line[:300]}."
+    )
+
+
+def search_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
+    """Every active run of an experiment that the filter matches, page by page."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id], filter_string, max_results=RUNS_PER_PAGE, page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def age(run: Run) -> tuple[int, str]:
+    """Sort key: oldest first, for every reader alike. Start times are the arms', not the runs'."""
+    return (int(run.data.tags.get(CREATED, 0)), run.info.run_id)
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+def find_experiment(client: MlflowClient, sweep: str, sweep_id: str) -> Experiment | None:
+    """The experiment of the sweep with this id, under whichever of its names; None without one."""
+    for name in _experiment_names(sweep, sweep_id):
+        there = client.get_experiment_by_name(name)
+        if there is not None and there.tags.get(SWEEP_ID, "") == sweep_id:
+            return there
+    return None
+
+
+def _experiment_names(sweep: str, sweep_id: str) -> tuple[str, str]:
+    """The first is for whoever comes first."""
+    return sweep, f"{sweep} ({sweep_id[:8]})"
+
+
+def create_experiment(
+    client: MlflowClient, sweep: str, sweep_id: str, artifact_root: str | None
+) -> Experiment:
+    """Under the sweep's name, or a longer one where another sweep, or somebody else, has it."""
+    from mlflow.exceptions import MlflowException
+
+    tags = {"mlflow.experimentKind": "custom_model_development", SWEEP_ID: sweep_id}
+    for name in _experiment_names(sweep, sweep_id):
+        folder = name.replace(" ", "-")
+        place = None if artifact_root is None else f"{artifact_root}/{folder}"
+        try:
+            client.create_experiment(name, artifact_location=place, tags=tags)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
+                raise
+        there = find_experiment(client, sweep, sweep_id)
+        if there is not None:
+            return there
+    raise TrackingError(f"MLflow does not show the experiment it just created for {sweep!r}.")
+
+
+# --- run ids --------------------------------------------------------------------------------------
+
+
+class RunIds(NamedTuple):
+    """Run ids by signature; ``reason`` says why there are none, '' when MLflow answered."""
+
+    ids: dict[str, str]
+    reason: str
+
+
+def run_ids(uri: str, sweep: str, sweep_id: str = "") -> RunIds:
+    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell."""
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        return RunIds({}, f"nothing is tracked at {uri} yet.")
+    try:
+        experiment = experiment_id(uri, sweep, sweep_id)
+        if experiment is None:
+            where = shown(uri)
+            missing = (
+                f"MLflow at {where} has no experiment of {sweep!r}: `sweep sync {sweep}` sends it."
+            )
+            return RunIds({}, missing)
+        arms = search_runs(make_client(uri), experiment, "tags.kind = 'arm'")
+        youngest_first = sorted(arms, key=age, reverse=True)
+    except TrackingError as error:
+        return RunIds({}, str(error))
+    except foreign_errors() as error:
+        return RunIds({}, str(trouble(uri, error)))
+    return RunIds({r.data.tags["signature"]: r.info.run_id for r in youngest_first}, "")
+
+
+def experiment_id(uri: str, sweep: str, sweep_id: str = "") -> str | None:
+    """MLflow's number for the sweep's experiment; None when it has none."""
+    try:
+        there = find_experiment(make_client(uri), sweep, sweep_id)
+    except foreign_errors() as error:
+        raise trouble(uri, error) from error
+    return None if there is None else str(there.experiment_id)
