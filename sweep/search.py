@@ -70,7 +70,7 @@ def propose(
 def constraint_of(told: Told) -> float:
     """The one constraint that a sampler is told: at most 0 when the proposal is feasible.
 
-    >>> constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35))
+    >>> round(constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35)), 12)
     0.25
     """
     low, high = CONSTRAINT_RANGE
