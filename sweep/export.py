@@ -9,13 +9,12 @@ A function of the store alone: the same store exports the same bytes.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -30,6 +29,7 @@ from trainables.results import ArmRecord
 Json = Any
 EXPORT = "descent-sweep export"  # what a manifest says it is
 MANIFEST = "manifest.json"
+_STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed
 
 
 def export(
@@ -45,10 +45,7 @@ def export(
     """
     earlier = _earlier_files(out, view.definition.name)
     files = _contents(view, run_ids, everything=everything)
-    _write(out, files)
-    for name in earlier - files.keys():
-        with contextlib.suppress(OSError):
-            (out / name).unlink()
+    _write(out, files, earlier)
     return sorted(files)
 
 
@@ -106,8 +103,8 @@ def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) 
             plain = configuration(view, setting)
             files[f"configs/{setting.setting.name}.json"] = _text(plain)
     checksums = {n: hashlib.sha256(text.encode()).hexdigest() for n, text in files.items()}
-    content = {"kind": EXPORT, "format": 1, **provenance.manifest(view, run_ids)}
-    files[MANIFEST] = _text({**content, "files": checksums})
+    manifest = {"kind": EXPORT, "format": 1, **provenance.manifest(view, run_ids)}
+    files[MANIFEST] = _text({**manifest, "files": checksums, "complete": True})
     return files
 
 
@@ -121,7 +118,7 @@ def _earlier_files(out: Path, sweep: str) -> set[str]:
         return set()
     if not out.is_dir():
         raise Misuse(f"--out must be a folder, got the file {out}. Give a new folder.")
-    if not any(out.iterdir()):
+    if not any(path for path in out.iterdir() if not path.match(_STAGING)):
         return set()
     try:
         there = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
@@ -142,24 +139,23 @@ def _earlier_files(out: Path, sweep: str) -> set[str]:
     return {n for n in names if not n.startswith("/") and ".." not in PurePosixPath(n).parts}
 
 
-def _write(out: Path, files: Mapping[str, str]) -> None:
-    """Write all files beside their places, then move each over: none unless all are written."""
-    existed = out.exists()
-    staging = out / f".export-{uuid.uuid4().hex}.tmp"
+def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:
+    """Write all files to one side first: a new folder appears whole, an earlier export is replaced.
+
+    While files are replaced the manifest says ``"complete": false``: an export that was killed is
+    known as one, and the next one completes it.
+    """
+    is_new = not out.exists()
+    unique = _STAGING.replace("*", uuid.uuid4().hex)
+    staging = out.with_name(f".{out.name}{unique}") if is_new else out / unique
     try:
         for name, text in files.items():
-            path = staging / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-        for name in files:
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(staging / name, out / name)
+            _put(staging / name, text)
+        if is_new:
+            os.rename(staging, out)
+        else:
+            _replace(out, staging, files, earlier)
     except OSError as error:
-        if not existed:
-            shutil.rmtree(out, ignore_errors=True)
         kind = (
             Misuse
             if isinstance(error, (PermissionError, NotADirectoryError, FileExistsError))
@@ -169,4 +165,28 @@ def _write(out: Path, files: Mapping[str, str]) -> None:
             f"the export could not be written below {out}: {error}. Give another folder with --out."
         ) from error
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        left_over = [*out.parent.glob(f".{out.name}{_STAGING}"), *out.glob(_STAGING)]
+        for folder in left_over:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:
+    """Move the written files over those of an earlier export; the whole manifest comes last."""
+    whole = json.loads(files[MANIFEST])
+    named = {**dict.fromkeys(earlier), **whole["files"]}  # all that may be there until then
+    _put(staging / "begun.json", _text({**whole, "files": named, "complete": False}))
+    os.replace(staging / "begun.json", out / MANIFEST)
+    for name in files.keys() - {MANIFEST}:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(staging / name, out / name)
+    for name in set(earlier) - files.keys():
+        (out / name).unlink(missing_ok=True)
+    os.replace(staging / MANIFEST, out / MANIFEST)
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())

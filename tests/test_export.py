@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from search_spaces import catalog
+from sweep import export as export_module
 from sweep.export import export
 from sweep.views import load_sweep
 from tests.sweeps import (
@@ -102,6 +105,45 @@ def test_a_place_that_cannot_be_written_is_refused_without_a_trace(
     with pytest.raises(Misuse, match="must be a folder"):
         write(objects, tmp_path / "file")
     assert contents(tmp_path)["file"] == b"a file"
+
+
+@pytest.mark.parametrize("there", ["nothing", "an empty folder", "an earlier export"])
+@pytest.mark.parametrize("moved", [0, 1, 4])
+def test_an_export_killed_at_any_time_does_not_block_its_folder(
+    objects: ObjectStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    there: str,
+    moved: int,
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    out, moves = tmp_path / "out", []
+    if there == "an empty folder":
+        out.mkdir()
+    elif there == "an earlier export":
+        write(objects, out, everything=True)
+
+    def move(rename: Any, source: Path, target: Path) -> None:
+        if len(moves) == moved:
+            raise Killed
+        moves.append(target)
+        rename(source, target)
+
+    with monkeypatch.context() as patch:  # a killed process cleans up nothing either
+        patch.setattr(export_module.os, "replace", partial(move, os.replace))
+        patch.setattr(export_module.os, "rename", partial(move, os.rename))
+        patch.setattr(export_module.shutil, "rmtree", lambda *_, **__: None)
+        if there != "nothing" or moved == 0:  # one rename makes a new folder
+            with pytest.raises(Killed):
+                write(objects, out)
+    if moved and there != "nothing":
+        assert json.loads((out / "manifest.json").read_text())["complete"] is False
+    files = write(objects, out)
+    assert set(contents(out)) == set(files)
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+    assert json.loads((out / "manifest.json").read_text())["complete"] is True
 
 
 def test_the_manifest_carries_the_provenance_of_both_arms(
