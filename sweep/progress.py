@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
+import itertools
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -142,60 +143,99 @@ def time_text(seconds: float) -> str:
 
 
 def view(coordinator: Coordinator, elapsed_s: float) -> RenderableType:
-    """The live view as it is right now."""
+    """The live view as it is right now: a line for each thing, however narrow the terminal is."""
     plan = coordinator.plan
     left = seconds_left(coordinator)
-    head = Table.grid(padding=(0, 1))
     remaining = "" if left is None else f", about {time_text(left)} left"
-    head.add_row(
-        Text(coordinator.definition.name, style="bold"),
-        ProgressBar(total=max(plan.arms_total, 1), completed=plan.arms_done, width=30),
-        f"{plan.arms_done} of {plan.arms_total} arms, {time_text(elapsed_s)}{remaining}",
-    )
-    parts: list[RenderableType] = [head, _running(list(coordinator.live.values()))]
-    parts.append(_best(coordinator))
-    parts += [Text(f"! {p}", style="red") for p in coordinator.problems[-3:]]
+    done = f"{plan.arms_done} of {plan.arms_total} arms, {time_text(elapsed_s)}{remaining}"
+    names = short_names([s.name for s in coordinator.definition.space.settings])
+    bar = Table.grid(expand=True)
+    bar.add_row(ProgressBar(total=max(plan.arms_total, 1), completed=plan.arms_done))
+    parts: list[RenderableType] = [
+        _line(f"{coordinator.definition.name}: {done}", style="bold"),
+        bar,
+    ]
+    live = list(coordinator.live.values())
+    parts += [_running(live, names)] if live else []  # a table without rows is an empty line
+    parts += [_best(coordinator, names), _line(f"  {_winner(coordinator, names)}")]
+    retired = [f"{names[s]}: its search ended: {why}" for s, why in coordinator.retired.items()]
+    parts += [Text(f"! {p}", style="red") for p in (*retired, *coordinator.problems[-3:])]
     if coordinator.stopping:
         parts.append(Text(f"stopping ({coordinator.stopping}): running arms end at their report"))
     return Group(*parts)
 
 
-def _running(live: list[LiveArm]) -> Table:
-    table = Table.grid(padding=(0, 2))
+def short_names(settings: Sequence[str]) -> dict[str, str]:
+    """Names of settings without the words that all of them begin with.
+
+    >>> short_names(["ped2-ut-L3-g0.15", "ped2-ut-L3-g0.15-detached", "ped2-ut-L5-g0.15"])
+    {'ped2-ut-L3-g0.15': 'L3-g0.15', 'ped2-ut-L3-g0.15-detached': 'L3-g0.15-detached', \
+'ped2-ut-L5-g0.15': 'L5-g0.15'}
+    """
+    words = [name.split("-") for name in settings]
+    if len(words) < 2:
+        return {name: name for name in settings}
+    columns = itertools.takewhile(
+        lambda column: len(set(column)) == 1, zip(*(w[:-1] for w in words), strict=False)
+    )
+    shared = len(list(columns))
+    return {name: "-".join(w[shared:]) for name, w in zip(settings, words, strict=True)}
+
+
+def _line(text: str, style: str = "") -> Text:
+    """Text on one line, cut where the terminal ends."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _lines() -> Table:
+    return Table.grid(padding=(0, 2))
+
+
+def _running(live: list[LiveArm], names: Mapping[str, str]) -> Table:
+    table = _lines()
     for arm in live[:SHOWN_ARMS]:
         config = arm.arm.config
-        step = 0 if arm.report is None else arm.report.step
-        shown = "" if arm.report is None else numbers(arm.report.scalars)
-        table.add_row("  running", described(arm.arm), f"{step}/{config.steps}", Text(shown))
+        which = "base" if arm.arm.proposal is None else f"p{arm.arm.proposal}"
+        scalars = {} if arm.report is None else arm.report.scalars
+        cells = [f"  {names[arm.arm.setting]} {which} s{config.seed}"]
+        cells.append(f"{0 if arm.report is None else arm.report.step}/{config.steps}")
+        if HELD_OUT_LOSS in scalars:
+            cells.append(f"loss {scalars[HELD_OUT_LOSS]:.4f}")
+        if REPORTED_MISSING_SHARE in scalars:
+            cells.append(f"miss {scalars[REPORTED_MISSING_SHARE]:+.2f}")
+        table.add_row(*map(_line, cells))
     if len(live) > SHOWN_ARMS:
-        table.add_row("", f"and {len(live) - SHOWN_ARMS} more")
+        table.add_row(_line(f"  and {len(live) - SHOWN_ARMS} more"))
     return table
 
 
-def _best(coordinator: Coordinator) -> Table:
-    table = Table.grid(padding=(0, 2))
+def _best(coordinator: Coordinator, names: Mapping[str, str]) -> Table:
+    table = _lines()
     for setting in coordinator.definition.space.settings:
-        table.add_row("  best", setting.name, Text(_best_of(coordinator, setting.name)))
+        table.add_row(
+            _line(f"  best of {names[setting.name]}"), _line(_best_of(coordinator, setting.name))
+        )
     return table
 
 
 def _best_of(coordinator: Coordinator, setting: str) -> str:
     best = coordinator.best(setting)
-    text = "no winner yet"
     if best is not None:
-        text = (
-            f"proposal {best.number}: objective {best.objective:.4f}, "
-            f"worst missing share {best.worst_missing_share:+.2f}"
+        return (
+            f"p{best.number}: objective {best.objective:.4f}, miss {best.worst_missing_share:+.2f}"
         )
-    else:
-        with contextlib.suppress(ValueError):
-            outcomes = list(coordinator.outcomes.get(setting, {}).values())
-            closest = min(
-                o.worst_missing_share
-                for o in outcomes
-                if o.worst_missing_share == o.worst_missing_share
-            )
-            text += f"; closest misses {closest:.2f} of the reduction asked"
-    if setting in coordinator.retired:
-        text += f" (retired: {coordinator.retired[setting]})"
-    return text
+    outcomes = list(coordinator.outcomes.get(setting, {}).values())
+    shares = [o.worst_missing_share for o in outcomes if not math.isnan(o.worst_missing_share)]
+    closest = f"; closest miss {min(shares):+.2f}" if shares else ""
+    return f"no winner yet{closest}"
+
+
+def _winner(coordinator: Coordinator, names: Mapping[str, str]) -> str:
+    """The best winner of all settings so far."""
+    winners = {setting: coordinator.best(setting) for setting in names}
+    found = [(best.objective, s, best.number) for s, best in winners.items() if best is not None]
+    if not found:
+        return "no setting has a winner yet"
+    objective, setting, number = min(found)
+    count = f"{len(found)} of {len(names)} settings have a winner"
+    return f"{count}; best so far: {names[setting]} p{number}, objective {objective:.4f}"

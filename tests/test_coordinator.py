@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import math
 import sys
 import threading
@@ -14,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep import coordinator as coordinator_module
@@ -24,7 +22,6 @@ from sweep.errors import AlreadyRunning
 from sweep.execution import run_sweep
 from sweep.lock import driver_lock, driver_of
 from sweep.plan import Arm
-from sweep.progress import view
 from sweep.proposals import retired_settings, stored_proposals
 from sweep.signals import request_stop, stop_on_request
 from sweep.views import load_sweep
@@ -33,7 +30,7 @@ from tests.records import ended, finished
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 from trainables.patient_store import PatientStore
-from trainables.results import HELD_OUT_LOSS, ArmRecord, Report
+from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # feasible under small alphas, useful
@@ -669,22 +666,3 @@ def test_the_driver_imports_no_torch_and_reading_proposals_no_optuna() -> None:
     for module, forbidden in (("sweep.driver", "torch"), ("sweep.proposals", "optuna")):
         code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
         subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_live_view_shows_arms_done_running_best_and_time_left(objects: ObjectStore) -> None:
-    coordinator = started(objects, definition(n_settings=1, seeds=(0,)))
-    # Losses that fall by more than half each layer: feasible, and useful.
-    train(coordinator, lambda arm: finished(arm.config, [1.0, 0.4, 0.15, 0.05]), limit=2)
-    arm = coordinator.next_arm()
-    assert arm is not None
-    report = Report(step=10, timestamp_ms=1, scalars={HELD_OUT_LOSS: 0.25})
-    coordinator.report(arm.signature, report)
-    console = Console(record=True, width=120, file=io.StringIO())
-    console.print(view(coordinator, elapsed_s=65))
-    shown = console.export_text()
-    assert "toy" in shown
-    assert "2 of 4 arms, 1 min 5 s, about" in shown
-    assert "g1 proposal 1 seed 0" in shown
-    assert "10/40" in shown
-    assert "held-out loss 0.2500" in shown
-    assert "proposal 0: objective -0.2000" in shown

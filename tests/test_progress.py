@@ -1,0 +1,86 @@
+"""What a running sweep shows: on 80 columns a line for each thing, and the numbers that matter."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from search_spaces.catalog import setting
+from search_spaces.space import SearchSpace, Uniform
+from sweep.coordinator import Coordinator
+from sweep.definition import Definition
+from sweep.progress import view
+from tests.oracles import TINY
+from tests.records import finished
+from trainables.object_store import ObjectStore
+from trainables.results import HELD_OUT_LOSS, REPORTED_MISSING_SHARE, Report
+
+DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for; useful
+FLAT = [1.0, 0.99, 0.98, 0.97, 0.96, 0.95]
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Coordinator:
+    """Three settings: the first has a winner, the second a loser, one arm of the third trains."""
+    settings = [setting("photographs", "ut", layers, 0.15) for layers in (3, 4, 5)]
+    space = SearchSpace(
+        name="toy",
+        summary="",
+        base=TINY,
+        settings=tuple(settings),
+        ranges={"constraint.alpha": Uniform(0.05, 0.3)},
+        n_proposals=2,
+        search_seeds=(0,),
+        sampler="random",
+    )
+    made = Coordinator(ObjectStore(tmp_path), Definition("a-sweep-with-a-longer-name", space))
+    made.start()
+    for losses in (*[DESCENDING] * 4, FLAT):
+        arm = made.next_arm()
+        assert arm is not None
+        layers = arm.config.model.layers
+        made.runs.put_record(finished(arm.config, losses[: layers + 1]))
+        made.finished(arm.signature)
+    return made
+
+
+def shown(coordinator: Coordinator, width: int) -> list[str]:
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(view(coordinator, elapsed_s=3725))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> None:
+    for share in (None, 5.05):
+        arm = coordinator.next_arm()
+        assert arm is not None
+        scalars = {HELD_OUT_LOSS: 0.00934}
+        if share is not None:
+            scalars[REPORTED_MISSING_SHARE] = share
+        coordinator.report(arm.signature, Report(step=10, timestamp_ms=1, scalars=scalars))
+    head, bar, *rest = shown(coordinator, 80)
+    assert head.startswith("a-sweep-with-a-longer-name: 5 of 9 arms, 1 h 2 min, about 0 s left")
+    assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
+    assert [" ".join(line.split()) for line in rest] == [
+        "L5-g0.15 p0 s0 10/40 loss 0.0093",
+        "L3-g0.15 p1 s0 10/40 loss 0.0093 miss +5.05",
+        "best of L3-g0.15 p0: objective -0.2000, miss -1.00",
+        "best of L4-g0.15 no winner yet; closest miss +4.90",
+        "best of L5-g0.15 no winner yet",
+        "1 of 3 settings have a winner; best so far: L3-g0.15 p0, objective -0.2000",
+    ]
+
+
+def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:
+    assert len(shown(coordinator, 40)) == len(shown(coordinator, 120)) == 6
+
+
+def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> None:
+    coordinator.retired[coordinator.definition.space.settings[0].name] = "no such kernel"
+    coordinator.problems.append("the disk is full")
+    lines = shown(coordinator, 80)
+    assert "! L3-g0.15: its search ended: no such kernel" in lines
+    assert "! the disk is full" in lines
