@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from search_spaces.space import ORDER_FREE
 from sweep.definition import Definition
 from sweep.pairs import join
 from sweep.plan import Arm, Ask, Plan, arms_of_proposal
@@ -318,6 +319,8 @@ class Coordinator:
         return propose(self.definition.space, ask.setting, ask.number, *self._known(ask.setting))
 
     def _known(self, setting: str) -> tuple[list[Told], list[Point]]:
+        if self.definition.space.sampler in ORDER_FREE:
+            return [], []  # not looked at; building them would make every ask cost more
         points, outcomes = self._points[setting], self.outcomes[setting]
         told = [outcome.told(points[number]) for number, outcome in outcomes.items()]
         return told, [point for number, point in points.items() if number not in outcomes]
