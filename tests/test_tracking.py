@@ -3,17 +3,12 @@
 import dataclasses
 import json
 import math
-import os
 import pickle
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +27,10 @@ from sweep.tracking_place import (
     tracking_uri,
 )
 from sweep.tracking_rows import TrackedArm, final_rows, report_rows, run_name
-from sweep.tracking_ui import experiment_url, server_environment, ui_command
+from sweep.tracking_ui import experiment_url, ui_command
 from tests.drivers import wait_until
+from tests.mlflow_servers import Server, free_port, rows_of
+from tests.mlflow_servers import content as content_of
 from tests.sweeps import store_sweep
 from trainables import results
 from trainables.config import ConstraintConfig, RunConfig
@@ -45,7 +42,6 @@ from trainables.results import ArmRecord, Evaluation, Report
 SWEEP = "lab-3"
 LAYERS = 3
 STARTED = 1_700_000_000_000
-VOLATILE = ("created_ns", "mlflow.user", "mlflow.source.name", "mlflow.source.type")
 PAIR = {"pair/difference_ood_mean": -0.25, results.WORST_MISSING_SHARE: 0.04, results.FEASIBLE: 1.0}
 
 
@@ -129,41 +125,8 @@ def history(n_arms: int) -> list[list[TrackedArm]]:
     return states
 
 
-def content(uri: str, sweep: str = SWEEP) -> dict[str, Any]:
-    """Everything the experiment holds, but for run ids and what else no two servers share."""
-    client = make_client(uri)
-    experiment = client.get_experiment_by_name(sweep)
-    assert experiment is not None
-    runs = list(client.search_runs([experiment.experiment_id], max_results=1000))
-    signatures = {r.info.run_id: r.data.tags.get("signature", "sweep") for r in runs}
-    everything: dict[str, Any] = {"kind": experiment.tags["mlflow.experimentKind"]}
-    for run in runs:
-        tags = {k: v for k, v in run.data.tags.items() if k not in VOLATILE}
-        if "unconstrained_run_id" in tags:
-            tags["unconstrained_run_id"] = signatures[tags["unconstrained_run_id"]]
-        signature = signatures[run.info.run_id]
-        assert signature not in everything, "one active run per arm"
-        everything[signature] = {
-            "tags": tags,
-            "params": run.data.params,
-            "rows": rows_of(uri, run.info.run_id),
-            "latest": {k: repr(v) for k, v in run.data.metrics.items()},
-            "info": (
-                run.info.run_name,
-                run.info.status,
-                run.info.start_time,
-                run.info.end_time or None,
-            ),
-            "artifacts": [a.path for a in client.list_artifacts(run.info.run_id)],
-        }
-    return everything
-
-
-def rows_of(uri: str, run_id: str) -> list[tuple[str, str, int, int]]:
-    client = make_client(uri)
-    keys = client.get_run(run_id).data.metrics
-    rows = [m for key in keys for m in client.get_metric_history(run_id, key)]
-    return sorted((m.key, repr(m.value), m.timestamp, m.step) for m in rows)
+def content(uri: str) -> dict[str, Any]:
+    return content_of(uri, SWEEP)
 
 
 def assert_each_row_once(everything: dict[str, Any]) -> None:
@@ -727,49 +690,6 @@ def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
     assert background.close(0.1) == [arms[0].signature]
     assert len(warnings) == 1
     assert set(run_ids(uri, SWEEP).ids) >= {arm.signature for arm in arms[1:]}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class Server:
-    """A real MLflow server on loopback, with a home of its own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self.uri = f"http://127.0.0.1:{self.port}"
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = ui_command(f"sqlite:///{self.folder}/mlflow.db", None, self.port)
-        home = self.folder / "home"
-        home.mkdir(exist_ok=True)
-        with open(self.folder / "log", "ab") as log:
-            self.process = subprocess.Popen(
-                command,
-                env=server_environment() | {"HOME": str(home)},
-                cwd=self.folder,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        deadline = time.monotonic() + 120
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self.uri}/health", timeout=5):
-                    return
-            except (urllib.error.URLError, OSError):
-                assert self.process.poll() is None, (self.folder / "log").read_text()
-                assert time.monotonic() < deadline, (self.folder / "log").read_text()
-                time.sleep(0.2)
-
-    def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
 
 
 @pytest.mark.slow
