@@ -121,7 +121,10 @@ def list_(storage: str, as_json: bool) -> None:
     if as_json:
         print_json(entries)
     elif entries:
-        rows = [{k: v or "" for k, v in e.items() if k != "storage"} for e in entries]
+        shown = ("name", "space", "state", "proposals")
+        rows = [{key: e[key] or "" for key in shown} for e in entries]
+        for row, entry in zip(rows, entries, strict=True):
+            row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
         console().print(table(rows))
     else:
         note(f"no sweeps below {objects.root}. Start one with `sweep run quickstart`.")
@@ -129,6 +132,7 @@ def list_(storage: str, as_json: bool) -> None:
 
 def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
     entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
+    entry["retired"] = []  # settings whose search ended early
     try:
         view = views.load_sweep(objects, name)
     except SweepError as error:  # the other sweeps can still be listed
@@ -140,6 +144,7 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
         entry["space"] = space.name
         entry["state"] = views.state(view, is_running=is_running)
         entry["proposals"] = f"{views.proposals_done(view)} of {wanted}"
+        entry["retired"] = sorted(view.retired)
     return {**entry, "storage": objects.root}
 
 
@@ -210,6 +215,8 @@ def _print_training(entry: Mapping[str, Json]) -> None:
     for failure in entry["failures"]:
         text = f"  {failure['signature']}  {failure['setting']}: {failure['reason']}"
         out.print(escape(text), style="red")
+    for setting, why in entry["retired"].items():
+        out.print(escape(f"  {setting}: its search ended early: {why}"), style="red")
     if entry["warnings"]:
         out.print(f"\n{len(entry['warnings'])} early signs; the first:")
         first = entry["warnings"][0]

@@ -11,13 +11,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from search_spaces.space import Setting
 from sweep.definition import Definition, load_definition
 from sweep.pairs import Judgement, Pair, join
-from sweep.proposals import StoredProposal, stored_proposals
+from sweep.proposals import StoredProposal, retired_settings, stored_proposals
 from sweep.selection import ProposalResult, SettingResult, select
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord, Evaluation, Outcome
@@ -60,6 +60,7 @@ class SweepView:
 
     definition: Definition
     settings: tuple[SettingView, ...]
+    retired: Mapping[str, str] = field(default_factory=dict)  # setting: why its search ended early
 
     @property
     def arms(self) -> dict[str, ArmPlace]:
@@ -85,7 +86,7 @@ def load_sweep(objects: ObjectStore, name: str) -> SweepView:
     definition = load_definition(objects, name)
     read = _Records(RunStore(objects))
     settings = tuple(_setting(objects, definition, s, read) for s in definition.space.settings)
-    return SweepView(definition, settings)
+    return SweepView(definition, settings, retired_settings(objects, name))
 
 
 class _Records:
@@ -317,6 +318,7 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
         },
         "statuses": _count(a.record.status for a in arms if a.record is not None),
         "settings": [finite(_setting_status(s, wanted)) for s in view.settings],
+        "retired": dict(view.retired),
         "in_training": [finite(_progress(arm)) for arm in training],
         "interrupted": [finite(_progress(arm)) for arm in interrupted],
         "warnings": [

@@ -20,6 +20,7 @@ from sweep import cli_options, cli_running
 from sweep.cli import main
 from sweep.definition import load_definition
 from sweep.lock import driver_lock
+from sweep.proposals import put_retired
 from sweep.views import load_sweep
 from tests.oracles import TINY
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, store_sweep
@@ -289,6 +290,15 @@ def test_arms_without_a_driver_are_interrupted_not_in_training(objects: ObjectSt
     assert "1 interrupted" in sweep("status", "tiny").stdout
     with driver_lock(objects, "tiny"):
         assert "1 in training" in sweep("status", "tiny").stdout
+
+
+def test_settings_whose_search_ended_early_are_shown(objects: ObjectStore) -> None:
+    put_retired(objects, "tiny", {SECOND: "no such kernel"})
+    status = json.loads(sweep("status", "tiny", "--json").stdout)
+    assert status["retired"] == {SECOND: "no such kernel"}
+    assert "no such kernel" in sweep("status", "tiny").stdout
+    assert json.loads(sweep("list", "--json").stdout)[0]["retired"] == [SECOND]
+    assert "1 retired" in sweep("list").stdout
 
 
 def test_the_state_comes_from_the_records(objects: ObjectStore) -> None:
