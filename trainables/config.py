@@ -7,6 +7,7 @@ so search spaces and the command line load in milliseconds.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -38,7 +39,7 @@ class _Section:
 
     def __post_init__(self) -> None:
         """Check every field's type and range; each message names the field and what is allowed."""
-        hints = typing.get_type_hints(type(self))
+        hints = _hints(type(self))  # type: ignore[arg-type]  # a class hashes
         for f in dataclasses.fields(self):  # type: ignore[arg-type]
             value = _checked(f.name, getattr(self, f.name), hints[f.name])
             object.__setattr__(self, f.name, value)
@@ -60,6 +61,11 @@ class _Section:
             if name not in known:
                 raise UnknownName.of(f"field of {cls.__name__}", name, known)
         return cls(**values)
+
+
+@functools.cache
+def _hints(section: type) -> dict[str, Any]:
+    return typing.get_type_hints(section)
 
 
 def _checked(name: str, value: object, hint: Any) -> object:

@@ -10,6 +10,7 @@ Shape suffix: N frames of a clip.
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,13 +18,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import sklearn.datasets
 from numpy.typing import NDArray
 from PIL import Image
 
 from trainables.config import DataConfig
 from trainables.datasets.clips import Pixels, RawClip, RawVideo
-from trainables.errors import InvalidValue
+from trainables.errors import BadData, InvalidValue
 from trainables.tasks.perturbations import seed_of
 
 Floats = NDArray[np.float64]
@@ -72,7 +72,7 @@ def list_clips(data: DataConfig) -> RawVideo:
             f"{data.frame_size}: its photographs hold no finer detail. Give a smaller frame_size, "
             "or another data set."
         )
-    folder = Path(sklearn.datasets.__file__).parent / "images"
+    folder = _images()
 
     def clips(split: str) -> tuple[RawClip, ...]:
         return tuple(
@@ -118,8 +118,19 @@ def camera(split: str, index: int) -> Camera:
 
 def photograph_pixels(name: str) -> Pixels:
     """One photograph in grey, [height, width]."""
-    colour = sklearn.datasets.load_sample_images().images[PHOTOGRAPHS.index(name)]
-    return np.asarray(Image.fromarray(colour).convert("L"))
+    with Image.open(_images() / name) as colour:
+        return np.asarray(colour.convert("L"))
+
+
+def _images() -> Path:
+    """Where scikit-learn keeps them; found without the second that importing it costs."""
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise BadData(
+            "the data set photographs needs scikit-learn, whose photographs it shows; it is not "
+            "installed. Install it, or choose another data set."
+        )
+    return Path(package.origin).parent / "datasets" / "images"
 
 
 def source_pixels(path: Camera, frame: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
