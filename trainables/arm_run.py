@@ -182,9 +182,7 @@ class ArmRun:
         self.record.evaluation = evaluate(self.config, arm.task, model, arm.references, multipliers)
         arm.eval_seconds += time.perf_counter() - started
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
-        self.store.objects.put(
-            f"arms/{self.signature}/weights.pt", to_bytes({"model": model.state_dict()})
-        )
+        self.store.put_weights(self.signature, to_bytes({"model": model.state_dict()}))
         self._end("finished", "")
 
     def _end(self, status: Status, reason: str) -> None:

@@ -104,9 +104,8 @@ class RunStore:
         return None
 
     def put_weights(self, signature: str, content: bytes) -> None:
-        """Keep the last iterate; the checkpoints are no longer needed."""
+        """Keep the last iterate; the checkpoints go with the final record that follows."""
         self.objects.put(f"arms/{signature}/weights.pt", content)
-        self.drop_checkpoints(signature)
 
     def weights(self, signature: str) -> bytes | None:
         """The last iterate of a finished arm, while it is kept."""
