@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from sweep.tracking_place import ENVIRONMENT, TrackingError, shown, sqlite_path
@@ -23,17 +27,34 @@ SWEEP_ID = "sweep_id"  # an experiment's tag
 
 
 def make_client(uri: str) -> MlflowClient:
-    """A client for ``uri``; imports mlflow, and makes the folder of an SQLite file."""
+    """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    path = sqlite_path(uri)
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
     from mlflow import MlflowClient
 
     # It announces every new database on stderr, in the middle of the sweep's own output.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        _create_whole(path)
     return MlflowClient(tracking_uri=uri)
+
+
+def _create_whole(path: Path) -> None:
+    """An empty MLflow database under its name all at once; one that is there meanwhile stays.
+
+    MLflow makes its tables one by one, for a second: a file left by a kill in between is refused by
+    every later client ("table already exists").
+    """
+    from mlflow import MlflowClient
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as aside:
+        made, whole = Path(aside, "made.db"), Path(aside, "whole.db")
+        MlflowClient(tracking_uri=f"sqlite:///{made}").search_experiments(max_results=1)
+        shutil.copyfile(made, whole)  # a file of its own: mlflow keeps the first one open
+        with suppress(FileExistsError):
+            os.link(whole, path)
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:
