@@ -5,8 +5,9 @@
 *start*: seconds from `sweep run` to the first training step, with warm caches (one run before is
 not counted), median of the repeats; at most 25 are allowed. *arms*: 64 arms of about 5 s on a local
 Ray cluster; from the first step of the first arm to the last step of the last, the share of worker
-time in which a worker did not train; at most 15 % are allowed. Held-out evaluations between two
-steps of an arm are measured too, and given apart.
+time in which a worker took no training step, held-out evaluation included; at most 15 % are
+allowed. Evaluation is given apart too: its share is the config's choice (eval_windows, eval_draws
+and test_gammas against steps), here 4 windows of 144 patches; the rest is the service's own.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from trainables.run_store import RunStore
 
 BASE = RunConfig(
     data=DataConfig(frame_size=96, patch_size=8),
-    eval_windows=8,
+    eval_windows=4,
     constraint=ConstraintConfig(),
 )
 
@@ -109,8 +110,9 @@ def arms(n_arms: int, seconds: float, workers: int) -> dict[str, float]:
         "arms": len(trained),
         "workers": workers,
         "seconds_per_arm": (stepping_s + evaluating_s) / len(trained),
-        "share_outside_training": 1 - (stepping_s + evaluating_s) / worker_s,
+        "share_outside_training": 1 - stepping_s / worker_s,
         "share_of_evaluation": evaluating_s / worker_s,
+        "share_of_the_service": 1 - (stepping_s + evaluating_s) / worker_s,
         "ms_between_arms": 1e3 * (worker_s - stepping_s - evaluating_s) / len(trained),
     }
 

@@ -14,6 +14,7 @@ from tests.oracles import TINY
 from trainables.evaluation import (
     descent_ratios,
     evaluate,
+    measure,
     near_shift_gammas,
     objective,
     unit_losses,
@@ -48,6 +49,12 @@ def test_unit_losses_equal_a_naive_average_over_draws_and_patches(task: VideoDen
                     error = factor * batch.inputs[sample].double() - batch.targets[sample].double()
                     sums[unit, layer] += float(error.square().sum(-1).mean())
     np.testing.assert_allclose(got, sums / counts[:, None], rtol=1e-5)
+
+
+def test_the_first_draw_is_that_of_a_measurement_of_one_draw(task: VideoDenoising) -> None:
+    more, one = (measure(Shrinking(), task, "dev", 0.2, draws) for draws in (3, 1))
+    assert more.first_draw.tolist() == one.units.tolist()
+    assert more.units.tolist() != one.units.tolist()
 
 
 def test_the_identitys_loss_is_the_noise_energy(task: VideoDenoising) -> None:
@@ -96,7 +103,8 @@ def test_the_objective_looks_just_above_the_training_gamma(
 
 
 def test_descent_ratios_are_per_sample(task: VideoDenoising) -> None:
-    quantiles, share = descent_ratios(Shrinking(), task, 0.2)
+    measured = measure(Shrinking(), task, "dev", 0.2, 2)
+    quantiles, share = descent_ratios(measured.samples)
     assert quantiles.shape == (2, 21)
     assert (np.diff(quantiles, axis=1) >= 0).all()
     ratios = []

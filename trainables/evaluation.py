@@ -6,6 +6,8 @@ seeds. The dev clips serve selection; the test clips are never read here.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -23,25 +25,43 @@ NEAR_SHIFT = 0.10  # video: the objective looks at gammas in (train_gamma, train
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Losses of a split at one gamma, in the task's unit; float64."""
+
+    units: Floats  # [units, L + 1]: mean over the samples of a unit and over the draws
+    first_draw: Floats  # [units, L + 1]: of draw 0 alone
+    samples: Floats  # [L + 1, samples], of draw 0
+
+
 @torch.no_grad()
-def unit_losses(model: nn.Module, task: Task, split: str, gamma: float, draws: int) -> Floats:
-    """Mean loss of every unit and layer over ``draws`` keyed draws, [units, L + 1], task unit."""
+def measure(model: nn.Module, task: Task, split: str, gamma: float, draws: int) -> Measured:
+    """Every layer's loss on the units of ``split``, over ``draws`` keyed draws."""
     model.eval()
     names = task.dev_units if split == "dev" else task.train_units
-    sums: Floats | None = None
-    counts = np.zeros(len(names))
-    for draw in range(draws):
-        for batch in task.held_out(split, gamma, draw):
-            losses_FB = layer_losses(model, task, batch).double().cpu().numpy()
-            if sums is None:
-                sums = np.zeros((len(names), losses_FB.shape[0]))
-            np.add.at(sums, list(batch.units), losses_FB.T)
-            np.add.at(counts, list(batch.units), 1.0)
-    if sums is None:
+    if not names:
         raise InvalidValue(
             f"the {split} split has no unit to evaluate on, got 0 windows of held-out clips."
         )
-    return sums / counts[:, None]
+    sums, counts = np.zeros(()), np.zeros(len(names))
+    first_draw, samples = sums, []
+    for draw in range(draws):
+        for batch in task.held_out(split, gamma, draw):
+            losses_FB = layer_losses(model, task, batch).double().cpu().numpy()
+            if not sums.shape:
+                sums = np.zeros((len(names), losses_FB.shape[0]))
+            np.add.at(sums, list(batch.units), losses_FB.T)
+            np.add.at(counts, list(batch.units), 1.0)
+            if draw == 0:
+                samples.append(losses_FB)
+        if draw == 0:
+            first_draw = sums / counts[:, None]
+    return Measured(sums / counts[:, None], first_draw, np.concatenate(samples, axis=1))
+
+
+def unit_losses(model: nn.Module, task: Task, split: str, gamma: float, draws: int) -> Floats:
+    """Mean loss of every unit and layer over ``draws`` keyed draws, [units, L + 1], task unit."""
+    return measure(model, task, split, gamma, draws).units
 
 
 def evaluate(
@@ -53,20 +73,22 @@ def evaluate(
 ) -> Evaluation:
     """The final measurement of one arm on its dev clips; see ``Evaluation`` for every field."""
     gamma = config.train_gamma
-    dev = unit_losses(model, task, "dev", gamma, config.eval_draws)
+    dev = measure(model, task, "dev", gamma, config.eval_draws)
     train = unit_losses(model, task, "train", gamma, config.eval_draws)
-    by_gamma = {
-        gamma_key(g): unit_losses(model, task, "dev", g, 1).mean(axis=0) for g in config.test_gammas
+    at_gamma = {
+        g: dev.first_draw if g == gamma else unit_losses(model, task, "dev", g, 1)
+        for g in config.test_gammas
     }
+    by_gamma = {gamma_key(g): losses_UF.mean(axis=0) for g, losses_UF in at_gamma.items()}
     scores = {key: task.metric(float(losses_F[-1])) for key, losses_F in by_gamma.items()}
     grid, values = np.array(config.test_gammas), np.array(list(scores.values()))
     ood_auc = float(np.trapezoid(values, grid))
     near = near_shift_gammas(config)
-    quantiles, share = descent_ratios(model, task, gamma)
+    quantiles, share = descent_ratios(dev.samples)
     return Evaluation(
         scales=task.scales,
         dev_units=list(task.dev_units),
-        dev_losses=dev.tolist(),
+        dev_losses=dev.units.tolist(),
         train_units=list(task.train_units),
         train_losses=train.tolist(),
         scores=scores,
@@ -105,14 +127,11 @@ def objective(scores: dict[str, float], wiener: dict[str, float], gammas: list[f
     return float(np.mean(np.log(ratios)))
 
 
-@torch.no_grad()
-def descent_ratios(model: nn.Module, task: Task, gamma: float) -> tuple[Floats, Floats]:
-    """Per-sample f_l / f_{l-1} on dev: ([L, quantiles], [L] share of samples whose loss fell)."""
-    model.eval()
-    losses_FB = torch.cat(
-        [layer_losses(model, task, b) for b in task.held_out("dev", gamma, 0)], dim=1
-    )
-    losses = losses_FB.double().cpu().numpy()
+def descent_ratios(losses: Floats) -> tuple[Floats, Floats]:
+    """f_l / f_{l-1} of samples with losses [L + 1, samples].
+
+    Returns ([L, quantiles], [L] share of samples whose loss fell).
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios_LB = losses[1:] / losses[:-1]
     ratios_LB[(losses[1:] == 0) & (losses[:-1] == 0)] = 1.0  # nothing was there, nothing came
