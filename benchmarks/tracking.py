@@ -3,13 +3,15 @@
     python -m benchmarks.tracking > tracking.json
 
 Starts a real MLflow server (one worker, SQLite, loopback) in a temporary folder and sends reports
-of 60 metrics to it, one at a time, alternately through
+of 60 metrics to it, alternately through
 
-* ours: ``Tracker.sync`` of an arm whose record has grown by one report, and
+* ours: ``Tracker.sync`` of an arm whose record has grown by one report,
+* together: the same after five reports, which is what the sweep's writer does with an arm that
+  reports every second (``PACE_S``); its time is divided by five, and
 * stock: ``MLflowLoggerCallback.log_trial_result``, the class that Ray Tune users get, which sends
   every metric in a request of its own.
 
-Both runs exist before anything is timed. What is timed returns when the server has answered; our
+All runs exist before anything is timed. What is timed returns when the server has answered; our
 tracker is timed in the calling thread, although in a sweep it runs in a thread of its own.
 Afterwards each run is read back: every metric must have arrived at every step, else there is no
 result. Prints one JSON document; takes about a minute.
@@ -33,6 +35,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sweep.background_tracker import PACE_S
 from sweep.tracking import Tracker
 from sweep.tracking_client import make_client
 from sweep.tracking_rows import TrackedArm
@@ -42,6 +45,7 @@ from trainables.results import ArmRecord, Report
 
 METRICS = 60
 REPEATS = 15  # after one of each that is not counted
+TOGETHER = int(PACE_S)  # reports of an arm that reports every second
 START_TIMEOUT_S = 120
 SWEEP = "benchmark"
 
@@ -94,16 +98,17 @@ def values(step: int) -> dict[str, float]:
     return {f"train/metric_{i:02d}": step + i / METRICS for i in range(METRICS)}
 
 
-def ours(uri: str) -> tuple[Callable[[int], None], str]:
-    """(send the report of a step, run id) through our tracker."""
-    config = RunConfig(constraint=ConstraintConfig())
+def ours(uri: str, together: int = 1) -> tuple[Callable[[int], None], str]:
+    """(send so many reports that end at a step, run id) through our tracker."""
+    config = RunConfig(seed=together, constraint=ConstraintConfig())
     record = ArmRecord(signature=config.signature(), config=config, started_ms=_now_ms())
     tracker = Tracker(uri)
     arm = TrackedArm(record=record, sweep=SWEEP, setting="benchmark", proposal=0)
     run_id = tracker.sync(arm)
 
     def send(step: int) -> None:
-        record.reports.append(Report(step=step, timestamp_ms=_now_ms(), scalars=values(step)))
+        for k in range((step - 1) * together + 1, step * together + 1):
+            record.reports.append(Report(step=k, timestamp_ms=_now_ms(), scalars=values(k)))
         tracker.sync(arm)
 
     return send, run_id
@@ -126,32 +131,38 @@ def stock(uri: str) -> tuple[Callable[[int], None], str]:
     return send, callback._trial_runs[trial]
 
 
-def check_arrived(uri: str, run_id: str) -> None:
+def check_arrived(uri: str, run_id: str, together: int) -> None:
     """Every metric of the run has one value at every step, or there is no result."""
     client = make_client(uri)
     names = list(client.get_run(run_id).data.metrics)
     steps = [m.step for m in client.get_metric_history(run_id, names[-1])]
-    if len(names) != METRICS or sorted(steps) != list(range(1, REPEATS + 2)):
+    if len(names) != METRICS or sorted(steps) != list(range(1, (REPEATS + 1) * together + 1)):
         raise SystemExit(f"run {run_id}: {len(names)} metrics, steps {steps}: not all arrived.")
 
 
 def measure(uri: str) -> dict[str, Any]:
-    """Alternate the two, the one that goes first too; medians in milliseconds."""
-    senders = {"ours": ours(uri), "stock": stock(uri)}
+    """Alternate the three, the one that goes first too; medians in milliseconds."""
+    senders = {"ours": ours(uri), "together": ours(uri, TOGETHER), "stock": stock(uri)}
+    reports = {name: TOGETHER if name == "together" else 1 for name in senders}
     times_ms: dict[str, list[float]] = {name: [] for name in senders}
     for step in range(1, REPEATS + 2):
         for name in sorted(senders, reverse=step % 2 == 0):
             started = time.perf_counter()
             senders[name][0](step)
             if step > 1:
-                times_ms[name].append(1000 * (time.perf_counter() - started))
-    for _, run_id in senders.values():
-        check_arrived(uri, run_id)
-    pairs = zip(times_ms["stock"], times_ms["ours"], strict=True)
+                times_ms[name].append(1000 * (time.perf_counter() - started) / reports[name])
+    for name, (_, run_id) in senders.items():
+        check_arrived(uri, run_id, reports[name])
     return {
+        "reports_together": TOGETHER,
         "ms_per_report": {name: _spread(taken) for name, taken in times_ms.items()},
-        "stock_over_ours": _spread([theirs / mine for theirs, mine in pairs]),
+        "stock_over_ours": _ratios(times_ms["stock"], times_ms["ours"]),
+        "stock_over_together": _ratios(times_ms["stock"], times_ms["together"]),
     }
+
+
+def _ratios(theirs_ms: list[float], ours_ms: list[float]) -> dict[str, float]:
+    return _spread([theirs / mine for theirs, mine in zip(theirs_ms, ours_ms, strict=True)])
 
 
 def _spread(numbers: list[float]) -> dict[str, float]:

@@ -1,8 +1,9 @@
 """A writer thread in front of a Tracker: training never waits for MLflow, nor fails with it.
 
-The newest state of each arm waits its turn; what MLflow could not take stays and is sent again,
-first after a second, then less and less often. Nothing is lost when the process ends before MLflow
-is back: `sweep sync` completes it from the records.
+The newest state of each arm waits its turn, a running arm's for a few seconds after it was last
+sent: reports that come faster go in one request. What MLflow could not take stays and is sent
+again, first after a second, then less and less often. Nothing is lost when the process ends before
+MLflow is back: `sweep sync` completes it from the records.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 1.0
 LONGEST_WAIT_S = 60.0
+PACE_S = 5.0  # one request costs the server as much as several reports; the UI polls less often
 
 
 class BackgroundTracker:
@@ -31,6 +33,7 @@ class BackgroundTracker:
         *,
         first_wait_s: float = FIRST_WAIT_S,
         longest_wait_s: float = LONGEST_WAIT_S,
+        pace_s: float = PACE_S,
         warn: Callable[[str], None] = logger.warning,
     ) -> None:
         """Take over ``tracker``; the thread starts with the first offer.
@@ -39,13 +42,16 @@ class BackgroundTracker:
             tracker: used by the writer thread alone from now on.
             first_wait_s: pause after the first failure; doubled after each further one.
             longest_wait_s: no pause is longer.
+            pace_s: between two requests of one running arm; its end is sent at once.
             warn: told once when MLflow cannot be written, and once when nothing is behind any more.
         """
         self._tracker = tracker
         self._first_wait_s = first_wait_s
         self._longest_wait_s = longest_wait_s
+        self._pace_s = pace_s
         self._warn = warn
         self._waiting: dict[str, TrackedArm] = {}  # by signature; who waits longest comes first
+        self._due: dict[str, float] = {}  # when a running arm may be sent again; monotonic seconds
         self._changed = threading.Condition()
         self._closing = False
         self._stopped = False
@@ -96,15 +102,24 @@ class BackgroundTracker:
                 self._sent(arm)
 
     def _next(self) -> TrackedArm | None:
-        """Wait for the arm that waits longest; None to end."""
+        """Wait for the arm that is due and waits longest; None to end."""
         with self._changed:
             if self._failures:
                 self._pause(self._wait_s())
-            while not self._waiting and not self._closing:
-                self._changed.wait()
-            if self._stopped or not self._waiting:
-                return None
-            return next(iter(self._waiting.values()))
+            while not self._stopped:
+                if self._closing:
+                    return next(iter(self._waiting.values()), None)
+                now = time.monotonic()
+                waits_s = {name: self._due_in_s(arm, now) for name, arm in self._waiting.items()}
+                ready = next((name for name, wait_s in waits_s.items() if wait_s <= 0), None)
+                if ready is not None:
+                    return self._waiting[ready]
+                self._changed.wait(min(waits_s.values(), default=None))
+            return None
+
+    def _due_in_s(self, arm: TrackedArm, now: float) -> float:
+        """Seconds until the arm may be sent; 0 for one that is final or was not sent lately."""
+        return 0.0 if arm.record.is_final else self._due.get(arm.signature, now) - now
 
     def _wait_s(self) -> float:
         wait_s: float = self._first_wait_s * 2.0 ** min(self._failures - 1, 30)
@@ -122,6 +137,9 @@ class BackgroundTracker:
     def _sent(self, arm: TrackedArm) -> None:
         with self._changed:
             self._failures = 0
+            self._due.pop(arm.signature, None)
+            if not arm.record.is_final:
+                self._due[arm.signature] = time.monotonic() + self._pace_s
             if self._waiting.get(arm.signature) is arm:
                 del self._waiting[arm.signature]
             is_back = self._has_warned and not self._waiting

@@ -663,6 +663,35 @@ def test_the_newest_state_wins_in_the_background(uri: str, undisturbed: dict[str
     assert content(uri) == undisturbed
 
 
+def test_a_running_arms_reports_wait_to_go_together_and_its_end_does_not(uri: str) -> None:
+    first, *held, final = history(1)[0]
+    background = BackgroundTracker(Tracker(uri), pace_s=3600)
+    background.offer(first)
+    wait_until(lambda: not background.behind())
+    for arm in held:
+        background.offer(arm)
+    other = history(2)[1][0]
+    background.offer(other)  # whoever is due is not held up
+    wait_until(lambda: other.signature not in background.behind())
+    assert background.behind() == [first.signature]
+    background.offer(final)
+    wait_until(lambda: not background.behind())
+    assert background.close(60) == []
+
+
+def test_closing_sends_what_waits_its_turn(uri: str) -> None:
+    first, *_, final = history(1)[0]
+    later = dataclasses.replace(final, record=dataclasses.replace(final.record, status="running"))
+    background = BackgroundTracker(Tracker(uri), pace_s=3600)
+    background.offer(first)
+    wait_until(lambda: not background.behind())
+    background.offer(later)
+    assert background.close(60) == []
+    run_id = run_ids(uri, SWEEP).ids[first.signature]
+    newest = make_client(uri).get_metric_history(run_id, results.HELD_OUT_LOSS)
+    assert max(row.step for row in newest) == final.record.reports[-1].step
+
+
 def test_closing_without_a_server_says_who_is_behind() -> None:
     warnings: list[str] = []
     away = Tracker(f"http://127.0.0.1:{free_port()}")
