@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.oracles import TINY
 from trainables import config as config_module
-from trainables.config import ConstraintConfig, DataConfig, RunConfig, field_names
+from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig, field_names
 from trainables.errors import InvalidValue, UnknownName
 
 
@@ -72,7 +72,9 @@ OTHER_VALUES = {
     "data.name": "ucsd_ped2", "data.folder": None, "data.frame_size": 64, "data.patch_size": 8,
     "data.frames": 4, "data.stride": 2, "data.dev_share": 0.5, "data.max_clips": 3,
     "data.fingerprint": "x",
-    "model.name": None, "model.layers": 4, "model.variant": "literal",
+    "model.name": "dust", "model.layers": 4, "model.variant": "literal",
+    "model.atoms_per_side": 8, "model.threshold": 0.02,
+    "model.checkpoint": "other",
     "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
     "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_share": 0.5, "grad_clip": 2.0,
     "report_every": 11, "eval_windows": 5, "eval_draws": 3,
@@ -82,7 +84,18 @@ OTHER_VALUES = {
     "constraint.scale": "none", "constraint.grad_through_previous": False,
     "constraint.dual_optimizer": "adam", "constraint.dual_signal": "violation",
     "constraint.signal_clip": None, "constraint.dual_lr": 0.5, "constraint.resilience": 0.5,
-    "constraint.warmup_steps": 3,
+    "constraint.warmup_steps": 3, "constraint.form": "ratio",
+    "constraint.resilience_form": "slack", "constraint.dual_every": 2,
+    "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
+    "constraint.alpha_ramp_steps": 4,
+    "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
+}  # fmt: skip
+OF_MODEL = {  # what a run needs beside a field that only one model has
+    "model.atoms_per_side": {"model.name": "dust"},
+    "model.threshold": {"model.name": "dust"},
+    "model.checkpoint": {
+        "model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"
+    },
 }  # fmt: skip
 
 
@@ -91,12 +104,50 @@ def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
     value = OTHER_VALUES[name]
     if value is None and name != "constraint.signal_clip":
         pytest.skip("this field has one value, or is a place")
-    changed = TINY.with_fields({name: value})
-    assert changed != TINY
-    assert changed.signature() != TINY.signature()
+    base = TINY.with_fields({"constraint.resilience": 0.1, **OF_MODEL.get(name, {})})
+    changed = base.with_fields({name: value})
+    assert changed != base
+    assert changed.signature() != base.signature()
     assert (
-        changed.unconstrained().signature() == TINY.unconstrained().signature()
+        changed.unconstrained().signature() == base.unconstrained().signature()
     ) == name.startswith("constraint.")
+
+
+def test_signatures_stay_those_of_the_first_version() -> None:
+    """Fields were added since; what was stored before must still be found."""
+    plain, constrained = RunConfig(), RunConfig(constraint=ConstraintConfig())
+    assert plain.signature() == "694eb2db2dd4647d"
+    assert constrained.signature() == "0251e24a064f8145"
+    other = constrained.with_fields(
+        {
+            "model.variant": "literal",
+            "constraint.reference": "virtual_layer0",
+            "constraint.resilience": 0.2,
+        }
+    )
+    assert other.signature() == "35dec35853af9f5e"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model.variant": "paper"}, "variant must be one of 'distance', 'sharp', 'literal' for"),
+        ({"model.threshold": 0.5}, "threshold must be left at 0.01 for ut, got 0.5: only dust"),
+        ({"model.name": "vit"}, "checkpoint must be the name or folder"),
+        ({"task": "frame_denoising"}, "task must be 'video_denoising' for model ut"),
+        ({"constraint.resilience_form": "slack"}, "resilience must be positive with"),
+    ],
+)
+def test_fields_that_belong_together_are_checked_together(
+    fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        TINY.with_fields(fields)
+
+
+def test_another_model_starts_with_its_own_default_variant() -> None:
+    assert TINY.with_fields({"model.name": "dust"}).model.variant == "per_layer"
+    assert TINY.with_fields({"model.name": "dust"}).model == ModelConfig(name="dust", layers=3)
 
 
 def test_a_new_training_version_changes_every_signature(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,23 @@ from trainables.errors import InvalidValue, UnknownName
 # when the golden losses change and this number does not.
 TRAINING_VERSION = 1
 
+# Fields that came after the first version, with the value that trains as it did: at that value they
+# are left out of the signature, so that what is stored stays valid.
+_ADDED: dict[str, Any] = {
+    "model.checkpoint": None,
+    "model.atoms_per_side": 24,
+    "model.threshold": 0.01,
+    "constraint.form": "difference",
+    "constraint.resilience_form": "decay",
+    "constraint.dual_every": 1,
+    "constraint.dual_every_unit": "step",
+    "constraint.violation_ema": 0.0,
+    "constraint.alpha_ramp_steps": 0,
+    "weight_ema": 0.0,
+    "early_stop": True,
+    "shifts": [],
+}
+
 Json = Any  # whatever json.loads returns
 _LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
 
@@ -133,16 +150,56 @@ class DataConfig(_Section):
         )
 
 
+# The forwards of each model, its default first; models/<name>.py says what they are.
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "ut": ("distance", "sharp", "literal"),
+    "dust": ("per_layer", "shared", "paper"),
+    "vit": ("blocks",),
+}
+_ONLY_OF = {"checkpoint": "vit", "atoms_per_side": "dust", "threshold": "dust"}
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(_Section):
-    """Which network. ``variant`` names a forward of that model; models/<name>.py lists them."""
+    """Which network. ``variant`` names a forward of that model; '' is its default."""
 
-    name: Literal["ut"] = "ut"
-    layers: int = 3  # L
-    variant: Literal["distance", "sharp", "literal"] = "distance"
+    name: Literal["ut", "dust", "vit"] = "ut"
+    layers: int = 3  # L; of a checkpoint: as many as it has
+    variant: str = ""  # one of VARIANTS[name]
+    checkpoint: str | None = None  # vit: a Hugging Face model by name or folder
+    atoms_per_side: int = 24  # dust: m, a dictionary of m x m cosine atoms
+    threshold: float = 0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
+
+    def __post_init__(self) -> None:
+        """Fill in the model's default variant, then check."""
+        if self.variant == "" and self.name in VARIANTS:
+            object.__setattr__(self, "variant", VARIANTS[self.name][0])
+        super().__post_init__()
 
     def _check(self) -> None:
         _require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
+        known = VARIANTS[self.name]
+        allowed = f"one of {', '.join(map(repr, known))} for {self.name}"
+        _require(self.variant in known, "variant", self.variant, allowed)
+        for name, owner in _ONLY_OF.items():
+            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
+            _require(
+                self.name == owner or value == default,
+                name,
+                value,
+                f"left at {default!r} for {self.name}",
+                f"only {owner} has it.",
+            )
+        _require(
+            (self.name == "vit") == (self.checkpoint is not None),
+            "checkpoint",
+            self.checkpoint,
+            "the name or folder of a Hugging Face ViT where model.name is 'vit'",
+        )
+        _require(
+            1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256"
+        )
+        _require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,8 +207,10 @@ class ConstraintConfig(_Section):
     """The descent constraints of one arm and how its multipliers move (docs/method.md)."""
 
     alpha: float = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
-    reference: Literal["bound_first", "virtual_layer0"] = "bound_first"
-    # ^ f_1 <= f0, or f_1 <= (1 - alpha) f0 (docs/method.md, The constraint)
+    form: Literal["difference", "ratio"] = "difference"
+    # ^ f_l - (1 - alpha) f_{l-1} <= 0, or f_l / f_{l-1} - (1 - alpha) <= 0: not the Lagrangian
+    reference: Literal["bound_first", "virtual_layer0", "bound_zero"] = "bound_first"
+    # ^ f_1 <= f0; or f_1 <= (1 - alpha) f0; or f_0 <= f0 and f_1 <= (1 - alpha) f_0
     reference_loss: float = 1.0  # f0, in units of reference_unit
     reference_unit: Literal["constant", "identity", "absolute"] = "identity"
     # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
@@ -164,6 +223,12 @@ class ConstraintConfig(_Section):
     signal_clip: float | None = 1.0  # the dual signal is clipped to +- this; None: as in the paper
     dual_lr: float = 3e-4
     resilience: float = 0.0  # c = 1/rho, coupled decay of lambda, eq. (38); 0: hard constraints
+    resilience_form: Literal["decay", "slack", "slack_restart"] = "decay"
+    # ^ eq. (38); or a slack variable of its own, eq. (36); or that, zeroed after every epoch
+    dual_every: int = 1  # the dual step is taken once in so many ...
+    dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
+    violation_ema: float = 0.0  # share of the dual signal that is kept from the step before
+    alpha_ramp_steps: int = 0  # steps after the warm-up in which alpha grows from 0 to its value
     warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
 
     def _check(self) -> None:
@@ -202,6 +267,18 @@ class ConstraintConfig(_Section):
             self.signal_clip,
             "positive or null",
         )
+        _require(
+            self.resilience_form == "decay" or self.resilience > 0,
+            "resilience",
+            self.resilience,
+            f"positive with resilience_form {self.resilience_form!r}",
+            "a slack that costs infinitely much is no slack.",
+        )
+        _require(self.dual_every > 0, "dual_every", self.dual_every, "positive")
+        _require(0 <= self.violation_ema < 1, "violation_ema", self.violation_ema, "in [0, 1)")
+        _require(
+            self.alpha_ramp_steps >= 0, "alpha_ramp_steps", self.alpha_ramp_steps, "at least 0"
+        )
         _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
 
 
@@ -209,7 +286,8 @@ class ConstraintConfig(_Section):
 class RunConfig(_Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
-    task: Literal["video_denoising"] = "video_denoising"
+    task: Literal["video_denoising", "frame_denoising"] = "video_denoising"
+    # ^ sequences of co-located patches; or whole frames, one by one (vit)
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train_gamma: float = 0.15  # noise std over the clean data's std, while training
@@ -223,7 +301,11 @@ class RunConfig(_Section):
     report_every: int = 100  # steps between reports; each is followed by a checkpoint
     eval_windows: int = 24  # at most so many held-out windows in reports and the final result
     eval_draws: int = 4  # noise draws per window for feasibility, averaged before judging
-    dtype: Literal["float32", "float64"] = "float32"
+    weight_ema: float = 0.0  # share of the evaluated weights kept from the step before; 0: none
+    early_stop: bool = True  # end an arm that its reports show to go wrong (docs/method.md)
+    shifts: tuple[Literal["blur", "salt_and_pepper", "frame_drop", "brightness"], ...] = ()
+    # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
+    dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: autocast, as usual
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1  # CPU threads; part of the numbers (decision 0003)
     constraint: ConstraintConfig | None = None
@@ -257,6 +339,22 @@ class RunConfig(_Section):
         _require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
         _require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
         _require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
+        _require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
+        _require(
+            len(set(self.shifts)) == len(self.shifts),
+            "shifts",
+            list(self.shifts),
+            "named once each",
+        )
+        task = "frame_denoising" if self.model.name == "vit" else "video_denoising"
+        _require(self.task == task, "task", self.task, f"{task!r} for model {self.model.name}")
+        _require(
+            self.task != "frame_denoising" or "frame_drop" not in self.shifts,
+            "shifts",
+            list(self.shifts),
+            "without 'frame_drop' in frame_denoising",
+            "a frame that is lost cannot be restored from itself.",
+        )
         if self.constraint is not None:
             _require(
                 self.constraint.warmup_steps <= self.steps,
@@ -309,6 +407,8 @@ class RunConfig(_Section):
                     plain[section] = ConstraintConfig().to_json()
                 target = plain[section]
             target[leaf] = value
+        if plain["model"]["name"] != self.model.name and "model.variant" not in values:
+            plain["model"]["variant"] = ""  # another model has other ones
         return RunConfig.from_json(plain)
 
     def value_of(self, name: str) -> Json:
@@ -325,6 +425,11 @@ class RunConfig(_Section):
         """
         content = self.to_json()
         del content["data"]["folder"]
+        for name, as_before in _ADDED.items():
+            *sections, leaf = name.split(".")
+            holder = content[sections[0]] if sections else content
+            if holder is not None and holder[leaf] == as_before:
+                del holder[leaf]
         text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
