@@ -173,7 +173,9 @@ def test_failed_outcomes_do_not_disturb_later_proposals(sampler: Sampler) -> Non
     asked = space(sampler)
     told = history(asked, 5)
     lost = Told(9, propose(space("random"), "a", 9, []), "diverged", math.nan, math.nan)
-    propose(asked, "a", 10, [*told, lost])
+    point = propose(asked, "a", 10, [*told, lost])
+    assert point.keys() == asked.ranges.keys()
+    asked.run(asked.setting("a"), point, seed=0)  # a point of the space, not NaN
 
 
 def test_a_gp_hands_over_to_tpe_when_it_would_become_slow() -> None:
