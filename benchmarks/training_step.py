@@ -23,10 +23,10 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from trainables.arm_run import build_model
+from trainables.build import build_model, build_task
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.memory import peak_memory_mb, reset_peak_memory
-from trainables.tasks.video_denoising import VideoDenoising
+from trainables.tasks.base import Task
 from trainables.training import Training
 from trainables.weighting import weighting_of
 
@@ -41,13 +41,13 @@ CPU = torch.device("cpu")
 ARMS = {"constrained": CONFIG, "unconstrained": CONFIG.unconstrained()}
 
 
-def training_of(config: RunConfig, task: VideoDenoising) -> Training:
+def training_of(config: RunConfig, task: Task) -> Training:
     """One arm at its start."""
     model = build_model(config, task).float()
     return Training(config, task, model, weighting_of(config, task.scales, CPU, torch.float32))
 
 
-def by_hand(task: VideoDenoising) -> Callable[[int], None]:
+def by_hand(task: Task) -> Callable[[int], None]:
     """A loop without layer losses: last prediction, its loss, Adam; takes a number of steps."""
     model = build_model(CONFIG, task).float()
     optimizer = torch.optim.Adam(model.parameters(), lr=CONFIG.primal_lr, fused=True)
@@ -71,7 +71,7 @@ def by_hand(task: VideoDenoising) -> Callable[[int], None]:
 
 def step_times(blocks: int, steps: int) -> dict[str, list[float]]:
     """Seconds per step of every block, by arm; the arms take turns and the order is rotated."""
-    task = VideoDenoising(CONFIG, CPU, torch.float32)
+    task = build_task(CONFIG, CPU, torch.float32)
     trainings = {name: training_of(config, task) for name, config in ARMS.items()}
     runs: dict[str, Callable[[int], None]] = {
         name: (lambda n, t=t: t.run_to(t.step + n)) for name, t in trainings.items()
@@ -91,7 +91,7 @@ def step_times(blocks: int, steps: int) -> dict[str, list[float]]:
 
 def peak_above_start(arm: str) -> float:
     """MiB that training of one arm needs above what is resident before, in this process."""
-    task = VideoDenoising(CONFIG, CPU, torch.float32)
+    task = build_task(CONFIG, CPU, torch.float32)
     task.train_batch(0)
     reset_peak_memory(CPU)
     before = peak_memory_mb(CPU)

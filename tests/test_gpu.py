@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from tests.oracles import TINY
-from trainables.arm_run import build_model
-from trainables.tasks.video_denoising import VideoDenoising
+from trainables.build import build_model, build_task
 from trainables.training import Training
 from trainables.weighting import weighting_of
 
@@ -26,7 +25,7 @@ def test_no_step_synchronises_with_the_host(optimizer: str, constrained: bool) -
     constraint = replace(TINY.constraint, dual_optimizer=optimizer, resilience=0.1)
     config = replace(TINY, device="cuda", constraint=constraint if constrained else None)
     device = torch.device("cuda")
-    task = VideoDenoising(config, device, torch.float32)
+    task = build_task(config, device, torch.float32)
     model = build_model(config, task).to(device=device, dtype=torch.float32)
     weighting = weighting_of(config, task.scales, device, torch.float32)
     training = Training(config, task, model, weighting)

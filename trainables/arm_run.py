@@ -13,22 +13,20 @@ import traceback
 from dataclasses import dataclass
 
 import torch
-from torch import nn
 
 from trainables import results
+from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config import RunConfig
 from trainables.early_signs import early_signs
 from trainables.environment import environment
 from trainables.errors import StoreError, SweepError
 from trainables.evaluation import evaluate, unit_losses
 from trainables.memory import peak_memory_mb, reset_peak_memory
-from trainables.models.ut import UT
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
 from trainables.run_store import MAX_DEATHS, RunStore
 from trainables.tasks.base import References, Task
 from trainables.tasks.linear_references import linear_references
-from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
 from trainables.weighting import weighting_of
 
@@ -132,8 +130,8 @@ class ArmRun:
                 "See `sweep resume --retry-failed`.",
             )
             return None
-        device, dtype = torch.device(self.config.device), getattr(torch, self.config.dtype)
-        task = VideoDenoising(self.config, device, dtype)
+        device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
+        task = build_task(self.config, device, dtype)
         model = build_model(self.config, task).to(device=device, dtype=dtype)
         training = Training(
             self.config, task, model, weighting_of(self.config, task.scales, device, dtype)
@@ -190,17 +188,6 @@ class ArmRun:
         self.record.reason = reason
         self.record.ended_ms = _now_ms()
         self.record = self.store.put_record(self.record)
-
-
-def build_model(config: RunConfig, task: VideoDenoising) -> nn.Module:
-    """The run's network at its starting weights, in float64."""
-    noise_energy = task.scales.identity_loss
-    return UT(
-        layers=config.model.layers,
-        patch_size=config.data.patch_size,
-        variant=config.model.variant,
-        noise_energy=noise_energy,
-    )
 
 
 def _now_ms() -> int:

@@ -388,6 +388,15 @@ class RunConfig(_Section):
         """Which arm of its pair this is."""
         return "unconstrained" if self.constraint is None else "constrained"
 
+    @property
+    def matched_capacity(self) -> bool:
+        """Whether the two arms of this run's pair have the same parameters to train.
+
+        False for DUST's ``paper`` variant alone: L dictionaries in the constrained arm, one in the
+        other, so that their difference is not that of constraining.
+        """
+        return (self.model.name, self.model.variant) != ("dust", "paper")
+
     def with_fields(self, values: Mapping[str, Json]) -> RunConfig:
         """Replace fields by dotted name: ``{"constraint.alpha": 0.2, "model.layers": 5}``.
 
