@@ -106,7 +106,7 @@ class Louder:
     """The same task, its loss in another unit."""
 
     def __init__(self, task: VideoDenoising, factor: float) -> None:
-        self._task, self._factor = task, factor
+        self._task, self._factor, self.autocast = task, factor, task.autocast
         self.scales = replace(
             task.scales,
             constant_loss=factor * task.scales.constant_loss,

@@ -123,7 +123,7 @@ def test_an_epoch_visits_every_sequence_once_but_the_incomplete_batch() -> None:
 def test_sequences_are_cut_as_a_plain_loop_cuts_them() -> None:
     task, naive = task_of(), naive_sequences(RUN)
     chosen = np.arange(0, task.train_sequences, 97)
-    cut = task.clean_train_sequences(chosen) / 255.0
+    cut = task.clean_train_samples(chosen) / 255.0
     np.testing.assert_array_equal(cut, np.stack([naive[i] for i in chosen]))
 
 

@@ -6,8 +6,11 @@ import torch
 from torch import nn
 
 from trainables.config import RunConfig
+from trainables.models.dust import DUST
 from trainables.models.ut import UT
 from trainables.tasks.base import Task
+from trainables.tasks.denoising import Denoising
+from trainables.tasks.frame_denoising import FrameDenoising
 from trainables.tasks.video_denoising import VideoDenoising
 
 
@@ -20,13 +23,14 @@ def parameter_dtype(config: RunConfig) -> torch.dtype:
     return torch.float64 if config.dtype == "float64" else torch.float32
 
 
-def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> VideoDenoising:
+def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> Denoising:
     """The task that ``config.task`` names, its data opened.
 
     Raises:
         BadData, UnknownName, InvalidValue: as the task.
     """
-    return VideoDenoising(config, device, dtype)
+    kind = FrameDenoising if config.task == "frame_denoising" else VideoDenoising
+    return kind(config, device, dtype)
 
 
 def build_model(config: RunConfig, task: Task) -> nn.Module:
@@ -34,9 +38,23 @@ def build_model(config: RunConfig, task: Task) -> nn.Module:
 
     The start depends on the configuration alone, never on global random state.
     """
+    model = config.model
+    if model.name == "dust":
+        one_dictionary = model.variant == "paper" and config.constraint is None
+        return DUST(
+            layers=model.layers,
+            patch_size=config.data.patch_size,
+            atoms_per_side=model.atoms_per_side,
+            threshold=model.threshold,
+            shared=model.variant == "shared" or one_dictionary,
+        )
+    if model.name == "vit":
+        from trainables.models.vit import ViT  # transformers takes seconds to import
+
+        return ViT(str(model.checkpoint), model.layers, config.data.frame_size)
     return UT(
-        layers=config.model.layers,
+        layers=model.layers,
         patch_size=config.data.patch_size,
-        variant=config.model.variant,
+        variant=model.variant,
         noise_energy=task.scales.identity_loss,
     )

@@ -22,6 +22,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from trainables.models.attention_scores import inner_products, squared_norms
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -64,11 +66,12 @@ class UTLayer(nn.Module):
         """X_{l-1} to X_l, same shape."""
         tokens_BTP = self._to_basis(x_BTP)
         projected_BTP = tokens_BTP @ self.projection.mT
-        scores_BTT = projected_BTP @ projected_BTP.mT
+        scores_BTT = inner_products(projected_BTP)
         if self.variant.scores == "distance":
             # -|a - b|^2 / 2 = a.b - |a|^2/2 - |b|^2/2; the row's own norm cancels in the softmax
-            scores_BTT = scores_BTT - 0.5 * projected_BTP.square().sum(-1).unsqueeze(-2)
-        attended_BTP = torch.softmax(self.temperature * scores_BTT, dim=-1) @ tokens_BTP
+            scores_BTT = scores_BTT - 0.5 * squared_norms(projected_BTP).unsqueeze(-2)
+        shares_BTT = torch.softmax(self.temperature * scores_BTT, dim=-1).to(tokens_BTP.dtype)
+        attended_BTP = shares_BTT @ tokens_BTP
         symmetric_PP = 0.5 * (self.mixing + self.mixing.mT)
         update_BTP = attended_BTP @ symmetric_PP
         if self.variant.residual == "attention":

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
+from trainables.config import RunConfig
 from trainables.primal_dual import Scales
 
 
@@ -19,7 +21,7 @@ from trainables.primal_dual import Scales
 class Batch:
     """One batch on the run's device: what the model is given, and what it should return."""
 
-    inputs: Tensor  # perturbed, [B, T, D] for video
+    inputs: Tensor  # perturbed, [B, T, D] for video, [B, 3, S, S] for frames
     targets: Tensor  # clean, same shape
     units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
 
@@ -42,6 +44,7 @@ class Task(Protocol):
     """A task bound to one run's data, device and dtype."""
 
     scales: Scales
+    autocast: torch.dtype | None  # what a model's forward pass runs in; None: as its parameters
     dev_units: tuple[str, ...]  # names of the held-out units (windows of whole held-out clips)
     train_units: tuple[str, ...]  # names of the training units that fresh draws are measured on
     steps_per_epoch: int
@@ -61,3 +64,8 @@ class Task(Protocol):
     def metric(self, mean_loss: float) -> float:
         """The reported metric from a split's mean last-layer loss (video: RMSE in grey levels)."""
         ...
+
+
+def autocast_of(config: RunConfig) -> torch.dtype | None:
+    """The type that a run's forward pass is cast to: bfloat16 where ``config.dtype`` says so."""
+    return torch.bfloat16 if config.dtype == "bfloat16" else None

@@ -1,16 +1,17 @@
 """What no training is needed for: the losses that a trained denoiser is read against.
 
 Four predictors: the identity (return the input), the constant (the training pixels' mean), and the
-Wiener filter of a patch in space (D x D) and in space and time (T D x T D), each fitted in closed
-form to clean training patches and matched to the noise. All are scored on the held-out units with
-the same noise draws as the models. Fits and scores are cached: every arm of a sweep shares them.
+Wiener filter of a patch in space (D x D) and, where a sample is a sequence, in space and time
+(T D x T D), each fitted in closed form to clean training patches and matched to the noise. All are
+scored on the held-out units with the same noise draws as the models. Fits and scores are cached:
+every arm of a sweep shares them.
 
 Wiener: x^ = m + C (C + sigma^2 I)^-1 (y - m), the best linear estimate of x from y = x + n. In the
 eigenbasis of C each coefficient is multiplied by e / (e + sigma^2), so one decomposition serves
 every gamma. Its expected loss is trace(C - C (C + sigma^2 I)^-1 C).
 
-Shape suffixes: R noise draws, B sequences, T frames, D pixels of a patch, K coefficients of one
-vector (D, or T D).
+Shape suffixes: R noise draws, B samples, T frames (or the patches of one frame), D pixels of a
+patch, K coefficients of one vector (D, or T D).
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
+from torch import Tensor
 
 from trainables.config import RunConfig
 from trainables.datasets.cache import built_once
-from trainables.tasks.video_denoising import VideoDenoising
+from trainables.tasks.denoising import Denoising
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -110,9 +112,7 @@ def fit_wiener(blocks: Iterator[Singles]) -> WienerFilter:
     )
 
 
-def linear_references(
-    config: RunConfig, task: VideoDenoising, split: str = "dev"
-) -> LinearReferences:
+def linear_references(config: RunConfig, task: Denoising, split: str = "dev") -> LinearReferences:
     """The references of one run, from the cache where another arm has computed them.
 
     They depend on the data, on how sequences and units are cut, and on the gammas, but on neither
@@ -136,7 +136,7 @@ def linear_references(
     return LinearReferences(**json.loads((folder / "references.json").read_text()))
 
 
-def _measure(config: RunConfig, task: VideoDenoising, split: str) -> LinearReferences:
+def _measure(config: RunConfig, task: Denoising, split: str) -> LinearReferences:
     """Score every predictor, unit by unit: all draws of a unit at once share its clean pixels."""
     scored = [(gamma, 0) for gamma in config.test_gammas]
     trained = [(config.train_gamma, draw) for draw in range(config.eval_draws)]
@@ -146,11 +146,11 @@ def _measure(config: RunConfig, task: VideoDenoising, split: str) -> LinearRefer
     sums = {name: np.zeros(len(draws)) for name in predictors}
     count = 0
     for batches in zip(*(task.held_out(split, g, d) for g, d in draws), strict=True):
-        clean = batches[0].targets.cpu().numpy().astype(np.float32)
-        noisy = np.stack([batch.inputs.cpu().numpy() for batch in batches]).astype(np.float32)
+        clean = _patches(task, batches[0].targets)
+        noisy = np.stack([_patches(task, batch.inputs) for batch in batches])
         count += len(clean)
         for name, errors in predictors.items():
-            sums[name] += errors(noisy, clean, sigmas) / task.frames
+            sums[name] += errors(noisy, clean, sigmas) / task.squares_per_loss
     loss = {n: dict(zip(draws, sums[n] / count, strict=True)) for n in predictors}
     return LinearReferences(
         {n: {f"{g:.2f}": task.metric(float(loss[n][g, d])) for g, d in scored} for n in loss},
@@ -158,7 +158,12 @@ def _measure(config: RunConfig, task: VideoDenoising, split: str) -> LinearRefer
     )
 
 
-def _predictors(config: RunConfig, task: VideoDenoising) -> dict[str, Errors]:
+def _patches(task: Denoising, given: Tensor) -> Singles:
+    """The grey patches [B, patches, D] of what models are given."""
+    return task.patches_in(given).cpu().numpy().astype(np.float32)
+
+
+def _predictors(config: RunConfig, task: Denoising) -> dict[str, Errors]:
     """The squared errors of every predictor, by its name."""
     constant = np.float32(task.video.mean)
     predictors: dict[str, Errors] = {
@@ -168,7 +173,7 @@ def _predictors(config: RunConfig, task: VideoDenoising) -> dict[str, Errors]:
         ),
         "wiener": _fitted(config, task, 1).errors,
     }
-    if task.frames * task.patch_pixels <= _MOST_COEFFICIENTS:
+    if task.shows_time and task.frames * task.patch_pixels <= _MOST_COEFFICIENTS:
         predictors["wiener_temporal"] = _fitted(config, task, task.frames).errors
     return predictors
 
@@ -179,7 +184,7 @@ def _summed_squares(errors: Singles) -> Floats:
     return np.asarray(np.square(flat).sum(1, dtype=np.float64))
 
 
-def _fitted(config: RunConfig, task: VideoDenoising, frames: int) -> WienerFilter:
+def _fitted(config: RunConfig, task: Denoising, frames: int) -> WienerFilter:
     """The filter over ``frames`` frames at a time (1, or all T of a sequence), from the cache."""
     size = frames * task.patch_pixels
 
@@ -194,15 +199,17 @@ def _fitted(config: RunConfig, task: VideoDenoising, frames: int) -> WienerFilte
     return WienerFilter(*(np.load(folder / f"{name}.npy") for name in names))
 
 
-def _fit_key(config: RunConfig, task: VideoDenoising) -> dict[str, Any]:
+def _fit_key(config: RunConfig, task: Denoising) -> dict[str, Any]:
     data = dataclasses.replace(config.data, folder=None, fingerprint=task.video.fingerprint)
-    return {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES, "data": data.to_json()}
+    key = {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES, "data": data.to_json()}
+    return key if config.task == "video_denoising" else key | {"task": config.task}
 
 
-def _clean_blocks(task: VideoDenoising) -> Iterator[Singles]:
+def _clean_blocks(task: Denoising) -> Iterator[Singles]:
     """Clean training sequences [B, T, D] in [0, 1], evenly chosen among all."""
-    count = min(task.train_sequences, _MOST_SEQUENCES)
-    chosen = np.arange(count) * task.train_sequences // count
+    known = task.reference_sequences()
+    count = min(known, _MOST_SEQUENCES)
+    chosen = np.arange(count) * known // count
     for first in range(0, count, _BLOCK):
-        pixels = task.clean_train_sequences(chosen[first : first + _BLOCK])
+        pixels = task.clean_reference_sequences(chosen[first : first + _BLOCK])
         yield pixels.astype(np.float32) / np.float32(255)

@@ -1,0 +1,95 @@
+r"""DUST: the deep unrolled sparse-coding transformer of De Weerdt et al. 2023, for video.
+
+One layer is a proximal gradient step on 1/2 |Y - D A|^2 + lambda_1 |A|_1, taken from codes that
+attention has mixed; the step is coupled to the layer's dictionary D_l, the only thing trained:
+
+    A_{l-1/2} = A_{l-1} softmax(A_{l-1}' D_l' D_l A_{l-1})       each code becomes a mean of all
+    A_l = S(W_l A_{l-1/2} + U_l Y),   W_l = I - D_l' D_l / c,   U_l = D_l' / c
+
+
+The prediction is D_l A_l; A_0 = 0, so that of layer 0 is 0. S is the soft threshold at
+lambda_1 / c, and c = 1.05 |D_start|_2^2 bounds the Lipschitz constant at the start. Both numbers
+stay fixed: learned ones let a term vanish, which meets constraints trivially (decision 0020).
+Neither D'D nor W is ever formed: W A + U Y = A + D'(Y - D A) / c, and D A_{l-1/2} is the mean of
+the columns of D A_{l-1} that attention takes.
+
+Source: arXiv 2601.17257, eqs. (74)-(76); the start is the overcomplete DCT of K-SVD.
+Shape suffixes: B batch, T tokens (frames), P pixels of a patch, K atoms.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import softshrink
+
+from trainables.errors import InvalidValue
+from trainables.models.attention_scores import inner_products
+
+
+class DUST(nn.Module):
+    """L layers: L + 1 predictions of [B, T, P]; the first is zero, the others D_l A_l."""
+
+    def __init__(
+        self, *, layers: int, patch_size: int, atoms_per_side: int, threshold: float, shared: bool
+    ) -> None:
+        """Build from shapes alone: the start is deterministic (DCT), no seed enters.
+
+        Args:
+            layers: L.
+            patch_size: side of a patch, at least 2; tokens have patch_size squared pixels.
+            atoms_per_side: m; a dictionary has m squared atoms.
+            threshold: lambda_1 / c, fixed.
+            shared: one dictionary for all layers, instead of one each.
+        """
+        super().__init__()
+        start_PK = overcomplete_dct(patch_size, atoms_per_side)
+        self.step_size = 1.0 / (1.05 * float(torch.linalg.matrix_norm(start_PK, ord=2)) ** 2)
+        self.threshold = threshold
+        self.layers = layers
+        self.dictionaries = nn.ParameterList(
+            nn.Parameter(start_PK.clone()) for _ in range(1 if shared else layers)
+        )
+
+    def forward(self, inputs_BTP: Tensor) -> list[Tensor]:
+        """Predictions after layer 0 (the zero code) and after each layer."""
+        predictions = [torch.zeros_like(inputs_BTP)]
+        code_BTK: Tensor | None = None
+        for layer in range(self.layers):
+            shared = len(self.dictionaries) == 1
+            dictionary_PK = self.dictionaries[0 if shared else layer]
+            if code_BTK is None:  # A_0 = 0: nothing to mix, and nothing is explained yet
+                code_BTK = self._shrunk(inputs_BTP @ dictionary_PK * self.step_size)
+            else:
+                seen_BTP = predictions[-1] if shared else code_BTK @ dictionary_PK.mT
+                attention_BTT = torch.softmax(inner_products(seen_BTP), dim=-1).to(seen_BTP.dtype)
+                rest_BTP = inputs_BTP - attention_BTT @ seen_BTP
+                step_BTK = rest_BTP @ dictionary_PK * self.step_size
+                code_BTK = self._shrunk(attention_BTT @ code_BTK + step_BTK)
+            predictions.append(code_BTK @ dictionary_PK.mT)
+        return predictions
+
+    def _shrunk(self, code_BTK: Tensor) -> Tensor:
+        return softshrink(code_BTK, self.threshold)
+
+
+def overcomplete_dct(patch_size: int, atoms_per_side: int) -> Tensor:
+    """The dictionary [patch_size^2, atoms_per_side^2] of separable cosines, unit columns, float64.
+
+    In one dimension cos(pi i k / m), i < patch_size, k < m, less its mean for k > 0; then the
+    Kronecker square.
+
+    Raises:
+        InvalidValue: a patch of one pixel, where every cosine but the first vanishes.
+    """
+    if patch_size < 2:
+        raise InvalidValue(f"patch_size must be at least 2 for dust, got {patch_size}.")
+    pixel = torch.arange(patch_size, dtype=torch.float64)[:, None]
+    frequency = torch.arange(atoms_per_side, dtype=torch.float64)
+    cosines = torch.cos(math.pi / atoms_per_side * pixel * frequency)
+    cosines[:, 1:] -= cosines[:, 1:].mean(dim=0)
+    cosines /= cosines.norm(dim=0)
+    atoms = torch.kron(cosines, cosines)
+    return atoms / atoms.norm(dim=0)

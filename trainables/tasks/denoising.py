@@ -1,0 +1,283 @@
+"""What the denoising tasks share: clips, splits, held-out windows, keyed noise and keyed batches.
+
+A task is a subclass that says what one sample is: how a window of T frames is cut into samples, and
+how they are given to a model. Pixels are grey, in [0, 1]; noise has sigma = gamma x std, std one
+scalar over the clean training pixels (docs/method.md, The task).
+
+Shape suffixes: B samples, T frames of a window, S frame_size, D pixels of a patch, N frames or
+samples, P positions (patches of a frame).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainables.config import RunConfig
+from trainables.datasets.clips import Pixels, StoredClip, VideoClips
+from trainables.datasets.video import load_video
+from trainables.errors import InvalidValue, UnknownName
+from trainables.primal_dual import Scales
+from trainables.tasks.base import Batch, autocast_of
+from trainables.tasks.perturbations import gaussian, keyed_generator
+
+Indices = NDArray[np.int64]
+# (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
+Disturbance = Callable[[str, Tensor], Tensor]
+
+SPLITS = ("train", "dev", "test")
+_UNITS_PER_CUDA_BATCH = 8  # fewer, larger launches; on a CPU one unit already fills the caches
+
+
+@dataclass(frozen=True)
+class Patches:
+    """A split's frames, from which sequences of co-located patches are cut."""
+
+    grid: NDArray[np.uint8]  # [N, rows, patch, columns, patch]: a view of the memory-mapped frames
+    frames: int  # T
+
+    @property
+    def positions(self) -> int:
+        """Patches per frame."""
+        return int(self.grid.shape[1] * self.grid.shape[3])
+
+    def cut(self, starts_B: Indices, positions_B: Indices) -> Pixels:
+        """The patch at each position over T frames from each start: [B, T, D], 0..255."""
+        rows_B, columns_B = np.divmod(positions_B, self.grid.shape[3])
+        frames_BT = starts_B[:, None] + np.arange(self.frames)
+        pixels = self.grid[frames_BT, rows_B[:, None], :, columns_B[:, None], :]
+        return pixels.reshape(len(starts_B), self.frames, -1)
+
+
+class Denoising(ABC):
+    """The part of a run's task, as ``tasks/base.py`` asks, that does not depend on the sample."""
+
+    scales: Scales
+    train_sequences: int  # training samples that an epoch visits
+    sample_name: str  # what one is called in messages
+    shows_time: bool  # whether a sample is a sequence, so that a filter over T frames is fair
+
+    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+        """Open the data set that ``config.data`` names; decode it if this machine never did.
+
+        Raises:
+            BadData, UnknownName, InvalidValue: as ``load_video``; or batch_size exceeds the
+                training samples.
+        """
+        self.device, self.dtype = device, dtype
+        self.autocast = autocast_of(config)
+        self.video: VideoClips = load_video(config.data)
+        self.frames = config.data.frames  # T
+        self.patch_size = config.data.patch_size
+        self.patch_pixels = self.patch_size**2  # D
+        self.std = self.video.std  # of the clean training pixels, in [0, 1]
+        self.train_units = self.units("train", config.eval_windows)
+        self.dev_units = self.units("dev", config.eval_windows)
+        self._config = config
+        self._patches: dict[str, Patches] = {}
+        self.train_sequences = self._count_training_samples()
+        # the incomplete batch is dropped
+        self.steps_per_epoch = self.train_sequences // config.batch_size
+        if self.steps_per_epoch == 0:
+            raise InvalidValue(
+                f"batch_size must be at most {self.train_sequences}, the number of training "
+                f"{self.sample_name}, got {config.batch_size}. Give a smaller batch_size or "
+                "data.stride."
+            )
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    # --- what a sample is -------------------------------------------------------------------------
+
+    @abstractmethod
+    def _count_training_samples(self) -> int:
+        """How many training samples there are."""
+
+    @abstractmethod
+    def clean_train_samples(self, indices_B: Indices) -> Pixels:
+        """Clean training samples by index: [B, ...], 0..255."""
+
+    @abstractmethod
+    def samples_of(self, window_TSS: Tensor) -> Tensor:
+        """The samples [B, ...] that a window of grey frames is cut into; noise is drawn on them."""
+
+    @abstractmethod
+    def as_given(self, samples: Tensor) -> Tensor:
+        """Grey samples in the shape that a model takes and returns."""
+
+    @abstractmethod
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Per-sample loss of one prediction, [B], in the task's own unit."""
+
+    @abstractmethod
+    def metric(self, mean_loss: float) -> float:
+        """RMSE in grey levels (0..255) from a mean loss; lower is better."""
+
+    # --- what the linear references ask -----------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def squares_per_loss(self) -> int:
+        """What a sample's sum of squared errors over its grey pixels is divided by in its loss."""
+
+    @abstractmethod
+    def patches_in(self, given: Tensor) -> Tensor:
+        """The grey patches of samples as given to a model: [B, patches, D]."""
+
+    @abstractmethod
+    def reference_sequences(self) -> int:
+        """How many clean training sequences ``clean_reference_sequences`` knows."""
+
+    @abstractmethod
+    def clean_reference_sequences(self, indices_B: Indices) -> Pixels:
+        """Clean training sequences of patches that filters are fitted to: [B, T, D], 0..255."""
+
+    # --- batches ----------------------------------------------------------------------------------
+
+    def train_batch(self, step: int) -> Batch:
+        """The batch of primal step ``step`` >= 0: a function of (seed, step) and nothing else.
+
+        Every epoch visits the training samples in a new keyed order. On CUDA nothing waits for
+        the device.
+        """
+        config = self._config
+        epoch, k = divmod(step, self.steps_per_epoch)
+        chosen_B = self._epoch_order(epoch)[k * config.batch_size : (k + 1) * config.batch_size]
+        clean = self._on_device(self.clean_train_samples(chosen_B.numpy()))
+        generator = keyed_generator(self.device, config.seed, "train_noise", step)
+        noisy = gaussian(clean, config.train_gamma * self.std, generator)
+        return Batch(self.as_given(noisy), self.as_given(clean))
+
+    def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
+        """Batches over the units of ``split`` ("train", "dev" or "test"), perturbed at ``gamma``.
+
+        A unit is a window of T frames with all its samples; windows do not overlap.
+        The noise is keyed by (split, unit, gamma, draw) and by neither the training seed nor the
+        model, so both arms of a pair, every proposal and the linear references are judged on the
+        same draws: their differences carry no noise of the measurement. It is drawn on the CPU in
+        float32, so the device and dtype do not change it.
+        """
+
+        def noisy(unit: str, window_TSS: Tensor) -> Tensor:
+            noise = keyed_generator("cpu", split, unit, float(gamma), draw)
+            return gaussian(self.samples_of(window_TSS), gamma * self.std, noise)
+
+        return self.disturbed(split, noisy)
+
+    def disturbed(self, split: str, disturbance: Disturbance) -> Iterator[Batch]:
+        """Batches over the units of ``split``, each window disturbed by ``disturbance``.
+
+        It is called once per unit, on the CPU, with pixels in float32.
+        """
+        units = self._unit_names(split)
+        at_once = _UNITS_PER_CUDA_BATCH if self.device.type == "cuda" else 1
+        for first in range(0, len(units), at_once):
+            chosen = range(first, min(first + at_once, len(units)))
+            windows = [self.window(split, units[i]) for i in chosen]
+            inputs = [
+                disturbance(units[i], window) for i, window in zip(chosen, windows, strict=True)
+            ]
+            owners = zip(chosen, inputs, strict=True)
+            yield Batch(
+                self._moved(inputs),
+                self._moved([self.samples_of(window) for window in windows]),
+                tuple(i for i, samples in owners for _ in range(len(samples))),
+            )
+
+    def window(self, split: str, unit: str) -> Tensor:
+        """The clean frames of a unit, [T, S, S] in [0, 1], float32 on the CPU."""
+        clip, start = unit.rsplit(":", 1)
+        first = _first_frames(self.video.stored(split))[clip] + int(start)
+        frames = self.video.stacked(split)[first : first + self.frames]
+        return unit_interval(torch.from_numpy(np.array(frames)), torch.float32)
+
+    # --- units ------------------------------------------------------------------------------------
+
+    def units(self, split: str, at_most: int) -> tuple[str, ...]:
+        """Names ("clip08:0010": clip, first frame) of at most ``at_most`` evenly chosen windows."""
+        clips = self.video.stored(_known(split))
+        names = [
+            f"{c.name}:{t:04d}"
+            for c in clips
+            for t in range(0, c.length - self.frames + 1, self.frames)
+        ]
+        if len(names) <= at_most:
+            return tuple(names)
+        # The middle of each of at_most equal stretches: all clips, the same for every seed.
+        return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))
+
+    @cached_property
+    def test_units(self) -> tuple[str, ...]:
+        """Names of the units of the test split, which is opened for confirmation only."""
+        return self.units("test", self._config.eval_windows)
+
+    def _unit_names(self, split: str) -> tuple[str, ...]:
+        if _known(split) == "test":
+            return self.test_units
+        return self.train_units if split == "train" else self.dev_units
+
+    def _split(self, split: str) -> Patches:
+        if split not in self._patches:
+            frames, patch = self.video.stacked(split), self.patch_size
+            side = frames.shape[1] // patch
+            self._patches[split] = Patches(
+                frames.reshape(-1, side, patch, side, patch), self.frames
+            )
+        return self._patches[split]
+
+    def _epoch_order(self, epoch: int) -> Tensor:
+        if self._order[0] != epoch:
+            generator = keyed_generator("cpu", self._config.seed, "order", epoch)
+            self._order = (epoch, torch.randperm(self.train_sequences, generator=generator))
+        return self._order[1]
+
+    def _on_device(self, pixels: Pixels) -> Tensor:
+        batch = torch.from_numpy(pixels)
+        if self.device.type == "cuda":  # from pinned memory the copy does not block
+            batch = batch.pin_memory().to(self.device, non_blocking=True)
+        return unit_interval(batch, self.dtype)
+
+    def _moved(self, samples: list[Tensor]) -> Tensor:
+        return self.as_given(torch.cat(samples).to(self.device, self.dtype))
+
+
+def unit_interval(pixels: Tensor, dtype: torch.dtype) -> Tensor:
+    """Grey levels 0..255 as numbers in [0, 1]."""
+    return pixels.to(dtype).div_(255)
+
+
+def cut_into_patches(frames_NSS: Tensor, patch_size: int) -> Tensor:
+    """Every patch of every frame, row by row: [N, positions, D] from [N, S, S]."""
+    count, side = len(frames_NSS), frames_NSS.shape[1] // patch_size
+    grid = frames_NSS.reshape(count, side, patch_size, side, patch_size)
+    return grid.transpose(2, 3).reshape(count, side * side, patch_size**2)
+
+
+def noise_gamma(config: RunConfig) -> float:
+    """The gamma that the identity's loss is stated at: train_gamma, or the least above 0."""
+    return config.train_gamma or min(g for g in config.test_gammas if g > 0)
+
+
+def window_starts(clips: tuple[StoredClip, ...], frames: int, stride: int) -> Indices:
+    """Where windows start in the stacked split: every ``stride`` frames of a clip."""
+    first = _first_frames(clips)
+    starts = [np.arange(0, c.length - frames + 1, stride) + first[c.name] for c in clips]
+    return np.concatenate(starts)
+
+
+def _first_frames(clips: tuple[StoredClip, ...]) -> dict[str, int]:
+    """Where each clip begins in the stacked split."""
+    first = np.cumsum([0] + [c.length for c in clips])
+    return {c.name: int(f) for c, f in zip(clips, first, strict=False)}
+
+
+def _known(split: str) -> str:
+    if split not in SPLITS:
+        raise UnknownName.of("split", split, SPLITS)
+    return split
