@@ -173,15 +173,25 @@ def _ray() -> Check:
 def _data(folder: str) -> Check:
     """Whether some data set can be listed in the folder; frames are not decoded."""
     from trainables.config import DataConfig
-    from trainables.datasets import ucsd
+    from trainables.datasets.layouts import OtherLayout
+    from trainables.datasets.video import PUBLISHED, list_clips
 
-    problems = []
-    for name in ("ucsd_ped2", "ucsd_ped1"):
+    fits, problems = {}, []
+    for name in PUBLISHED:
         try:
-            video = ucsd.list_clips(DataConfig(name=name, folder=folder))
+            fits[name] = list_clips(DataConfig(name=name, folder=folder))
+        except OtherLayout:
+            continue
+        except BadData as error:  # it looks like this one, and something in it is wrong
+            problems.append(str(error))
+    if not fits and not problems:  # the user's own, which almost any folder could be
+        try:
+            fits["clips"] = list_clips(DataConfig(name="clips", folder=folder))
         except BadData as error:
             problems.append(str(error))
-        else:
-            found = f"{name}: {len(video.train)} training and {len(video.test)} test clips"
-            return Check("data", True, f"{found} in {video.root}")
-    return Check("data", False, problems[0])
+    if not fits:
+        advice = "docs/data.md says how each data set must lie on disk."
+        return Check("data", False, problems[0], advice)
+    video = next(iter(fits.values()))
+    counts = f"{len(video.train)} training and {len(video.test)} test clips"
+    return Check("data", True, f"{' or '.join(fits)}: {counts} in {video.root}")

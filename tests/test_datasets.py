@@ -313,7 +313,7 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(
 
 
 def test_an_unknown_data_set_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UnknownName, match=r"'ucsd_ped3'.*photographs, ucsd_ped1, ucsd_ped2"):
+    with pytest.raises(UnknownName, match=r"'ucsd_ped3'.*photographs, shanghaitech, ucsd_ped1"):
         load_video(DataConfig(name="ucsd_ped3"))
 
 

@@ -37,6 +37,7 @@ class RawVideo:
     listing: tuple[tuple[str, int, int], ...]  # per file: path below the root, bytes, mtime in ns
     root: str  # resolved folder, for the cache's key and for messages
     dev: tuple[RawClip, ...] = ()
+    decoder: str = ""  # name and version of what decodes video files; "" where there are none
 
 
 @dataclass(frozen=True)

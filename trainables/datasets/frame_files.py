@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import struct
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,10 @@ from trainables.errors import BadData
 
 # Eight bits per channel; wider modes would be clipped, not scaled, when made grey.
 _MODES = ("L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "1")
+# What an image's content may be, whatever its name says. Others are not even tried: some start
+# programs (EPS) or hold no frame of a clip.
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+LARGEST_FRAME = 1 << 26  # pixels, e.g. 8192 x 8192: a damaged header may ask for any amount
 
 
 def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
@@ -58,22 +61,42 @@ def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
     """Grey frames [S, S] scaled to ``frame_size``, in the order of ``paths``.
 
     Raises:
-        BadData: a file is truncated, is no image, or has more than 8 bits per channel.
+        BadData: a file is truncated, is no image, has more than 8 bits per channel or more than
+            ``LARGEST_FRAME`` pixels, or is of another size than the first.
     """
+    size = None
     for path in paths:
-        yield _decode(path, frame_size)
+        grey = _decoded(path)
+        size = size or grey.size
+        if grey.size != size:
+            raise BadData(
+                f"the frame {path} has {grey.width} x {grey.height} pixels, the first of its clip "
+                f"has {size[0]} x {size[1]}. All frames of a clip must be of one size. Copy the "
+                "clip again from the original archive."
+            )
+        yield scaled(grey, frame_size)
 
 
-def _decode(path: Path, frame_size: int) -> Pixels:
+def scaled(grey: Image.Image, frame_size: int) -> Pixels:
+    """A grey image as [S, S]: bilinear, over the whole image where it shrinks."""
+    return np.asarray(grey.resize((frame_size, frame_size), Image.Resampling.BILINEAR))
+
+
+def _decoded(path: Path) -> Image.Image:
+    """The image in grey. BadData when it is not all there."""
     try:
         # Pillow warns about odd metadata, which does not touch the pixels; damage raises.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
+            with Image.open(path, formats=_FORMATS) as image:
+                pixels = image.width * image.height
+                if pixels > LARGEST_FRAME:
+                    raise ValueError(f"{pixels} pixels, but at most {LARGEST_FRAME} are read")
                 image.load()
                 mode = image.mode
                 grey = image.convert("L")
-    except (OSError, SyntaxError, ValueError, EOFError, struct.error) as error:
+    # Pillow has no error of its own for damage: whatever a parser ran into comes out.
+    except Exception as error:
         raise BadData(
             f"the frame {path} cannot be decoded: {error}. It must be a whole image file. "
             "Copy it again from the original archive."
@@ -83,4 +106,4 @@ def _decode(path: Path, frame_size: int) -> Pixels:
             f"the frame {path} has pixels of mode {mode}. Allowed are 8 bits per channel "
             f"({', '.join(_MODES)}). Convert the clip to 8-bit images."
         )
-    return np.asarray(grey.resize((frame_size, frame_size), Image.Resampling.BILINEAR))
+    return grey

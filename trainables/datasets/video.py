@@ -18,7 +18,7 @@ import numpy as np
 import PIL
 
 from trainables.config import DataConfig
-from trainables.datasets import photographs, ucsd
+from trainables.datasets import avenue, own_clips, photographs, shanghaitech, ucsd
 from trainables.datasets.cache import built_once
 from trainables.datasets.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
 from trainables.errors import BadData, UnknownName
@@ -28,8 +28,12 @@ _SOURCES: dict[str, Callable[[DataConfig], RawVideo]] = {
     "photographs": photographs.list_clips,
     "ucsd_ped1": ucsd.list_clips,
     "ucsd_ped2": ucsd.list_clips,
+    "cuhk_avenue": avenue.list_clips,
+    "shanghaitech": shanghaitech.list_clips,
+    "clips": own_clips.list_clips,
 }
 BUILT_IN = ("photographs",)  # these read no folder
+PUBLISHED = ("ucsd_ped2", "ucsd_ped1", "cuhk_avenue", "shanghaitech")
 
 
 def load_video(data: DataConfig) -> VideoClips:
@@ -42,9 +46,7 @@ def load_video(data: DataConfig) -> VideoClips:
             ``data.frames``; no dev split can be carved; or the pixels are not those of
             ``data.fingerprint``.
     """
-    if data.name not in _SOURCES:
-        raise UnknownName.of("data set", data.name, _SOURCES)
-    raw = _SOURCES[data.name](data)
+    raw = list_clips(data)
     held_in, dev_count, test = _cut(raw, data)
     key = {
         "format": _FORMAT,
@@ -56,6 +58,8 @@ def load_video(data: DataConfig) -> VideoClips:
         "listing": [list(file) for file in raw.listing],
         "clips": [[clip.name for clip in held_in], [clip.name for clip in test]],
     }
+    if raw.decoder:  # only then: entries of frames stay valid when the decoder of videos changes
+        key["decoder"] = raw.decoder
     folder = built_once("video", key, lambda place: _decode(place, held_in, test, data.frame_size))
     stored = json.loads((folder / "clips.json").read_text())
     training = tuple(StoredClip(*clip) for clip in stored["train"])
@@ -69,6 +73,24 @@ def load_video(data: DataConfig) -> VideoClips:
     )
     _check(video, data, raw.root)
     return video
+
+
+def list_clips(data: DataConfig) -> RawVideo:
+    """The clips of the data set that ``data`` names, as they lie on disk; nothing is decoded.
+
+    Raises:
+        UnknownName: no such data set.
+        BadData: the folder is missing, empty, of another layout, or cannot be read.
+    """
+    if data.name not in _SOURCES:
+        raise UnknownName.of("data set", data.name, _SOURCES)
+    try:
+        return _SOURCES[data.name](data)
+    except OSError as error:  # permissions, broken links, a disk that went away
+        raise BadData(
+            f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
+            "right to read it, or copy it again."
+        ) from error
 
 
 def resolve(data: DataConfig) -> DataConfig:

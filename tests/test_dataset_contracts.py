@@ -1,0 +1,191 @@
+"""One contract for every data set, on files that the tests write in the published layouts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from data_folders import LAYOUTS, Films, Layout
+from trainables.config import DataConfig
+from trainables.datasets import video
+from trainables.datasets.clips import Clip, Pixels
+from trainables.datasets.video import load_video, resolve
+from trainables.errors import BadData
+
+SIZE = 32
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Every test decodes anew, into its own folder."""
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(params=LAYOUTS)
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return LAYOUTS[request.param]
+
+
+def config(layout: Layout, folder: Path, **changes: object) -> DataConfig:
+    values = {"frame_size": SIZE, "frames": 4, "patch_size": 8, "dev_share": 0.5} | changes
+    return DataConfig(name=layout.data_set, folder=str(folder), **values)
+
+
+def as_stored(pixels: Pixels) -> Pixels:
+    """The oracle: Pillow's own scaling of the frame that was written."""
+    return np.asarray(Image.fromarray(pixels).resize((SIZE, SIZE), Image.Resampling.BILINEAR))
+
+
+def assert_shows(clips: tuple[Clip, ...], films: Films) -> None:
+    assert [clip.name for clip in clips] == list(films)
+    for clip in clips:
+        np.testing.assert_array_equal(clip.frames, [as_stored(p) for p in films[clip.name]])
+
+
+def test_clips_are_the_written_frames_in_order_and_dev_is_the_last_half(
+    layout: Layout, tmp_path: Path
+) -> None:
+    clips = load_video(config(layout, layout.write(tmp_path / "data")))
+    names = list(layout.train)
+    assert_shows(clips.train, {name: layout.train[name] for name in names[:2]})
+    assert_shows(clips.dev, {name: layout.train[name] for name in names[2:]})
+    assert_shows(clips.test, layout.test)
+
+
+def test_no_frame_is_in_two_splits(layout: Layout, tmp_path: Path) -> None:
+    clips = load_video(config(layout, layout.write(tmp_path / "data")))
+    seen = [
+        {frame.tobytes() for clip in split for frame in clip.frames}
+        for split in (clips.train, clips.dev, clips.test)
+    ]
+    total = sum(len(frames) for part in (layout.train, layout.test) for frames in part.values())
+    assert len(set.union(*seen)) == sum(map(len, seen)) == total
+
+
+def test_mean_and_std_are_those_of_the_training_clips(layout: Layout, tmp_path: Path) -> None:
+    clips = load_video(config(layout, layout.write(tmp_path / "data")))
+    written = [as_stored(p) for name in list(layout.train)[:2] for p in layout.train[name]]
+    pixels = np.stack(written) / 255.0
+    assert clips.std == pytest.approx(pixels.std(), rel=1e-12)
+    assert clips.mean == pytest.approx(pixels.mean(), rel=1e-12)
+
+
+def test_it_is_found_in_its_own_folder_and_in_one_that_contains_it(
+    layout: Layout, tmp_path: Path
+) -> None:
+    root = layout.write(tmp_path / "data" / layout.folder)
+    inside = resolve(config(layout, root))
+    outside = resolve(config(layout, root.parent))
+    assert inside.fingerprint == outside.fingerprint
+    assert Path(load_video(outside).folder) == load_video(inside).folder  # one cache entry
+
+
+def test_the_fingerprint_does_not_know_the_place(layout: Layout, tmp_path: Path) -> None:
+    root = layout.write(tmp_path / "here")
+    here = resolve(config(layout, root))
+    shutil.copytree(root, tmp_path / "else" / "where")
+    there = resolve(config(layout, tmp_path / "else" / "where"))
+    assert here.fingerprint == there.fingerprint
+    assert resolve(here) == here
+
+
+def test_the_layouts_of_one_data_set_have_one_fingerprint(tmp_path: Path) -> None:
+    prints: dict[str, set[str]] = {}
+    for name, layout in LAYOUTS.items():
+        resolved = resolve(config(layout, layout.write(tmp_path / name)))
+        prints.setdefault(layout.data_set, set()).add(resolved.fingerprint)
+    assert {name: len(found) for name, found in prints.items()} == dict.fromkeys(prints, 1)
+
+
+def test_it_is_decoded_once_per_machine(
+    layout: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = config(layout, layout.write(tmp_path / "data"))
+    first = load_video(data)
+    # Damage that keeps every name, size and time: whoever decodes again sees it.
+    for path in filter(Path.is_file, (tmp_path / "data").rglob("*")):
+        seen = path.stat()
+        path.write_bytes(bytes(seen.st_size))
+        os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+    second = load_video(data)
+    assert second == first
+    np.testing.assert_array_equal(second.stacked("train"), first.stacked("train"))
+
+
+def test_the_decoder_is_in_the_key_of_those_that_use_it_alone(
+    layout: Layout, tmp_path: Path
+) -> None:
+    folder = load_video(config(layout, layout.write(tmp_path / "data"))).folder
+    key = json.loads((folder / "manifest.json").read_text())["key"]
+    assert ("decoder" in key) == layout.decodes_video
+    if layout.decodes_video:
+        assert key["decoder"].startswith("av ")
+    assert set(key) - {"decoder"} == {
+        *("format", "pillow", "name", "root", "frame_size", "max_clips", "listing", "clips")
+    }
+
+
+def test_max_clips_takes_the_first_clips_of_both_lists(layout: Layout, tmp_path: Path) -> None:
+    clips = load_video(config(layout, layout.write(tmp_path / "data"), max_clips=2))
+    first, second, *_ = layout.train
+    assert [c.name for c in clips.train + clips.dev] == [first, second]
+    assert [c.name for c in clips.test] == list(layout.test)[:2]
+
+
+def test_a_clip_shorter_than_a_sequence_is_named(layout: Layout, tmp_path: Path) -> None:
+    short = list(layout.train)[1]
+    with pytest.raises(BadData, match=rf"clip {short} \(train\).* has 5 frames, .* takes 6"):
+        load_video(config(layout, layout.write(tmp_path / "data"), frames=6))
+
+
+def test_a_changed_frame_changes_the_fingerprint(layout: Layout, tmp_path: Path) -> None:
+    before = resolve(config(layout, layout.write(tmp_path / "before")))
+    name = list(layout.test)[-1]
+    changed = [*layout.test[name][:-1], 255 - layout.test[name][-1]]
+    other = dataclasses.replace(layout, test=layout.test | {name: changed})
+    root = other.write(tmp_path / "after")
+    assert resolve(config(layout, root)).fingerprint != before.fingerprint
+    with pytest.raises(BadData, match="changed: expected fingerprint"):
+        load_video(dataclasses.replace(before, folder=str(root)))
+
+
+def test_a_data_set_without_a_folder_says_what_to_give(layout: Layout) -> None:
+    with pytest.raises(BadData, match=r"needs data\.folder.* Give a folder"):
+        load_video(DataConfig(name=layout.data_set))
+
+
+def test_an_empty_folder_and_another_layout_are_told(layout: Layout, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(BadData, match=r"/empty is empty\. Give a folder"):
+        load_video(config(layout, tmp_path / "empty"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.txt").write_text("")
+    with pytest.raises(BadData, match=r"\(it holds: notes\.txt\).* Give a folder"):
+        load_video(config(layout, tmp_path / "other"))
+
+
+def test_every_data_set_in_a_folder_is_under_this_contract() -> None:
+    assert {layout.data_set for layout in LAYOUTS.values()} == (
+        set(video._SOURCES) - set(video.BUILT_IN)
+    )
+    assert set(video.PUBLISHED) == set(video._SOURCES) - {*video.BUILT_IN, "clips"}
+
+
+def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:
+    code = (
+        "import sys; from trainables.config import DataConfig;"
+        "from trainables.datasets.video import load_video; load_video(DataConfig(frame_size=16));"
+        "print('av' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False"]
