@@ -72,7 +72,8 @@ class DUST(nn.Module):
         return predictions
 
     def _shrunk(self, code_BTK: Tensor) -> Tensor:
-        return softshrink(code_BTK, self.threshold)
+        shrunk: Tensor = softshrink(code_BTK, self.threshold)
+        return shrunk
 
 
 def overcomplete_dct(patch_size: int, atoms_per_side: int) -> Tensor:
@@ -92,4 +93,5 @@ def overcomplete_dct(patch_size: int, atoms_per_side: int) -> Tensor:
     cosines[:, 1:] -= cosines[:, 1:].mean(dim=0)
     cosines /= cosines.norm(dim=0)
     atoms = torch.kron(cosines, cosines)
-    return atoms / atoms.norm(dim=0)
+    unit_columns: Tensor = atoms / atoms.norm(dim=0)
+    return unit_columns
