@@ -7,12 +7,13 @@ An exported configuration re-runs the pairs of one setting exactly and carries t
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import importlib
 import importlib.util
 import json
 import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +25,7 @@ from trainables.errors import InvalidValue, Misuse, UnknownName
 
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
-_NO_SPACES = ("catalog", "space")  # modules of this package that define none
+_NO_SPACES = ("catalog", "published", "space")  # modules of this package that define none
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
@@ -55,26 +56,48 @@ def setting(
     layers: int,
     gamma: float,
     *,
+    variant: str = "",
     detached: bool = False,
     alpha: float | None = None,
+    n_proposals: int | None = None,
+    fields: Mapping[str, Json] | None = None,
 ) -> Setting:
-    """One row of a results table, named after what distinguishes it; ``alpha`` is its first guess.
+    """One row of a results table, named after what distinguishes it.
+
+    Without training noise nothing can be useful (docs/method.md): such a setting is trained and
+    reported, and gets one proposal, because no search could find a winner there.
+
+    Args:
+        data: name of the data set.
+        model: name of the model.
+        layers: L.
+        gamma: train_gamma.
+        variant: a forward of the model other than its default one; part of the name.
+        detached: without the gradient through the layer before; part of the name.
+        alpha: the first proposal's.
+        n_proposals: at most so many; None: as many as the space's.
+        fields: more that this row sets; not part of the name.
 
     >>> setting("ucsd_ped2", "ut", 3, 0.15, detached=True).name
     'ucsd_ped2-ut-L3-g0.15-detached'
+    >>> setting("ucsd_ped2", "dust", 5, 0.0, variant="paper").n_proposals
+    1
     """
-    fields: dict[str, Json] = {
+    sets: dict[str, Json] = {
         "data.name": data,
         "model.name": model,
         "model.layers": layers,
         "train_gamma": gamma,
     }
+    if variant:
+        sets["model.variant"] = variant
     if detached:
-        fields["constraint.grad_through_previous"] = False
+        sets["constraint.grad_through_previous"] = False
     if alpha is not None:
-        fields["constraint.alpha"] = alpha
-    form = "-detached" if detached else ""
-    return Setting(f"{data}-{model}-L{layers}-g{gamma:g}{form}", fields)
+        sets["constraint.alpha"] = alpha
+    form = f"-{variant}" * bool(variant) + "-detached" * detached
+    name = f"{data}-{model}-L{layers}-g{gamma:g}{form}"
+    return Setting(name, {**sets, **(fields or {})}, 1 if gamma == 0 else n_proposals)
 
 
 def space_names() -> list[str]:
@@ -95,9 +118,8 @@ def find(text: str, *, full: bool = False) -> Found:
             raise UnknownName.of("search space", text, space_names())
         module = importlib.import_module(f"search_spaces.{text}")
         return _of_module(vars(module), f"search space {text}", full=full)
-    path = Path(text).expanduser()
-    if not path.is_file():
-        state = "is a folder" if path.is_dir() else "does not exist"
+    path, state = _looked_up(text)
+    if state:
         raise Misuse(
             f"the space file {text} {state}. Give a built-in space ({', '.join(space_names())}), "
             "a .py file that defines SPACE, a space in JSON, or an exported configuration."
@@ -109,6 +131,37 @@ def find(text: str, *, full: bool = False) -> Found:
     if full:
         raise Misuse(f"{text} has no full variant: --full is for built-in spaces and .py files.")
     return _of_json(path)
+
+
+def _looked_up(text: str) -> tuple[Path, str]:
+    """The path that ``text`` names, and why there is no file; empty when there is one."""
+    path = Path(text)
+    try:
+        path = path.expanduser()
+        if path.is_file():
+            return path, ""
+        return path, "is a folder" if path.is_dir() else "does not exist"
+    except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a null byte
+        return path, f"cannot be looked up ({error})"
+
+
+def only(space: SearchSpace, patterns: Sequence[str]) -> SearchSpace:
+    """The space with those settings alone whose name matches a pattern (``--only``).
+
+    ``*`` and ``?`` stand for any text and any character; upper and lower case differ. Without
+    patterns it is the space itself.
+
+    Raises:
+        UnknownName: a pattern matches no setting.
+    """
+    names = [s.name for s in space.settings]
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
+            raise UnknownName.of(f"setting of {space.name}", pattern, names)
+    if not patterns:
+        return space
+    kept = tuple(s for s in space.settings if any(fnmatch.fnmatchcase(s.name, p) for p in patterns))
+    return replace(space, settings=kept)
 
 
 def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
@@ -125,15 +178,26 @@ def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
     return replace(space, **{n: v for n, v in values.items() if n in SPACE_FIELDS})
 
 
+def unconstrained_arms(space: SearchSpace) -> dict[str, RunConfig]:
+    """By signature: what several settings or proposals share is there, and trained, once."""
+    arms = (
+        space.run(setting, {}, seed=seed).unconstrained()
+        for setting in space.settings
+        for seed in space.search_seeds
+    )
+    return {arm.signature(): arm for arm in arms}
+
+
+def constrained_count(space: SearchSpace, setting: Setting) -> int:
+    """How many constrained arms a sweep of the space trains in one setting."""
+    proposals = space.proposals_of(setting) if space.ranges else 1  # nothing to search: one point
+    return proposals * len(space.search_seeds)
+
+
 def arm_count(space: SearchSpace) -> int:
     """How many arms a sweep of the space trains: a shared unconstrained arm counts once."""
-    baselines = {
-        space.run(s, {}, seed=seed).unconstrained().signature()
-        for s in space.settings
-        for seed in space.search_seeds
-    }
-    proposals = space.n_proposals if space.ranges else 1  # nothing to search: one point
-    return len(baselines) + len(space.settings) * proposals * len(space.search_seeds)
+    constrained = sum(constrained_count(space, setting) for setting in space.settings)
+    return len(unconstrained_arms(space)) + constrained
 
 
 def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
@@ -157,7 +221,9 @@ def _run_file(path: Path) -> dict[str, Json]:
         spec.loader.exec_module(module)
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # whatever the file raises, SystemExit too, is its own mistake
         line = _line_in(error, path)
         raise Misuse(
             f"space file {path}{line} stops with {type(error).__name__}: {error}"
@@ -178,7 +244,7 @@ def _line_in(error: BaseException, path: Path) -> str:
 def _of_json(path: Path) -> Found:
     try:
         plain = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise Misuse(f"the space file {path} is not readable JSON: {error}") from error
     if not isinstance(plain, dict):
         raise InvalidValue(
@@ -193,7 +259,7 @@ def _of_json(path: Path) -> Found:
         return Found(space, space.name)
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
-    except (TypeError, KeyError, AttributeError, ValueError) as error:
+    except (TypeError, LookupError, AttributeError, ValueError, OverflowError) as error:
         raise InvalidValue(
             f"the space file {path} is neither a search space nor an exported configuration: "
             f"{type(error).__name__}: {error}. `sweep export` writes configurations; "

@@ -6,19 +6,29 @@ after an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
-from trainables.config import RunConfig, field_of
+from trainables.config import ConstraintConfig, RunConfig, field_of
 from trainables.errors import InvalidValue, UnknownName
 
 Json = Any
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
+
+
+def _is_finite(value: Json) -> bool:
+    """Whether it is a number that a float can hold: files of users give any type."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < sys.float_info.max and math.isfinite(value)
 
 
 @dataclass(frozen=True)
@@ -30,10 +40,10 @@ class Uniform:
 
     def __post_init__(self) -> None:
         """Refuse an empty or non-finite range."""
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+        if not (_is_finite(self.low) and _is_finite(self.high) and self.low < self.high):
             raise InvalidValue(
                 "a range must run from a finite low to a higher high, "
-                f"got [{self.low}, {self.high}]."
+                f"got [{self.low!r}, {self.high!r}]."
             )
 
 
@@ -46,10 +56,10 @@ class LogUniform:
 
     def __post_init__(self) -> None:
         """Refuse an empty, non-positive or non-finite range."""
-        if not (0 < self.low < self.high and math.isfinite(self.high)):
+        if not (_is_finite(self.low) and _is_finite(self.high) and 0 < self.low < self.high):
             raise InvalidValue(
                 "a log range must run from a positive low to a higher high, "
-                f"got [{self.low}, {self.high}]."
+                f"got [{self.low!r}, {self.high!r}]."
             )
 
 
@@ -80,6 +90,21 @@ class Setting:
 
     name: str
     fields: Mapping[str, Json]
+    n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
+
+
+# Fields of the constraint that are allowed or not together: every corner of their ranges is tried.
+_JOINT = tuple(
+    f"constraint.{name}"
+    for name in (
+        "alpha",
+        "dual_lr",
+        "dual_optimizer",
+        "resilience",
+        "resilience_form",
+        "warmup_steps",
+    )
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,8 +151,13 @@ class SearchSpace:
                     "`base`."
                 )
             self._check_range(name, values)
+        tried: set[tuple[Json, ...]] = set()
         for setting in self.settings:
-            self.run(setting, {}, seed=self.search_seeds[0])
+            config = self.run(setting, {}, seed=self.search_seeds[0])
+            joint = (config.constraint, config.model.layers, config.steps)
+            if joint not in tried:
+                self._check_corners(setting, config)
+                tried.add(joint)
 
     def _check_types(self) -> None:
         """Files and the command line give plain values: what is no such thing is named here."""
@@ -146,6 +176,19 @@ class SearchSpace:
                 raise InvalidValue(
                     f"a setting must have a name and a mapping of fields, got {setting!r}."
                 )
+            most = setting.n_proposals
+            if most is not None and not (_is_whole(most) and most >= 1):
+                raise InvalidValue(
+                    f"n_proposals of setting {setting.name!r} must be a whole number from 1 up, "
+                    f"or null for as many as the space's, got {most!r}."
+                )
+        try:  # a lone half of a surrogate pair can be neither printed nor stored
+            json.dumps(self.to_json(), ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidValue(
+                f"search space {self.name!r}: every text must be valid Unicode, got "
+                f"{error.object[error.start : error.end]!r}. Take that character out."
+            ) from error
 
     def _check_names(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
@@ -180,6 +223,24 @@ class SearchSpace:
                     f"search space {self.name}: range of {name} reaches a value that is not "
                     f"allowed: {error}"
                 ) from error
+
+    def _check_corners(self, setting: Setting, config: RunConfig) -> None:
+        """Every corner of the ranges that only together are allowed or not, in one setting."""
+        constraint = cast(ConstraintConfig, config.constraint)  # of the base: checked before
+        for corner in _corners({n: r for n, r in self.ranges.items() if n in _JOINT}):
+            try:
+                replace(config, constraint=replace(constraint, **corner))
+            except InvalidValue as error:
+                at = ", ".join(f"{name} = {value!r}" for name, value in corner.items())
+                raise InvalidValue(
+                    f"search space {self.name}: in setting {setting.name} the ranges reach a point "
+                    f"that is not allowed, {at}: {error} Narrow one of these ranges."
+                ) from error
+
+    def proposals_of(self, setting: Setting) -> int:
+        """How many proposals this setting gets: the space's, unless it asks for fewer."""
+        most = setting.n_proposals
+        return self.n_proposals if most is None else min(most, self.n_proposals)
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> RunConfig:
         """The constrained run of one proposal in one setting with one seed."""
@@ -222,7 +283,7 @@ class SearchSpace:
             "name": self.name,
             "summary": self.summary,
             "base": self.base.to_json(),
-            "settings": [{"name": s.name, "fields": dict(s.fields)} for s in self.settings],
+            "settings": [_setting_to_json(s) for s in self.settings],
             "ranges": {name: _range_to_json(values) for name, values in self.ranges.items()},
             "n_proposals": self.n_proposals,
             "search_seeds": list(self.search_seeds),
@@ -246,7 +307,7 @@ class SearchSpace:
         values.setdefault("summary", "")
         values["base"] = RunConfig.from_json(plain["base"])
         values["settings"] = tuple(
-            Setting(name=s["name"], fields=dict(s["fields"])) for s in plain["settings"]
+            Setting(s["name"], dict(s["fields"]), s.get("n_proposals")) for s in plain["settings"]
         )
         values["ranges"] = {
             name: _range_from_json(name, r) for name, r in plain.get("ranges", {}).items()
@@ -261,7 +322,27 @@ def _is_whole(value: object) -> bool:
 def _into(values: Range, value: Json) -> Json:
     if isinstance(values, Choice):
         return value if value in values.values else values.values[0]
+    if value is None:  # signal_clip: null lies in no range
+        return values.low
     return min(max(cast(float, value), values.low), values.high)
+
+
+def _corners(ranges: Mapping[str, Range]) -> Iterator[dict[str, Json]]:
+    """Every combination of the ends of these ranges, by the fields' names in ConstraintConfig."""
+    ends = [
+        r.values if isinstance(r, Choice) else (float(r.low), float(r.high))
+        for r in ranges.values()
+    ]
+    names = [name.removeprefix("constraint.") for name in ranges]
+    for corner in itertools.product(*ends):
+        yield dict(zip(names, corner, strict=True))
+
+
+def _setting_to_json(setting: Setting) -> dict[str, Json]:
+    plain: dict[str, Json] = {"name": setting.name, "fields": dict(setting.fields)}
+    if setting.n_proposals is not None:  # left out elsewhere: stored definitions stay as they are
+        plain["n_proposals"] = setting.n_proposals
+    return plain
 
 
 def _range_to_json(values: Range) -> dict[str, Json]:

@@ -151,7 +151,7 @@ def _compared(definition: Definition) -> dict[str, Json]:
         plain["search_seeds"],
         plain["summary"],
     )
-    plain["settings"] = {s["name"]: s["fields"] for s in plain["settings"]}
+    plain["settings"] = {s.pop("name"): {**s.pop("fields"), **s} for s in plain["settings"]}
     return plain
 
 

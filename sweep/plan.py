@@ -48,6 +48,7 @@ class Ask:
 class _SettingState:
     setting: Setting
     order: int
+    wanted: int  # proposals
     proposed: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)  # asked for, not yet stored
     retired: bool = False
@@ -80,7 +81,8 @@ class Plan:
         """Start from the definition alone: nothing proposed, nothing final."""
         self.definition = definition
         self._settings = {
-            s.name: _SettingState(s, i) for i, s in enumerate(definition.space.settings)
+            s.name: _SettingState(s, i, definition.space.proposals_of(s))
+            for i, s in enumerate(definition.space.settings)
         }
         # two heaps; a signature may be in the first more than once, a setting once in the second
         self._arms: list[tuple[_Key, str, Arm]] = []
@@ -141,8 +143,7 @@ class Plan:
     def is_done(self) -> bool:
         """Every arm asked for is final; a retired setting asks for no more than is stored."""
         return not self._unfinished and all(
-            s.retired or len(s.proposed) >= self.definition.space.n_proposals
-            for s in self._settings.values()
+            s.retired or len(s.proposed) >= s.wanted for s in self._settings.values()
         )
 
     @property
@@ -181,13 +182,10 @@ class Plan:
     @property
     def arms_total(self) -> int:
         """How many arms are asked for, those of proposals still to come included."""
-        space = self.definition.space
         to_come = sum(
-            space.n_proposals - min(len(s.proposed), space.n_proposals)
-            for s in self._settings.values()
-            if not s.retired
+            max(s.wanted - len(s.proposed), 0) for s in self._settings.values() if not s.retired
         )
-        return len(self._wanted) + to_come * len(space.search_seeds)
+        return len(self._wanted) + to_come * len(self.definition.space.search_seeds)
 
     def _skip_settled(self) -> None:
         while self._arms and (self._arms[0][1] in self._out or self._arms[0][1] in self._final):
@@ -195,7 +193,7 @@ class Plan:
         while self._asks:
             number, order, name = self._asks[0]
             state = self._settings[name]
-            if state.retired or number >= self.definition.space.n_proposals:
+            if state.retired or number >= state.wanted:
                 heapq.heappop(self._asks)
             elif number in state.proposed or number in state.asked:
                 heapq.heapreplace(self._asks, (number + 1, order, name))

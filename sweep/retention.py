@@ -45,7 +45,7 @@ def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
     is_done = True
     for setting in definition.space.settings:
         proposals = stored_proposals(objects, definition.name, setting.name)
-        is_done &= len(proposals) >= definition.space.n_proposals
+        is_done &= len(proposals) >= definition.space.proposals_of(setting)
         for stored in proposals:
             arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
             signatures = tuple(arm.signature for arm in arms)

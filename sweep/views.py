@@ -74,9 +74,9 @@ class SweepView:
     @property
     def is_finished(self) -> bool:
         """Whether every proposal asked for is stored and every arm of it is final."""
-        wanted = self.definition.space.n_proposals
+        wanted = self.definition.space.proposals_of
         return all(
-            len(view.proposals) >= wanted and all(arm.is_final for arm in view.arms)
+            len(view.proposals) >= wanted(view.setting) and all(arm.is_final for arm in view.arms)
             for view in self.settings
         )
 
@@ -159,7 +159,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         "outcomes": dict(chosen.outcomes),
         "lost": lost(setting),
         "proposals": {
-            "wanted": view.definition.space.n_proposals,
+            "wanted": view.definition.space.proposals_of(setting.setting),
             "stored": len(setting.proposals),
             "finished": len(setting.results),
         },
@@ -304,20 +304,22 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
     """
     arms = view.arms.values()
     final = sum(arm.is_final for arm in arms)
-    wanted = view.definition.space.n_proposals
-    missing = sum(max(wanted - len(s.proposals), 0) for s in view.settings)
+    space = view.definition.space
+    missing = sum(max(space.proposals_of(s.setting) - len(s.proposals), 0) for s in view.settings)
     begun = [a for a in arms if a.record is not None and not a.record.is_final]
     training, interrupted = (begun, []) if is_running else ([], begun)
     return {
         "state": state(view, is_running=is_running),
         "arms": {
-            "wanted": len(arms) + missing * len(view.definition.space.search_seeds),
+            "wanted": len(arms) + missing * len(space.search_seeds),
             "final": final,
             "training": len(training),
             "interrupted": len(interrupted),
         },
         "statuses": _count(a.record.status for a in arms if a.record is not None),
-        "settings": [finite(_setting_status(s, wanted)) for s in view.settings],
+        "settings": [
+            finite(_setting_status(s, space.proposals_of(s.setting))) for s in view.settings
+        ],
         "retired": dict(view.retired),
         "in_training": [finite(_progress(arm)) for arm in training],
         "interrupted": [finite(_progress(arm)) for arm in interrupted],

@@ -59,6 +59,27 @@ def test_unconstrained_arms_come_first_then_proposals_number_by_number() -> None
     assert not plan.is_done
 
 
+def test_a_setting_that_wants_fewer_proposals_is_asked_for_no_more() -> None:
+    space = definition().space
+    first, second = space.settings
+    capped = dataclasses.replace(first, n_proposals=1)
+    plan = Plan(Definition("toy", dataclasses.replace(space, settings=(capped, second))))
+    assert plan.arms_total == 4 + (1 + 3) * 2
+    asked, arms = [], []
+    while (step := plan.next()) is not None:
+        if isinstance(step, Ask):
+            asked.append((step.number, step.setting))
+            plan.add_proposal(step.setting, step.number, point(ALPHAS[step.number]))
+        else:
+            arms.append(step)
+    assert asked == [(0, "L2"), (0, "L3"), (1, "L3"), (2, "L3")]
+    assert len(arms) == plan.arms_total
+    for arm in arms:
+        assert not plan.is_done
+        plan.arm_is_final(arm.signature)
+    assert plan.is_done
+
+
 def test_a_baseline_shared_by_settings_is_handed_out_once() -> None:
     space = definition(n_settings=1).space
     twice = dataclasses.replace(

@@ -1,0 +1,57 @@
+"""DUST on three video data sets over the paper's depths and training noise (arXiv 2601.17257).
+
+Both arms have a dictionary per layer; ``--set model.variant=paper`` shares one in the unconstrained
+arm, as the paper does, and every table then says that the capacity is not matched.
+"""
+
+from dataclasses import replace
+
+from search_spaces.catalog import setting
+from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
+from search_spaces.space import LogUniform, SearchSpace, Uniform
+from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+
+# First guesses of alpha. The paper's 0.25 held on UCSD Ped2 with five layers; with seven the last
+# two layers are at their floor before (ratios of 0.89 in runs of 600 steps).
+ALPHAS = {3: 0.25, 5: 0.25, 7: 0.15}
+
+SPACE = SearchSpace(
+    name="video_denoising_dust",
+    summary="DUST on Avenue, ShanghaiTech, Ped2: 3, 5, 7 layers x 5 noise levels, Table 3",
+    base=RunConfig(
+        data=DataConfig(name="ucsd_ped2"),
+        model=ModelConfig(name="dust"),
+        steps=2000,
+        batch_size=16,
+        report_every=200,
+        constraint=ConstraintConfig(
+            alpha=0.25,
+            # The code starts at zero, so layer 1 starts near chance: the paper's f0 of 6.5 is 0.8
+            # of the best constant's loss on Ped2. Multipliers scale with it (docs/method.md).
+            reference_loss=0.8,
+            reference_unit="constant",
+            dual_lr=1e-2,
+            resilience=0.05,
+        ),
+    ),
+    settings=tuple(
+        setting(data, "dust", layers, gamma, alpha=alpha)
+        for data in DATA_SETS
+        for layers, alpha in ALPHAS.items()
+        for gamma in TRAIN_GAMMAS
+    ),
+    ranges={
+        "constraint.alpha": Uniform(0.05, 0.45),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal
+        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
+    },
+    n_proposals=8,
+    search_seeds=(0, 1),
+)
+
+# Trained to where more steps no longer change the unconstrained arm much.
+FULL = replace(
+    SPACE,
+    base=SPACE.base.with_fields({"steps": 5000, "report_every": 500, "eval_windows": 96}),
+    n_proposals=16,
+)
