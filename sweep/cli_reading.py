@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -249,7 +250,8 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
     console().print(
         "* of a pair selected on these very clips: selection-biased, no result before fresh "
         f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
-        "RMSE: mean over the test gammas, grey levels, lower is better."
+        "RMSE: mean over the test gammas, grey levels, lower is better; seen: those that training "
+        "or selection looked at, unseen: what neither did, the only rows on OOD robustness."
     )
 
 
@@ -294,6 +296,11 @@ def _print_best(entry: Mapping[str, Json]) -> None:
         out.print(table(_best_rows(entry), right=tuple(_best_rows(entry)[0])[1:]))
     if entry["vacuous"]:
         out.print("  vacuous: the unconstrained arm meets the constraint by itself")
+    if not entry["matched_capacity"]:
+        out.print(
+            "  unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
+            "per layer, so the difference is not that of constraining alone"
+        )
     if entry["winner"] and entry["lost"]:
         out.print(f"  the others: {views.outcome_text(entry['lost'])}")
     elif entry["proposals"]["finished"]:
@@ -302,18 +309,31 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 
 
 def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
-    def row(label: str, key: str, form: str) -> dict[str, str]:
+    def row(label: str, value_of: Callable[[Json], float | None], form: str) -> dict[str, str]:
         cells = {"  ": f"  {label}"}
         for arm in ("constrained", "unconstrained"):
-            cells[arm] = _text((entry[arm] or {}).get(key), form)
-        cells["difference*"] = _text(entry["difference"].get(key), "+.3g")
+            cells[arm] = _text(value_of(entry[arm] or {}), form)
+        cells["difference*"] = _text(value_of(entry["difference"]), "+.3g")
         for reference in ("identity", "wiener"):
-            value = entry["references"].get(reference, {}).get(key)
+            value = value_of(entry["references"].get(reference, {}))
             cells[reference.capitalize()] = _text(value, form)
         return cells
 
-    rows = [row("mean RMSE", "ood_mean", ".3f"), row("held-out loss", "held_out_loss", ".4g")]
-    shares = row("missing share", "worst_missing_share", ".2f")
+    def of(key: str) -> Callable[[Json], float | None]:
+        return lambda values: values.get(key)
+
+    shown = entry["constrained"] or entry["unconstrained"]
+    rows = [
+        row("mean RMSE", of("ood_mean"), ".3f"),
+        row("  seen", of("seen_mean"), ".3f"),
+        row("  unseen", of("unseen_mean"), ".3f"),
+        *(
+            row(f"  unseen: {s.replace('_', ' ')}", partial(views.shift_mean, shift=s), ".3f")
+            for s in shown["shifts"]
+        ),
+        row("held-out loss", of("held_out_loss"), ".4g"),
+    ]
+    shares = row("missing share", of("worst_missing_share"), ".2f")
     shares |= {"difference*": "", "Identity": "", "Wiener": ""}
     marks = {**dict.fromkeys(shares, ""), "  ": "  feasible, useful"}
     for arm in ("constrained", "unconstrained"):

@@ -1,6 +1,6 @@
 """Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
 
-    tables/{results,hyperparameters}.{csv,md,tex}
+    tables/{results,shifts,hyperparameters}.{csv,md,tex}
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
     manifest.json               provenance, and every file with its checksum
 
@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from search_spaces.catalog import CONFIGURATION
-from sweep import provenance, tables, views
+from sweep import provenance, table_formats, tables, views
 from sweep.views import SettingView, SweepView
 from trainables.config import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
@@ -92,11 +92,12 @@ def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) 
     files: dict[str, str] = {}
     for table in (
         tables.results_table(space, entries),
+        tables.shifts_table(space, entries),
         tables.hyperparameters_table(space, entries),
     ):
-        files[f"tables/{table.name}.csv"] = tables.to_csv(table)
-        files[f"tables/{table.name}.md"] = tables.to_markdown(table)
-        files[f"tables/{table.name}.tex"] = tables.to_latex(table)
+        files[f"tables/{table.name}.csv"] = table_formats.to_csv(table)
+        files[f"tables/{table.name}.md"] = table_formats.to_markdown(table)
+        files[f"tables/{table.name}.tex"] = table_formats.to_latex(table)
     for setting in view.settings:
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)
         if wanted:

@@ -19,14 +19,14 @@ from trainables.primal_dual import (
     missing_shares,
     slack,
 )
-from trainables.results import ArmRecord, Evaluation, Outcome
+from trainables.results import ArmRecord, Evaluation, Outcome, first_layer
 
 Shares = tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One finished arm under one constraint: missing shares of layers 1..L, and the verdict."""
+    """One finished arm under one constraint: missing shares of its layers, and the verdict."""
 
     held_out: Shares  # dev clips at train_gamma, unrelaxed: what feasibility is judged by
     training: Shares  # training clips, fresh draws, unrelaxed
@@ -35,6 +35,7 @@ class Judgement:
     feasible: bool
     useful: bool
     why_not_useful: str  # empty when useful
+    first_layer: int = 1  # the layer of the first share: 0 with ``bound_zero``
 
     @property
     def worst(self) -> float:
@@ -43,8 +44,8 @@ class Judgement:
 
     @property
     def worst_layer(self) -> int:
-        """The layer (1..L) that misses most."""
-        return 1 + int(np.argmax(self.held_out))
+        """The layer that misses most, as layers are numbered: the input is 0."""
+        return self.first_layer + int(np.argmax(self.held_out))
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def judge(
         feasible=is_feasible(held_out_L, tolerance),
         useful=not why,
         why_not_useful=why,
+        first_layer=first_layer(len(held_out_F), len(held_out_L)),
     )
 
 

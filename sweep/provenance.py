@@ -60,6 +60,7 @@ def _pairs(
     return {
         "proposal": shown.number,
         "winner": setting.chosen.winner is not None,
+        "matched_capacity": shown.pairs[0].constrained.config.matched_capacity,
         "seeds": {
             str(pair.constrained.config.seed): {
                 "constrained": arm_provenance(pair.constrained, environments, run_ids),

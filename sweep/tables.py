@@ -1,48 +1,54 @@
-"""PURE: the tables of a sweep, from the entries of ``views.best``, as CSV, Markdown and LaTeX.
+"""PURE: the tables of a sweep, from the entries of ``views.best``: every column, and a short form.
 
-CSV has every column in full precision; Markdown and LaTeX show what a reader compares, with notes.
+The short form shows what a reader compares, with notes.
 What is infeasible is marked, never hidden. No bold and no star: a search alone confirms nothing.
+What training or selection looked at (seen) and what it did not (unseen) never share a column, but
+for the mean over all test gammas, which says so.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from search_spaces.space import SearchSpace
+from sweep.table_formats import Row, Table
+from sweep.views import shift_mean
 from trainables.config import ConstraintConfig, RunConfig, field_names
 from trainables.primal_dual import TOLERANCE, Scales, reference_share
-
-if TYPE_CHECKING:
-    import pandas
+from trainables.shifts import (
+    FAMILIES,
+    NEAR_SHIFT,
+    gamma_key,
+    seen_gammas,
+    severity_key,
+    unseen_gammas,
+)
 
 Json = Any
-Row = dict[str, Json]  # one setting: a plain value by column, None where there is none
+ARMS = ("constrained", "unconstrained")
 REFERENCES = ("identity", "constant", "wiener", "wiener_temporal")
+SHIFT_REFERENCES = ("identity", "constant")  # those measured under shifts beside Gaussian noise
+GAUSSIAN = "gaussian"
 NOTHING = "—"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table; ``shown`` is its short form, (header, one text per row), with ``notes`` below."""
-
-    name: str
-    caption: str
-    rows: list[Row]
-    shown: list[tuple[str, list[str]]]
-    notes: list[str]
+UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
 
 def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
     """Both arms of every setting's winner, or of its closest pair, beside the references."""
     rows = [_results_row(_config(space, entry), entry) for entry in entries]
     shown = [
-        ("setting", [row["setting"] for row in rows]),
+        ("setting", [_setting_text(row) for row in rows]),
         ("pair", [_pair_text(row) for row in rows]),
         ("constrained RMSE", [_number(row["constrained_mean_rmse"], ".3f") for row in rows]),
         ("unconstrained RMSE", [_number(row["unconstrained_mean_rmse"], ".3f") for row in rows]),
         ("difference (selection-biased)", [_number(r[_DIFFERENCE], "+.3f") for r in rows]),
+        *(
+            (f"{block}: {arm}", [_number(r[f"{arm}_{block}_mean_rmse"], ".3f") for r in rows])
+            for block in ("seen", "unseen")
+            for arm in ARMS
+        ),
         ("missing share", [_share_text(row, "constrained") for row in rows]),
         ("unconstrained missing share", [_share_text(row, "unconstrained") for row in rows]),
         ("useful", [_yes(row["constrained_useful"]) for row in rows]),
@@ -53,27 +59,91 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         ("seeds", [str(row["n_seeds"]) for row in rows]),
     ]
     notes = [
-        "RMSE: mean over the test gammas and the search seeds, on dev clips, in grey levels; "
-        "lower is better.",
+        "RMSE: mean over all test gammas, seen and unseen, and over the search seeds, on dev "
+        "clips, in grey levels; lower is better.",
+        _SEEN_AND_UNSEEN,
         "missing share: worst layer and seed, held out at train gamma; "
         f"feasible up to {TOLERANCE:.2f}.",
         "difference: constrained minus unconstrained of a pair that was selected on these clips, "
         "so it is selection-biased and carries no interval; fresh seeds must confirm it.",
         *(f"{row['setting']}: no winner: {row['why']}." for row in rows if not row["winner"]),
         *(_VACUOUS.format(row["setting"]) for row in rows if row["vacuous"]),
+        *_unmatched_note(rows),
     ]
     return Table("results", "Constrained and unconstrained arms", rows, shown, notes)
 
 
 _DIFFERENCE = "difference_mean_rmse_selection_biased"
 _VACUOUS = "{}: vacuous: the unconstrained arm meets the constraint by itself."
+_SEEN_AND_UNSEEN = (
+    "seen: the mean over the test gammas that training or selection looked at, up to "
+    f"train gamma + {NEAR_SHIFT:.2f}; unseen: the mean over what neither looked at. Only what is "
+    "unseen speaks of OOD robustness."
+)
+
+
+def _unmatched_note(rows: Sequence[Row]) -> list[str]:
+    if all(row["matched_capacity"] for row in rows):
+        return []
+    return [
+        f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
+        "constrained one has one per layer, so the difference is not that of constraining alone."
+    ]
+
+
+def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
+    """Every test condition alone (CSV), and in blocks of a shift's seen or unseen severities.
+
+    A block shows the mean over its severities, which have equal weight.
+    """
+    blocks = [block for entry in entries for block in _shift_blocks(_config(space, entry), entry)]
+    rows = [row for block in blocks for row in block]
+    firsts = [block[0] for block in blocks]
+    shown = [
+        ("setting", [_setting_text(row) for row in firsts]),
+        ("pair", [_pair_text(row) for row in firsts]),
+        ("block", [row["block"] for row in firsts]),
+        ("shift", [row["shift"].replace("_", " ") for row in firsts]),
+        ("severities", [_severities_text(block) for block in blocks]),
+        *(
+            (header, [_number(_mean_of(block, column), form) for block in blocks])
+            for header, column, form in (
+                ("constrained RMSE", "constrained_rmse", ".3f"),
+                ("unconstrained RMSE", "unconstrained_rmse", ".3f"),
+                ("difference (selection-biased)", "difference_rmse_selection_biased", "+.3f"),
+                ("Identity RMSE", "identity_rmse", ".3f"),
+                ("Constant RMSE", "constant_rmse", ".3f"),
+                ("Wiener RMSE", "wiener_rmse", ".3f"),
+            )
+        ),
+    ]
+    used = [s for s in FAMILIES if any(row["shift"] == s for row in firsts)]
+    notes = [
+        "RMSE: mean over the severities and the search seeds, on dev clips, in grey levels; lower "
+        "is better.",
+        _SEEN_AND_UNSEEN,
+        f"{GAUSSIAN}: severities are test gammas, {_GAUSSIAN_UNIT}.",
+        *(f"{s.replace('_', ' ')}: {FAMILIES[s].unit}." for s in used),
+    ]
+    if used:
+        notes += [
+            "shifts other than gaussian come on top of Gaussian noise at train gamma, and have "
+            "entered neither training nor selection; Identity is the disturbed input itself.",
+        ]
+    notes += [
+        "difference: constrained minus unconstrained of a pair that was selected on these clips.",
+        *_unmatched_note(firsts),
+    ]
+    return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5)
+
+
+_GAUSSIAN_UNIT = "the noise's std over that of the clean pixels"
 
 
 def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
     """What the pairs of the results table were trained with, as plain values."""
     rows = [_hyperparameters_row(space, entry) for entry in entries]
     columns = (
-        ("setting", "setting"),
         ("alpha", "alpha"),
         ("dual lr", "dual_lr"),
         ("resilience", "resilience"),
@@ -88,13 +158,17 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         ("steps", "steps"),
         ("batch", "batch_size"),
     )
-    shown = [(header, [_value_text(row[column]) for row in rows]) for header, column in columns]
+    shown = [
+        ("setting", [_setting_text(row) for row in rows]),
+        *((header, [_value_text(row[column]) for row in rows]) for header, column in columns),
+    ]
     searched = ", ".join(name.removeprefix("constraint.") for name in space.ranges)
     notes = [
         f"searched: {searched or 'nothing'}; {space.n_proposals} proposals a setting by "
         f"{space.sampler}, seed {space.sampler_seed}; search seeds "
         f"{', '.join(map(str, space.search_seeds))}.",
         *(f"{r['setting']}: closest pair, no winner." for r in rows if not r["winner"]),
+        *_unmatched_note(rows),
     ]
     return Table("hyperparameters", "Hyperparameters of the pairs", rows, shown, notes)
 
@@ -125,8 +199,9 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         "n_proposals_finished": entry["proposals"]["finished"],
         **{f"n_{outcome}": count for outcome, count in entry["outcomes"].items()},
         "vacuous": entry["vacuous"],
+        "matched_capacity": entry["matched_capacity"],
     }
-    for arm in ("constrained", "unconstrained"):
+    for arm in ARMS:
         values = entry[arm] or {}
         row |= {
             f"{arm}_mean_rmse": values.get("ood_mean"),
@@ -136,6 +211,7 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
             f"{arm}_useful": values.get("useful"),
             f"{arm}_worst_missing_share": values.get("worst_missing_share"),
             f"{arm}_worst_layer": values.get("worst_layer"),
+            f"{arm}_first_layer": values.get("first_layer"),
             f"{arm}_missing_share_by_layer": _listed(values.get("missing_share")),
             f"{arm}_missing_share_training_by_layer": _listed(values.get("missing_share_training")),
             f"{arm}_missing_share_relaxed_by_layer": _listed(values.get("missing_share_relaxed")),
@@ -147,7 +223,74 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         values = entry["references"].get(name, {})
         row[f"{name}_mean_rmse"] = values.get("ood_mean")
         row[f"{name}_held_out_loss"] = values.get("held_out_loss")
+    return row | _block_columns(config, entry)
+
+
+def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
+    """Means over the seen gammas, the unseen gammas, and every family's severities (unseen)."""
+    row: Row = {
+        "seen_gammas": _listed(seen_gammas(config)),
+        "unseen_gammas": _listed(unseen_gammas(config)),
+    }
+    measured = {
+        **{arm: (entry[arm] or {}, f"{arm}_{{}}_mean_rmse") for arm in ARMS},
+        "difference": (entry["difference"], "difference_{}_mean_rmse_selection_biased"),
+        **{n: (entry["references"].get(n, {}), f"{n}_{{}}_mean_rmse") for n in REFERENCES},
+    }
+    for who, (values, column) in measured.items():
+        row[column.format("seen")] = values.get("seen_mean")
+        row[column.format("unseen")] = values.get("unseen_mean")
+        for shift in FAMILIES if who not in REFERENCES or who in SHIFT_REFERENCES else ():
+            row[column.format(f"unseen_{shift}")] = shift_mean(values, shift)
     return row
+
+
+def _shift_blocks(config: RunConfig, entry: Mapping[str, Json]) -> list[list[Row]]:
+    """Per shift and per what is seen of it, a row for every severity."""
+    gammas = (("seen", seen_gammas(config)), ("unseen", unseen_gammas(config)))
+    blocks = [[_shift_row(entry, block, GAUSSIAN, g) for g in grid] for block, grid in gammas]
+    blocks += [
+        [_shift_row(entry, "unseen", shift, s) for s in FAMILIES[shift].severities]
+        for shift in FAMILIES
+        if shift in config.shifts
+    ]
+    return [block for block in blocks if block]
+
+
+def _shift_row(entry: Mapping[str, Json], block: str, shift: str, severity: float) -> Row:
+    def rmse(values: Mapping[str, Json]) -> float | None:
+        if shift == GAUSSIAN:
+            scores, key = values.get("scores"), gamma_key(severity)
+        else:
+            scores, key = values.get("shifts", {}).get(shift), severity_key(severity)
+        found: float | None = (scores or {}).get(key)
+        return found
+
+    ours, theirs = (rmse(entry[arm] or {}) for arm in ARMS)
+    return {
+        "setting": entry["setting"],
+        "winner": entry["winner"],
+        "proposal": entry["proposal"],
+        "n_seeds": len(entry["search_seeds"]),
+        "vacuous": entry["vacuous"],
+        "matched_capacity": entry["matched_capacity"],
+        "block": block,
+        "shift": shift,
+        "severity": severity,
+        "unit": _GAUSSIAN_UNIT if shift == GAUSSIAN else FAMILIES[shift].unit,
+        "constrained_rmse": ours,
+        "unconstrained_rmse": theirs,
+        "difference_rmse_selection_biased": None
+        if ours is None or theirs is None
+        else ours - theirs,
+        **{f"{name}_rmse": rmse(entry["references"].get(name, {})) for name in REFERENCES},
+    }
+
+
+def _mean_of(block: Sequence[Row], column: str) -> float | None:
+    """The mean over a block; None where a value is missing: absence is never left out."""
+    values = [row[column] for row in block]
+    return None if None in values else math.fsum(values) / len(values)
 
 
 def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
@@ -156,14 +299,16 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
         "setting": entry["setting"],
         "winner": entry["winner"],
         "proposal": entry["proposal"],
+        "matched_capacity": entry["matched_capacity"],
     }
     measured = entry["constrained"] is not None
     config = _config(space, entry)
     names = [n for n in field_names() if n not in ("seed", "data.folder", "test_gammas")]
     names.sort(key=lambda n: not n.startswith("constraint."))
     for name in names:
-        column = name.removeprefix("constraint.").replace(".", "_")
-        row[column] = config.value_of(name) if measured else None
+        column = _COLUMNS.get(name) or name.removeprefix("constraint.").replace(".", "_")
+        value = config.value_of(name) if measured else None
+        row[column] = " ".join(value) if isinstance(value, tuple) else value
     return row | {
         "reference_loss_absolute": _reference_loss(config.constraint, entry["constrained"]),
         "form": _form(config.constraint),
@@ -177,6 +322,10 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     }
 
 
+# ``form`` is what a reader calls the whole: see ``_form``.
+_COLUMNS = {"constraint.form": "constraint_form"}
+
+
 def _reference_loss(
     constraint: ConstraintConfig | None, arm: Mapping[str, Json] | None
 ) -> float | None:
@@ -188,10 +337,24 @@ def _reference_loss(
 
 
 def _form(constraint: ConstraintConfig | None) -> str:
-    return "Lagrangian" if constraint is None or constraint.grad_through_previous else "detached"
+    is_ratio = constraint is not None and constraint.form == "ratio"
+    is_detached = constraint is not None and not constraint.grad_through_previous
+    return ", ".join(["ratio"] * is_ratio + ["detached"] * is_detached) or "Lagrangian"
 
 
 # --- texts ----------------------------------------------------------------------------------------
+
+
+def _setting_text(row: Row) -> str:
+    name: str = row["setting"]
+    return name if row["matched_capacity"] else f"{name}{UNMATCHED}"
+
+
+def _severities_text(block: Sequence[Row]) -> str:
+    severities = [row["severity"] for row in block]
+    if block[0]["shift"] == GAUSSIAN:
+        return " to ".join(map(gamma_key, dict.fromkeys((severities[0], severities[-1]))))
+    return ", ".join(f"{s:g}" for s in severities)
 
 
 def _pair_text(row: Row) -> str:
@@ -226,116 +389,3 @@ def _yes(value: bool | None) -> str:
 
 def _listed(values: Sequence[float] | None) -> str | None:
     return None if values is None else " ".join(map(repr, values))
-
-
-# --- formats --------------------------------------------------------------------------------------
-
-
-def frame(table: Table) -> pandas.DataFrame:
-    """All columns, as a data frame of plain objects."""
-    import pandas
-
-    return pandas.DataFrame(table.rows, dtype=object)
-
-
-def to_csv(table: Table) -> str:
-    """Every column in full precision; an empty cell is a value that is not there."""
-    return frame(table).to_csv(index=False, lineterminator="\n")
-
-
-def to_markdown(table: Table) -> str:
-    r"""The short form as a GitHub table, with its notes.
-
-    >>> print(to_markdown(Table("t", "Two", [], [("a|b", ["x*"]), ("n", ["1"])], ["a note."])))
-    | a\|b | n |
-    |---|---|
-    | x\* | 1 |
-    <BLANKLINE>
-    * a note.
-    <BLANKLINE>
-    """
-    lines = [
-        _markdown_line([header for header, _ in table.shown]),
-        "|" + "---|" * len(table.shown),
-        *(_markdown_line(cells) for cells in _cells(table)),
-    ]
-    notes = [f"* {_markdown(note)}" for note in table.notes]
-    return "\n".join([*lines, "", *notes, ""])
-
-
-def to_latex(table: Table) -> str:
-    r"""The short form as a LaTeX table; needs the packages booktabs and graphicx.
-
-    >>> table = Table("t", "T", [], [("s", ["a_b"]), ("d", ["-0.5"])], [])
-    >>> print(to_latex(table).splitlines()[9])
-    a\_b & $-0.5$ \\
-    """
-    header = " & ".join(_latex(header) for header, _ in table.shown)
-    body = [" & ".join(_latex_cell(cell) for cell in cells) + r" \\" for cells in _cells(table)]
-    notes = [rf"\par\footnotesize {_latex(note)}" for note in table.notes]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_latex(table.caption)}}}",
-            rf"\label{{tab:{table.name}}}",
-            r"\resizebox{\linewidth}{!}{%",
-            rf"\begin{{tabular}}{{{'l' * min(2, len(table.shown))}{'r' * (len(table.shown) - 2)}}}",
-            r"\toprule",
-            rf"{header} \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}}",
-            *notes,
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-def _cells(table: Table) -> list[tuple[str, ...]]:
-    return list(zip(*(cells for _, cells in table.shown), strict=True))
-
-
-def _markdown_line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_markdown, cells)) + " |"
-
-
-def _markdown(text: str) -> str:
-    for character in "\\|*<":
-        text = text.replace(character, "\\" + character)
-    return text.replace("\n", " ")
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "&": r"\&",
-    "%": r"\%",
-    "$": r"\$",
-    "#": r"\#",
-    "_": r"\_",
-    "{": r"\{",
-    "}": r"\}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "—": "---",
-    "\n": " ",
-}
-
-
-def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
-def _latex_cell(text: str) -> str:
-    """A number in math mode, so that its minus is one."""
-    try:
-        float(text)
-    except ValueError:
-        return _latex(text)
-    return f"${text}$"

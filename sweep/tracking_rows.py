@@ -20,6 +20,7 @@ from trainables.results import (
     ArmRecord,
     Status,
     metric_at_gamma,
+    metric_at_shift,
 )
 
 Json = Any
@@ -218,6 +219,8 @@ def _final_values(record: ArmRecord) -> dict[str, float]:
     if measured is None:
         return {}
     values = {metric_at_gamma(float(gamma)): score for gamma, score in measured.scores.items()}
+    for shift, scores in measured.shift_scores.items():
+        values |= {metric_at_shift(shift, float(at)): score for at, score in scores.items()}
     return values | {
         OOD_AUC: measured.ood_auc,
         OOD_MEAN: measured.ood_mean,

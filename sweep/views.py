@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -19,9 +19,11 @@ from sweep.definition import Definition, load_definition
 from sweep.pairs import Judgement, Pair, join
 from sweep.proposals import StoredProposal, retired_settings, stored_proposals
 from sweep.selection import ProposalResult, SettingResult, select
+from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Evaluation, Outcome
+from trainables.results import ArmRecord, Outcome, first_layer
 from trainables.run_store import RunStore
+from trainables.shifts import seen_gammas
 
 Json = Any
 State = Literal["running", "stopped", "failed", "finished"]
@@ -166,6 +168,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         "proposal": None if shown is None else shown.number,
         "point": None if shown is None else shown.point,
         "search_seeds": list(seeds),
+        "matched_capacity": matched_capacity(view, setting),
         "vacuous": bool(pairs) and all(p.is_vacuous for p in pairs),
         "constrained": arms_entry(ours, run_ids),
         "unconstrained": arms_entry(theirs if len(theirs) == len(seeds) else [], run_ids),
@@ -183,6 +186,12 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
             for seed, p in zip(seeds, pairs, strict=False)
         },
     }
+
+
+def matched_capacity(view: SweepView, setting: SettingView) -> bool:
+    """Whether both arms of the setting's pairs have the same parameters to train."""
+    space = view.definition.space
+    return space.run(setting.setting, {}, seed=space.search_seeds[0]).matched_capacity
 
 
 def lost(setting: SettingView) -> dict[str, int]:
@@ -211,6 +220,7 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
     everywhere = whole and len(judged) == len(arms)
     shares = _worst_by_layer([j.held_out for j in judged]) if everywhere else None
     relaxed = [j.relaxed for j in judged if j.relaxed is not None]
+    first_constrained = first_layer(len(done[0].dev_losses[0]), len(shares)) if shares else 1
     return {
         "signature": first.signature,
         "config": first.config.to_json(),
@@ -219,12 +229,14 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         "objective": _mean([m.objective for m in done]) if whole else None,
         "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
         "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
+        **(_blocks([record for record, _ in arms]) if whole else NO_BLOCKS),
         "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
         "feasible": all(j.feasible for j in judged) if everywhere else None,
         "useful": all(j.useful for j in judged) if everywhere else None,
         "why_not_useful": next((j.why_not_useful for j in judged if not j.useful), None),
         "worst_missing_share": _worst(shares) if shares else None,
-        "worst_layer": 1 + shares.index(max(shares)) if shares else None,
+        "worst_layer": first_constrained + shares.index(max(shares)) if shares else None,
+        "first_layer": first_constrained if shares else None,
         "missing_share": shares,
         "missing_share_training": _worst_by_layer([j.training for j in judged])
         if everywhere
@@ -232,7 +244,7 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         "missing_share_relaxed": _worst_by_layer(relaxed)
         if relaxed and len(relaxed) == len(arms)
         else None,
-        "scores": _means(done, lambda m: m.scores) if whole else None,
+        "scores": _means([m.scores for m in done]) if whole else None,
         "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
         "scales": vars(done[0].scales) if whole else None,
         "mlflow_run_id": run_ids.get(first.signature),
@@ -245,22 +257,68 @@ def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
     differences = [pair.differences for pair in pairs]
     if differences and all(differences):
         entry |= {name: _mean([d[name] for d in differences]) for name in differences[0]}
+        entry |= _minus(*(_blocks([getattr(p, arm) for p in pairs]) for arm in ARMS))
     return entry
+
+
+ARMS = ("constrained", "unconstrained")
+NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
+
+
+def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
+    """Mean metric over the seen and over the unseen gammas, and under every shift; over the seeds.
+
+    All ``records`` are finished and differ in their seed alone. ``unseen_mean`` is None where every
+    test gamma is seen. What counts as seen: ``trainables/shifts.py``.
+    """
+    done = [record.evaluation for record in records if record.evaluation is not None]
+    means = _means([m.scores for m in done])
+    shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
+    return {**_seen_and_unseen(records[0].config, means), "shifts": shifts}
+
+
+def _seen_and_unseen(config: RunConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+    seen = set(seen_gammas(config))
+    blocks = {
+        "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
+        "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
+    }
+    return {name: _mean(values) if values else None for name, values in blocks.items()}
+
+
+def _minus(ours: Json, theirs: Json) -> Json:
+    """``ours`` less ``theirs``, number by number."""
+    if isinstance(ours, Mapping):
+        return {key: _minus(value, theirs[key]) for key, value in ours.items()}
+    return None if ours is None or theirs is None else ours - theirs
 
 
 def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
     """The predictors that need no training, on the same clips: identity, constant, Wiener."""
-    measured = next((r.evaluation for r in records if r.evaluation is not None), None)
-    if measured is None:
+    first = next((r for r in records if r.evaluation is not None), None)
+    if first is None or first.evaluation is None:
         return {}
+    measured = first.evaluation
     return {
         name: {
             "ood_mean": ood_mean(scores),
+            **_seen_and_unseen(first.config, scores),
+            "shifts": measured.shift_references.get(name, {}),
             "held_out_loss": measured.reference_losses.get(name),
             "scores": scores,
         }
         for name, scores in measured.references.items()
     }
+
+
+def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
+    """Mean over the severities of one family in an arm's, a difference's or a reference's entry.
+
+    None where the family was not measured, and where one of its values is missing.
+    """
+    scores = values.get("shifts", {}).get(shift, {}).values()
+    whole = scores and None not in scores
+    return _mean(list(scores)) if whole else None
 
 
 def ood_mean(scores: Mapping[str, float]) -> float:
@@ -384,10 +442,7 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _means(
-    done: Sequence[Evaluation], part: Callable[[Evaluation], Mapping[str, float]]
-) -> dict[str, float]:
-    parts = [part(m) for m in done]
+def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {key: _mean([p[key] for p in parts]) for key in parts[0]}
 
 

@@ -9,6 +9,7 @@ from tests.oracles import TINY
 from trainables.config import RunConfig
 from trainables.primal_dual import Scales
 from trainables.results import ArmRecord, Evaluation, Report
+from trainables.shifts import FAMILIES, severity_key
 
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
 
@@ -43,8 +44,10 @@ def evaluation(losses: list[float], **fields: Any) -> Evaluation:
 
 def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord:
     """A finished arm of ``config`` with two reports."""
-    multipliers = [] if config.constraint is None else [0.5] * (len(losses) - 1)
-    fields = {"multipliers": multipliers, **fields}
+    reference = None if config.constraint is None else config.constraint.reference
+    constrained = len(losses) - (reference != "bound_zero")  # layers with a multiplier
+    multipliers = [] if reference is None else [0.5] * constrained
+    fields = {"multipliers": multipliers, **shifted(config, losses[-1]), **fields}
     reports = [
         Report(
             step=step,
@@ -65,6 +68,26 @@ def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord
     )
 
 
+def shifted(config: RunConfig, last_loss: float) -> dict[str, Any]:
+    """Scores under the shifts of ``config``: 10, 20, 30 times the last layer's loss."""
+
+    def by_shift(unit: Any) -> dict[str, Any]:
+        return {
+            shift: {
+                severity_key(s): 10.0 * k * unit for k, s in enumerate(family.severities, start=1)
+            }
+            for shift, family in FAMILIES.items()
+            if shift in config.shifts
+        }
+
+    if not config.shifts:
+        return {}
+    return {
+        "shift_scores": by_shift(last_loss),
+        "shift_references": {"identity": by_shift(0.5), "constant": by_shift(1.0)},
+    }
+
+
 def ended(config: RunConfig, status: str, reason: str) -> ArmRecord:
     """An arm that did not finish."""
     plain = ArmRecord(signature=config.signature(), config=config, reason=reason).to_json()
@@ -74,4 +97,7 @@ def ended(config: RunConfig, status: str, reason: str) -> ArmRecord:
 def pair_config(seed: int = 0, **constraint: Any) -> RunConfig:
     """The constrained arm of a pair: alpha 0.2, f0 = 1 x f_c, so the schedule is 1, 0.8, 0.64."""
     fields = {"alpha": 0.2, "reference_loss": 1.0, "reference_unit": "constant", **constraint}
-    return TINY.with_fields({"seed": seed} | {f"constraint.{k}": v for k, v in fields.items()})
+    gammas = [0.0, 0.2, 0.4]  # those of ``evaluation``
+    return TINY.with_fields(
+        {"seed": seed, "test_gammas": gammas} | {f"constraint.{k}": v for k, v in fields.items()}
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,10 +17,14 @@ from trainables.evaluation import (
     descent_ratios,
     evaluate,
     measure,
-    near_shift_gammas,
+    measure_shifted,
     objective,
     unit_losses,
 )
+from trainables.results import ArmRecord
+from trainables.shifts import FAMILIES, near_shift_gammas, severity_key
+from trainables.tasks.base import Batch
+from trainables.tasks.denoising import Disturbance
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 
@@ -117,17 +123,79 @@ def test_descent_ratios_are_per_sample(task: VideoDenoising) -> None:
     assert quantiles[0, -1] == pytest.approx(every.max(), rel=1e-5)
 
 
+# --- shifts beside Gaussian noise -----------------------------------------------------------------
+
+SHIFTED = replace(TINY, shifts=("blur", "salt_and_pepper", "frame_drop", "brightness"))
+
+
+def test_losses_under_a_shift_equal_a_naive_average(task: VideoDenoising) -> None:
+    unchanged, losses_F = measure_shifted(Shrinking(), task, "salt_and_pepper", 0.025)
+    sums, count = np.zeros(3), 0
+    for batch in task.shifted("dev", "salt_and_pepper", 0.025, 0):
+        for noisy, clean in zip(batch.inputs, batch.targets, strict=True):
+            count += 1
+            for layer, factor in enumerate(Shrinking.factors):
+                sums[layer] += float((factor * noisy - clean).square().sum(-1).mean())
+    np.testing.assert_allclose(losses_F, sums / count, rtol=1e-5)
+    assert unchanged == pytest.approx(losses_F[0])  # layer 0 of this model is the input
+
+
+def test_every_family_and_severity_is_scored_beside_its_references(task: VideoDenoising) -> None:
+    references = linear_references(SHIFTED, task)
+    measured = evaluate(SHIFTED, task, Shrinking(), references, [])
+    wanted = {s: [severity_key(x) for x in f.severities] for s, f in FAMILIES.items()}
+    identity, constant = (measured.shift_references[n] for n in ("identity", "constant"))
+    for found in (measured.shift_scores, measured.shift_layer_losses, identity, constant):
+        assert {shift: list(by_severity) for shift, by_severity in found.items()} == wanted
+    for shift, by_severity in measured.shift_layer_losses.items():
+        for severity, losses in by_severity.items():
+            score = measured.shift_scores[shift][severity]
+            assert score == pytest.approx(255 * np.sqrt(losses[-1] / 16))
+            assert identity[shift][severity] == pytest.approx(255 * np.sqrt(losses[0] / 16))
+            assert constant[shift][severity] == references.metrics["constant"]["0.15"]
+    # x + n + b: the energies of noise and brightness add up, but for 12,288 pixels' cross term
+    energy = sum(g**2 for g in (0.15, 0.5)) * (255 * task.std) ** 2
+    assert identity["brightness"]["0.5"] == pytest.approx(np.sqrt(energy), rel=0.02)
+
+
+def test_what_selection_sees_is_the_same_with_and_without_shifts(task: VideoDenoising) -> None:
+    references = linear_references(TINY, task)
+    without = evaluate(TINY, task, Shrinking(), references, [0.5])
+    scored = evaluate(SHIFTED, task, Shrinking(), references, [0.5])
+    assert scored.shift_scores
+    for name in ("shift_scores", "shift_layer_losses", "shift_references"):
+        getattr(scored, name).clear()
+    assert scored == without  # the objective and all else, to the last bit
+
+
+def test_a_record_written_before_there_were_shifts_loads(task: VideoDenoising) -> None:
+    references = linear_references(TINY, task)
+    records = [
+        ArmRecord(
+            signature=config.signature(),
+            config=config,
+            status="finished",
+            evaluation=evaluate(config, task, Shrinking(), references, []),
+        )
+        for config in (TINY, SHIFTED)
+    ]
+    before, now = (record.to_json() for record in records)
+    assert not [name for name in before["evaluation"] if "shift" in name]  # as they were written
+    for record, plain in zip(records, (before, now), strict=True):
+        assert ArmRecord.from_json(json.loads(json.dumps(plain))) == record
+
+
 def test_evaluation_never_opens_the_test_clips(
     monkeypatch: pytest.MonkeyPatch, task: VideoDenoising
 ) -> None:
     opened: list[str] = []
-    original = task.held_out
+    original = task.disturbed
 
-    def watched(split: str, gamma: float, draw: int):  # type: ignore[no-untyped-def]
+    def watched(split: str, disturbance: Disturbance) -> Iterator[Batch]:
         opened.append(split)
-        return original(split, gamma, draw)
+        return original(split, disturbance)
 
-    monkeypatch.setattr(task, "held_out", watched)
-    evaluate(TINY, task, Shrinking(), linear_references(TINY, task), [])
+    monkeypatch.setattr(task, "disturbed", watched)
+    evaluate(SHIFTED, task, Shrinking(), linear_references(SHIFTED, task), [])
     assert set(opened) == {"dev", "train"}
     assert "test" not in task._patches

@@ -50,7 +50,9 @@ def test_an_export_holds_tables_winning_configurations_and_a_manifest(
 ) -> None:
     files = write(objects, tmp_path / "out")
     tables = {
-        f"tables/{t}.{f}" for t in ("results", "hyperparameters") for f in ("csv", "md", "tex")
+        f"tables/{table}.{form}"
+        for table in ("results", "shifts", "hyperparameters")
+        for form in ("csv", "md", "tex")
     }
     assert set(files) == tables | {f"configs/{FIRST}.json", "manifest.json"}
     assert set(contents(tmp_path / "out")) == set(files)
@@ -157,6 +159,7 @@ def test_the_manifest_carries_the_provenance_of_both_arms(
     assert manifest["data"] == [{"name": "photographs", "fingerprint": "f00d"}]
     assert (manifest["tolerance"], manifest["search_seeds"]) == (0.1, [0, 1])
     assert manifest["sampler"] == {"name": "random", "seed": 0}
+    assert manifest["pairs"][FIRST]["matched_capacity"] is True
     pair = manifest["pairs"][FIRST]["seeds"]["1"]
     for arm in ("constrained", "unconstrained"):
         assert pair[arm]["mlflow_run_id"] == f"run-{pair[arm]['signature']}"
@@ -166,6 +169,15 @@ def test_the_manifest_carries_the_provenance_of_both_arms(
     for name, digest in manifest["files"].items():
         content = (tmp_path / "out" / name).read_bytes()
         assert hashlib.sha256(content).hexdigest() == digest
+
+
+def test_the_manifest_marks_pairs_of_unmatched_capacity(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "store")
+    paper = SPACE.with_base({"model.name": "dust", "model.variant": "paper"})
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=paper)
+    write(objects, tmp_path / "out")
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert manifest["pairs"][FIRST]["matched_capacity"] is False
 
 
 def test_an_exported_configuration_reads_back_as_the_stored_arms(

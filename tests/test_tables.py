@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from search_spaces.space import SearchSpace
 from sweep import tables, views
-from sweep.tables import Table
+from sweep.table_formats import Table, to_csv, to_latex, to_markdown
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, USELESS, store_sweep
 from trainables.object_store import ObjectStore
 
@@ -23,8 +24,17 @@ def objects(tmp_path: Path) -> ObjectStore:
     return ObjectStore(tmp_path)
 
 
-def results(objects: ObjectStore) -> Table:
-    return tables.results_table(SPACE, views.best(views.load_sweep(objects, "tiny"), {}))
+def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
+    return tables.results_table(space, views.best(views.load_sweep(objects, "tiny"), {}))
+
+
+def shifts(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
+    return tables.shifts_table(space, views.best(views.load_sweep(objects, "tiny"), {}))
+
+
+SHIFTED = SPACE.with_base({"shifts": ["blur", "frame_drop"]})
+# the unconstrained arms share one dictionary
+PAPER = SPACE.with_base({"model.name": "dust", "model.variant": "paper"})
 
 
 def masked(text: str) -> str:
@@ -41,9 +51,9 @@ def test_the_results_table_of_a_mixed_sweep_is_as_reviewed(
 ) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, USELESS], SECOND: [INFEASIBLE, DIVERGED]})
     table = results(objects)
-    golden("table_results.csv", masked(tables.to_csv(table)))
-    golden("table_results.md", tables.to_markdown(table))
-    golden("table_results.tex", tables.to_latex(table))
+    golden("table_results.csv", masked(to_csv(table)))
+    golden("table_results.md", to_markdown(table))
+    golden("table_results.tex", to_latex(table))
 
 
 def test_the_hyperparameters_table_is_as_reviewed(
@@ -52,14 +62,101 @@ def test_the_hyperparameters_table_is_as_reviewed(
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]})
     entries = views.best(views.load_sweep(objects, "tiny"), {})
     table = tables.hyperparameters_table(SPACE, entries)
-    golden("table_hyperparameters.csv", tables.to_csv(table))
-    golden("table_hyperparameters.md", tables.to_markdown(table))
-    golden("table_hyperparameters.tex", tables.to_latex(table))
+    golden("table_hyperparameters.csv", to_csv(table))
+    golden("table_hyperparameters.md", to_markdown(table))
+    golden("table_hyperparameters.tex", to_latex(table))
+
+
+def test_the_shifts_table_is_as_reviewed(
+    objects: ObjectStore, golden: Callable[[str, str], None]
+) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [DIVERGED]}, space=SHIFTED)
+    table = shifts(objects, SHIFTED)
+    golden("table_shifts.csv", to_csv(table))
+    golden("table_shifts.md", to_markdown(table))
+    golden("table_shifts.tex", to_latex(table))
+
+
+def test_seen_and_unseen_are_means_over_gammas_of_their_own(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=SHIFTED)
+    row = rows(to_csv(results(objects, SHIFTED)))[0]
+    # train_gamma 0.15; scores 1, 4, 9 at gamma 0, 0.2, 0.4, and the identity's 0, 8, 16
+    assert (row["seen_gammas"], row["unseen_gammas"]) == ("0.0 0.2", "0.4")
+    for arm in ("constrained", "unconstrained"):
+        assert float(row[f"{arm}_seen_mean_rmse"]) == (1 + 4) / 2
+        assert float(row[f"{arm}_unseen_mean_rmse"]) == 9
+    assert float(row["identity_seen_mean_rmse"]) == (0 + 8) / 2
+    assert float(row["identity_unseen_mean_rmse"]) == 16
+    # 10, 20 and 30 times the last layer's loss: 0.2, 0.25, and the references' 0.5 and 1
+    for column, expected in {
+        "constrained_unseen_blur_mean_rmse": 4.0,
+        "unconstrained_unseen_blur_mean_rmse": 5.0,
+        "difference_unseen_blur_mean_rmse_selection_biased": -1.0,
+        "identity_unseen_frame_drop_mean_rmse": 10.0,
+        "constant_unseen_frame_drop_mean_rmse": 20.0,
+    }.items():
+        assert float(row[column]) == pytest.approx(expected)
+    assert row["constrained_unseen_brightness_mean_rmse"] == ""  # not asked for
+
+
+def test_nothing_seen_is_in_an_unseen_block_nor_the_other_way_round(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=SHIFTED)
+    for row in rows(to_csv(shifts(objects, SHIFTED))):
+        gaussian, severity = row["shift"] == "gaussian", float(row["severity"])
+        # the second setting trains at 0.2 and has no gamma near: selection looks at 0.4
+        last = 0.25 if row["setting"] == FIRST else 0.4
+        assert row["block"] == ("seen" if gaussian and severity <= last else "unseen")
+    # nothing unseen is left of the gammas: no number, and no block
+    second = rows(to_csv(results(objects, SHIFTED)))[1]
+    assert (second["unseen_gammas"], second["constrained_unseen_mean_rmse"]) == ("", "")
+
+
+def test_every_condition_has_a_row_whatever_became_of_its_setting(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [DIVERGED]}, space=SHIFTED)
+    found = rows(to_csv(shifts(objects, SHIFTED)))
+    assert [r["setting"] for r in found] == [FIRST] * 9 + [SECOND] * 9
+    assert {r["constrained_rmse"] for r in found} == {""}
+
+
+def test_a_score_that_is_missing_leaves_its_mean_out(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=SHIFTED)
+    entry = views.best(views.load_sweep(objects, "tiny"), {})[0]
+    entry["constrained"]["shifts"]["blur"]["2.0"] = None
+    block = next(
+        line
+        for line in to_markdown(tables.shifts_table(SHIFTED, [entry])).splitlines()
+        if "| blur |" in line
+    )
+    assert block.split(" | ")[5:8] == ["—", "5.000", "—"]
+    row = tables.results_table(SHIFTED, [entry]).rows[0]
+    assert row["constrained_unseen_blur_mean_rmse"] is None
+
+
+def test_unmatched_capacity_is_marked_in_every_table_and_format(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}, space=PAPER)
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    for make in (tables.results_table, tables.shifts_table, tables.hyperparameters_table):
+        table = make(PAPER, entries)
+        assert {row["matched_capacity"] for row in rows(to_csv(table))} == {"False"}
+        lines = to_markdown(table).splitlines()
+        marked = [line for line in lines if line.startswith("| shallow")]
+        assert marked
+        assert all("† | " in line for line in marked)
+        assert any(line.startswith("* † unmatched capacity") for line in lines)
+        assert to_latex(table).count(r"\textsuperscript{\textdagger}") == len(marked) + 1
+
+
+def test_matched_capacity_carries_no_mark(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    for table in (results(objects), shifts(objects)):
+        assert {row["matched_capacity"] for row in rows(to_csv(table))} == {"True"}
+        assert "†" not in to_markdown(table)
+        assert "textdagger" not in to_latex(table)
 
 
 def test_there_is_a_row_per_setting_whatever_became_of_it(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [DIVERGED]})
-    first, second = rows(tables.to_csv(results(objects)))
+    first, second = rows(to_csv(results(objects)))
     assert (first["setting"], second["setting"]) == (FIRST, SECOND)
     assert first["winner"] == "False"
     assert "diverged" in first["why"]
@@ -70,8 +167,8 @@ def test_there_is_a_row_per_setting_whatever_became_of_it(objects: ObjectStore) 
 def test_what_is_infeasible_is_marked_in_every_format(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE]})
     table = results(objects)
-    assert rows(tables.to_csv(table))[0]["constrained_feasible"] == "False"
-    for text in (tables.to_markdown(table), tables.to_latex(table)):
+    assert rows(to_csv(table))[0]["constrained_feasible"] == "False"
+    for text in (to_markdown(table), to_latex(table)):
         assert "1.00 infeasible (layer 2)" in text
         assert "closest, no winner" in text
 
@@ -79,24 +176,24 @@ def test_what_is_infeasible_is_marked_in_every_format(objects: ObjectStore) -> N
 def test_differences_are_labelled_and_nothing_is_bold_or_starred(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
     table = results(objects)
-    assert "difference_mean_rmse_selection_biased" in rows(tables.to_csv(table))[0]
-    assert "difference (selection-biased)" in tables.to_markdown(table)
-    assert "**" not in tables.to_markdown(table)
-    assert r"\textbf" not in tables.to_latex(table)
-    assert "*" not in tables.to_latex(table)
+    assert "difference_mean_rmse_selection_biased" in rows(to_csv(table))[0]
+    assert "difference (selection-biased)" in to_markdown(table)
+    assert "**" not in to_markdown(table)
+    assert r"\textbf" not in to_latex(table)
+    assert "*" not in to_latex(table)
 
 
 def test_csv_keeps_full_precision(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]}, objectives={(FIRST, 0): 0.1 + 0.2})
     entry = views.best(views.load_sweep(objects, "tiny"), {})[0]
-    row = rows(tables.to_csv(results(objects)))[0]
+    row = rows(to_csv(results(objects)))[0]
     assert float(row["constrained_objective"]) == entry["constrained"]["objective"]
 
 
 def test_hyperparameters_are_plain_values(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
     entries = views.best(views.load_sweep(objects, "tiny"), {})
-    row = rows(tables.to_csv(tables.hyperparameters_table(SPACE, entries)))[0]
+    row = rows(to_csv(tables.hyperparameters_table(SPACE, entries)))[0]
     assert float(row["alpha"]) == 0.2
     assert float(row["dual_lr"]) == 0.05
     assert float(row["resilience"]) == 0.0
@@ -110,12 +207,25 @@ def test_detached_settings_are_named_as_that(objects: ObjectStore) -> None:
     space = SPACE.with_base({"constraint.grad_through_previous": False})
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
     entries = views.best(views.load_sweep(objects, "tiny"), {})
-    assert rows(tables.to_csv(tables.results_table(space, entries)))[0]["form"] == "detached"
+    assert rows(to_csv(tables.results_table(space, entries)))[0]["form"] == "detached"
+
+
+@pytest.mark.parametrize("detached", [False, True])
+def test_the_ratio_form_is_never_called_a_lagrangian(objects: ObjectStore, detached: bool) -> None:
+    space = SPACE.with_base(
+        {"constraint.form": "ratio", "constraint.grad_through_previous": not detached}
+    )
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    hyperparameters = rows(to_csv(tables.hyperparameters_table(space, entries)))[0]
+    assert hyperparameters["form"] == ("ratio, detached" if detached else "ratio")
+    assert hyperparameters["constraint_form"] == "ratio"
+    assert rows(to_csv(tables.results_table(space, entries)))[0]["form"] == hyperparameters["form"]
 
 
 def test_latex_is_balanced_and_escaped() -> None:
     nasty = r"50% & $x_1 #2 {a} ~ ^ \ <b> | " + '"'
-    text = tables.to_latex(Table("t", nasty, [], [("a_b", [nasty]), ("n", ["-1.5"])], [nasty]))
+    text = to_latex(Table("t", nasty, [], [("a_b", [nasty]), ("n", ["-1.5"])], [nasty]))
     body = re.sub(r"\\[\\&%$#_{}]|\\text\w+\{\}", "", text)  # what escaping wrote
     assert body.count("{") == body.count("}")
     assert not set('~^|#_"<>') & set(body.replace("$-1.5$", ""))
@@ -128,5 +238,5 @@ def test_latex_is_balanced_and_escaped() -> None:
 
 def test_markdown_rows_have_as_many_cells_as_the_header(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]})
-    lines = tables.to_markdown(results(objects)).split("\n\n")[0].splitlines()
+    lines = to_markdown(results(objects)).split("\n\n")[0].splitlines()
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1

@@ -193,6 +193,79 @@ def test_a_pair_whose_unconstrained_arm_is_feasible_is_vacuous(objects: ObjectSt
     assert entries(objects)[0]["vacuous"] is True
 
 
+SHIFTED = SPACE.with_base({"shifts": ["blur", "brightness"]})
+
+
+def test_shifts_and_blocks_are_in_the_json_of_both_arms(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=SHIFTED)
+    entry = json.loads(json.dumps(entries(objects)[0], allow_nan=False))
+    # 10, 20 and 30 times the last layer's loss, on both seeds
+    blur = {"0.5": 2.0, "2.0": 4.0, "5.0": 6.0}
+    assert entry["constrained"]["shifts"]["blur"] == pytest.approx(blur)
+    assert list(entry["unconstrained"]["shifts"]) == ["blur", "brightness"]
+    difference = entry["difference"]["shifts"]["brightness"]
+    assert difference == pytest.approx({"0.1": -0.5, "0.25": -1.0, "0.5": -1.5})
+    assert views.shift_mean(entry["difference"], "blur") == pytest.approx(-1.0)
+    assert entry["references"]["identity"]["shifts"]["blur"]["5.0"] == 15.0
+    assert entry["references"]["wiener"]["shifts"] == {}
+    for name in ("constrained", "unconstrained"):
+        assert (entry[name]["seen_mean"], entry[name]["unseen_mean"]) == (2.5, 9.0)
+    assert (entry["difference"]["seen_mean"], entry["difference"]["unseen_mean"]) == (0.0, 0.0)
+    assert entry["seeds"]["1"]["constrained"]["shifts"]["blur"] == pytest.approx(blur)
+
+
+def test_without_shifts_there_are_blocks_and_no_shift(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    entry = entries(objects)[0]
+    assert entry["constrained"]["shifts"] == {}
+    assert entry["constrained"]["unseen_mean"] == 9.0
+    assert views.shift_mean(entry["constrained"], "blur") is None
+
+
+def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
+    better_shifted = [*FEASIBLE[:-1], 0.1]
+    for space, name in ((SHIFTED, "shifted"), (SPACE, "plain")):
+        store = ObjectStore(f"{objects.root}/{name}")
+        store_sweep(
+            store,
+            {FIRST: [FEASIBLE, better_shifted]},
+            space=space,
+            objectives={(FIRST, 0): -0.2, (FIRST, 1): -0.1},
+        )
+        entry = views.best(views.load_sweep(store, "tiny"), {})[0]
+        assert (entry["winner"], entry["proposal"]) == (True, 0)
+        assert entry["constrained"]["objective"] == pytest.approx(-0.195)
+
+
+def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [DIVERGED]}, space=SHIFTED)
+    view = views.load_sweep(objects, "tiny")
+    pair = view.settings[0].results[0].pairs[0]
+    entry = views.arms_entry([(pair.constrained, None)], {})
+    assert entry is not None
+    assert (entry["seen_mean"], entry["unseen_mean"], entry["shifts"]) == (None, None, {})
+
+
+def test_unmatched_capacity_is_said_of_the_setting(objects: ObjectStore) -> None:
+    paper = SPACE.with_base({"model.name": "dust", "model.variant": "paper"})
+    for space, matched in ((SPACE, True), (paper, False)):
+        store = ObjectStore(f"{objects.root}/{matched}")
+        store_sweep(store, {FIRST: [FEASIBLE]}, space=space)
+        # of the second setting nothing is finished
+        both = [e["matched_capacity"] for e in views.best(views.load_sweep(store, "tiny"), {})]
+        assert both == [matched, matched]
+
+
+def test_layers_keep_their_numbers_where_layer_0_is_constrained(objects: ObjectStore) -> None:
+    space = SPACE.with_base({"constraint.reference": "bound_zero"})
+    misses_first = [1.5, 0.4, 0.3, 0.2]  # the input's loss is above f0 = 1: layer 0 misses
+    store_sweep(objects, {FIRST: [misses_first]}, space=space)
+    ours = entries(objects)[0]["constrained"]
+    assert len(ours["missing_share"]) == 4
+    assert (ours["first_layer"], ours["worst_layer"]) == (0, 0)
+    assert "of layer 0" in entries(objects)[0]["why"]
+
+
 def test_an_arm_that_two_settings_share_is_counted_once(objects: ObjectStore) -> None:
     first = SPACE.settings[0]
     fields = {**first.fields, "constraint.grad_through_previous": False}

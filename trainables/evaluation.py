@@ -1,12 +1,14 @@
 """What an arm is judged by: held-out losses per layer, the metric over test_gammas, descent ratios.
 
 Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all
-seeds. The dev clips serve selection; the test clips are never read here.
+seeds. The dev clips serve selection; the test clips are never read here. Scores under shifts beside
+Gaussian noise are measured last and enter nothing else: selection never sees them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,11 +19,11 @@ from trainables.config import RunConfig
 from trainables.errors import InvalidValue
 from trainables.layer_losses import layer_losses
 from trainables.results import Evaluation
+from trainables.shifts import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.tasks.base import References, Task
 
 Floats = NDArray[np.float64]
 
-NEAR_SHIFT = 0.10  # video: the objective looks at gammas in (train_gamma, train_gamma + this]
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
 
 
@@ -102,19 +104,64 @@ def evaluate(
         descent_ratio_quantiles=quantiles.tolist(),
         descent_share=share.tolist(),
         multipliers=multipliers,
+        **shift_fields(config, task, model, references),
     )
 
 
-def gamma_key(gamma: float) -> str:
-    """How a test gamma is written where it is a key."""
-    return f"{gamma:.2f}"
+ByShift = dict[str, dict[str, Any]]  # a value by family and severity
 
 
-def near_shift_gammas(config: RunConfig) -> list[float]:
-    """The test gammas that selection may look at: just above train_gamma, never the far shifts."""
-    above = [g for g in config.test_gammas if g > config.train_gamma + 1e-9]
-    near = [g for g in above if g <= config.train_gamma + NEAR_SHIFT + 1e-9]
-    return near or above[:1] or [config.test_gammas[-1]]
+def shift_fields(
+    config: RunConfig, task: Task, model: nn.Module, references: References
+) -> dict[str, ByShift]:
+    """The fields of ``Evaluation`` about shifts beside Gaussian noise, over ``config.shifts``.
+
+    The identity is the disturbed input itself; the constant prediction's metric is the same under
+    every disturbance.
+    """
+    scores: ByShift = {}
+    losses: ByShift = {}
+    identity: ByShift = {}
+    constant: ByShift = {}
+    known = next(iter(references.metrics["constant"].values()))
+    for shift in config.shifts:
+        for at in (scores, losses, identity, constant):
+            at[shift] = {}
+        for severity in family_of(shift).severities:
+            key = severity_key(severity)
+            unchanged, losses_F = measure_shifted(model, task, shift, severity)
+            scores[shift][key] = task.metric(float(losses_F[-1]))
+            losses[shift][key] = losses_F.tolist()
+            identity[shift][key] = task.metric(unchanged)
+            constant[shift][key] = known
+    references_by_shift = {"identity": identity, "constant": constant} if config.shifts else {}
+    return {
+        "shift_scores": scores,
+        "shift_layer_losses": losses,
+        "shift_references": references_by_shift,
+    }
+
+
+@torch.no_grad()
+def measure_shifted(
+    model: nn.Module, task: Task, shift: str, severity: float
+) -> tuple[float, Floats]:
+    """(the unchanged input's loss, every layer's [L + 1]) on the dev units under a shift, draw 0.
+
+    Means over the samples of a unit, then over the units; in the task's unit.
+    """
+    model.eval()
+    names = len(task.dev_units)
+    sums, counts = np.zeros(()), np.zeros(names)
+    for batch in task.shifted("dev", shift, severity, 0):
+        unchanged_B = task.loss(batch.inputs, batch.targets)[None]
+        rows = torch.cat([unchanged_B, layer_losses(model, task, batch)]).double().cpu().numpy()
+        if not sums.shape:
+            sums = np.zeros((names, len(rows)))
+        np.add.at(sums, list(batch.units), rows.T)
+        np.add.at(counts, list(batch.units), 1.0)
+    means = (sums / counts[:, None]).mean(axis=0)
+    return float(means[0]), means[1:]
 
 
 def objective(scores: dict[str, float], wiener: dict[str, float], gammas: list[float]) -> float:

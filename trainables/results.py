@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from trainables.config import RunConfig
 from trainables.primal_dual import Scales
+from trainables.shifts import severity_key
 
 Json = Any
 
@@ -46,7 +47,7 @@ DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer
 # the layer first: the UI cuts chart titles after about ten characters
 LAYER_SERIES = {
     "losses": "descent/{:02d}_loss",  # dev at train_gamma, over f_c; layers 0..L
-    "missing_shares": "feasibility/{:02d}_missing_share",  # dev; layers 1..L
+    "missing_shares": "feasibility/{:02d}_missing_share",  # dev; constrained layers: 1..L or 0..L
     "violations": "train/{:02d}_violation",  # mean over the batches since the last report
     "multipliers": "train/{:02d}_multiplier",
     "slacks": "train/{:02d}_slack",
@@ -63,6 +64,15 @@ def metric_at_gamma(gamma: float) -> str:
     return f"ood/at_gamma_{gamma:.2f}"
 
 
+def metric_at_shift(shift: str, severity: float) -> str:
+    """Name of the metric under one shift beside Gaussian noise.
+
+    >>> metric_at_shift("blur", 2)
+    'shift/blur_2.0'
+    """
+    return f"shift/{shift}_{severity_key(severity)}"
+
+
 def layer_metric(series: str, layer: int) -> str:
     """Name of one layer's value of a series.
 
@@ -70,6 +80,17 @@ def layer_metric(series: str, layer: int) -> str:
     'descent/03_loss'
     """
     return LAYER_SERIES[series].format(layer)
+
+
+def first_layer(n_losses: int, n_constraints: int) -> int:
+    """The layer that the first constraint bounds, from how many losses and constraints there are.
+
+    The last of both is layer L, and losses start at layer 0; so it is 1, or 0 with ``bound_zero``.
+
+    >>> first_layer(4, 3), first_layer(4, 4)
+    (1, 0)
+    """
+    return n_losses - n_constraints
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +105,9 @@ class Report:
     def metrics(self) -> dict[str, float]:
         """Every value under its metric name. Series over 0..L and 1..L keep their layer numbers."""
         named = dict(self.scalars)
+        n_losses = len(self.layers.get("losses") or self.layers.get("weights") or ())
         for series, values in self.layers.items():
-            first = 0 if series in ("losses", "weights") else 1
+            first = first_layer(n_losses, len(values)) if n_losses else 1
             named.update({layer_metric(series, first + i): v for i, v in enumerate(values)})
         return named
 
@@ -115,6 +137,12 @@ class Evaluation:
     descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev
     descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
     multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
+    # Under shifts beside Gaussian noise, by family and severity ("blur", "2.0"); dev, draw 0.
+    # Reported, never selected by; empty where ``RunConfig.shifts`` is.
+    shift_scores: dict[str, dict[str, float]] = field(default_factory=dict)  # metric
+    shift_layer_losses: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # [L + 1]
+    # The metric of predictors that need no training: identity (the disturbed input), constant.
+    shift_references: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
     def held_out_losses(self) -> list[float]:
         """Mean over the dev units, layers 0..L, in the task's own unit."""
@@ -154,9 +182,7 @@ class ArmRecord:
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain["config"] = self.config.to_json()
         plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
-        plain["evaluation"] = (
-            None if self.evaluation is None else dataclasses.asdict(self.evaluation)
-        )
+        plain["evaluation"] = None if self.evaluation is None else _without_empty(self.evaluation)
         finite: dict[str, Json] = _finite(plain)
         return finite
 
@@ -170,6 +196,12 @@ class ArmRecord:
             scales = Scales(**values["evaluation"].pop("scales"))
             values["evaluation"] = Evaluation(scales=scales, **values["evaluation"])
         return cls(**values)
+
+
+def _without_empty(evaluation: Evaluation) -> dict[str, Json]:
+    """Plain fields; those that came later are left out while empty: old and new compare equal."""
+    plain = dataclasses.asdict(evaluation)
+    return {n: v for n, v in plain.items() if v or not n.startswith("shift_")}
 
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

@@ -57,6 +57,10 @@ class Task(Protocol):
         """Batches over the units of ``split`` (train, dev or test), perturbed by draw ``draw``."""
         ...
 
+    def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
+        """As ``held_out`` at train_gamma, disturbed by a family of ``shifts.FAMILIES`` as well."""
+        ...
+
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
         """Per-sample loss of one prediction, [B], in the task's own unit."""
         ...

@@ -26,7 +26,7 @@ from trainables.datasets.video import load_video
 from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual import Scales
 from trainables.tasks.base import Batch, autocast_of
-from trainables.tasks.perturbations import gaussian, keyed_generator
+from trainables.tasks.perturbations import after_noise, before_noise, gaussian, keyed_generator
 
 Indices = NDArray[np.int64]
 # (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
@@ -169,6 +169,27 @@ class Denoising(ABC):
             return gaussian(self.samples_of(window_TSS), gamma * self.std, noise)
 
         return self.disturbed(split, noisy)
+
+    def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
+        """As ``held_out`` at train_gamma, disturbed by ``shift`` as well; targets stay clean.
+
+        The noise is that of ``held_out``, so that a severity of 0 gives its very numbers. What a
+        shift draws is keyed alike, by (split, unit, shift, draw) and not by the severity: more is
+        the same and more.
+
+        Raises:
+            UnknownName, InvalidValue: as ``perturbations.before_noise`` and ``after_noise``.
+        """
+        gamma = self._config.train_gamma
+
+        def received(unit: str, window_TSS: Tensor) -> Tensor:
+            noise = keyed_generator("cpu", split, unit, float(gamma), draw)
+            scene = self.samples_of(before_noise(window_TSS, shift, severity, self.std))
+            noisy = gaussian(scene, gamma * self.std, noise)
+            losses = keyed_generator("cpu", split, unit, shift, draw)
+            return after_noise(noisy, shift, severity, losses)
+
+        return self.disturbed(split, received)
 
     def disturbed(self, split: str, disturbance: Disturbance) -> Iterator[Batch]:
         """Batches over the units of ``split``, each window disturbed by ``disturbance``.

@@ -6,12 +6,14 @@ pair, and a run that is resumed, see the same numbers (decision 0005: common ran
 
 from __future__ import annotations
 
+import functools
 import hashlib
 
 import torch
 from torch import Tensor
 
 from trainables.errors import InvalidValue
+from trainables.shifts import family_of
 
 
 def seed_of(*key: str | int | float) -> int:
@@ -46,11 +48,111 @@ def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor
     The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs
     unchanged.
     """
-    if sigma < 0:
-        raise InvalidValue(f"sigma must be at least 0, got {sigma}.")
+    _require_at_least_0("sigma", sigma)
     if sigma == 0:
         return inputs
     noise = torch.randn(
         inputs.shape, generator=generator, device=generator.device, dtype=inputs.dtype
     )
     return noise.mul_(sigma).add_(inputs)
+
+
+# --- shifts beside Gaussian noise -----------------------------------------------------------------
+#
+# A shift disturbs frames *in addition to* the Gaussian noise of training, in the order of a camera
+# (decision 0027): blur and light reach the sensor, so they come before its noise; lost pixels and
+# lost frames come after. A severity of 0 changes nothing.
+
+
+def before_noise(frames: Tensor, shift: str, severity: float, std: float) -> Tensor:
+    """Whole clean frames [..., H, W] as they reach the sensor: blurred or brighter, or unchanged.
+
+    Args:
+        frames: pixels in [0, 1]. What is made brighter may exceed 1, as noise may.
+        shift: a family of ``shifts.FAMILIES``; the others act in ``after_noise``.
+        severity: in the family's unit.
+        std: of the clean training pixels, in [0, 1].
+
+    Raises:
+        UnknownName: there is no such family.
+        InvalidValue: the severity is negative.
+    """
+    family_of(shift)
+    _require_at_least_0("severity", severity)
+    if shift == "blur":
+        return gaussian_blur(frames, severity / 100 * frames.shape[-1])
+    return frames + severity * std if shift == "brightness" else frames
+
+
+def after_noise(inputs: Tensor, shift: str, severity: float, generator: torch.Generator) -> Tensor:
+    """One window [..., T, D] as it is received: with lost pixels or lost frames, or unchanged.
+
+    All of the window comes in one call: a lost frame is lost in every patch. The same generator
+    at a higher severity disturbs what the lower one did, and more.
+
+    Raises:
+        UnknownName: there is no such family.
+        InvalidValue: the severity is negative, or a share above 1.
+    """
+    family_of(shift)
+    _require_at_least_0("severity", severity)
+    if shift == "salt_and_pepper":
+        return salt_and_pepper(inputs, severity, generator)
+    return lost_frames(inputs, severity, generator) if shift == "frame_drop" else inputs
+
+
+def gaussian_blur(frames: Tensor, sigma: float) -> Tensor:
+    """Frames [..., H, W] under a Gaussian kernel of std ``sigma`` pixels, mirrored at the edges.
+
+    Separable, cut off at 4 sigma; a frame's mean is kept. Equals SciPy's ``gaussian_filter``.
+    """
+    _require_at_least_0("sigma", sigma)
+    if sigma == 0:
+        return frames
+    rows_HH, columns_WW = (
+        _blur_matrix(size, sigma).to(frames.device, frames.dtype) for size in frames.shape[-2:]
+    )
+    return rows_HH @ frames @ columns_WW.T
+
+
+@functools.lru_cache(maxsize=16)
+def _blur_matrix(size: int, sigma: float) -> Tensor:
+    """The blur of ``size`` pixels in a row as a matrix, float64; every row sums to 1."""
+    reach = int(4 * sigma + 0.5)
+    offsets = torch.arange(-reach, reach + 1)
+    weights = torch.exp(-0.5 * (offsets.double() / sigma).square())
+    sources = (torch.arange(size)[:, None] + offsets) % (2 * size)
+    sources = torch.where(sources < size, sources, 2 * size - 1 - sources)  # 1 0 | 0 1 2 ...
+    matrix = torch.zeros(size, size, dtype=torch.float64)
+    return matrix.scatter_add_(1, sources, (weights / weights.sum()).expand(size, -1))
+
+
+def salt_and_pepper(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Every pixel, with probability ``share`` / 2 each, black (0) or white (1)."""
+    _require_share(share)
+    draw = torch.rand(inputs.shape, generator=generator, device=generator.device)
+    black, white = draw < share / 2, draw >= 1 - share / 2
+    return inputs.masked_fill(black.to(inputs.device), 0).masked_fill(white.to(inputs.device), 1)
+
+
+def lost_frames(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Sequences [..., T, D] in which each frame after the first is lost with probability ``share``.
+
+    In place of a lost frame stands the last one received, noise and all, as decoders conceal it.
+    """
+    _require_share(share)
+    frames = torch.arange(inputs.shape[-2])
+    draw = torch.rand(len(frames), generator=generator, device=generator.device).cpu()
+    received = (draw >= share) | (frames == 0)
+    shown = torch.where(received, frames, 0).cummax(0).values
+    return inputs.index_select(-2, shown.to(inputs.device))
+
+
+def _require_at_least_0(name: str, value: float) -> None:
+    if not value >= 0:
+        raise InvalidValue(f"{name} must be at least 0, got {value}.")
+
+
+def _require_share(share: float) -> None:
+    if not 0 <= share <= 1:
+        raise InvalidValue(f"a share must be in [0, 1], got {share}.")
