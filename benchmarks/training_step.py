@@ -44,7 +44,10 @@ ARMS = {"constrained": CONFIG, "unconstrained": CONFIG.unconstrained()}
 def training_of(config: RunConfig, task: Task) -> Training:
     """One arm at its start."""
     model = build_model(config, task).float()
-    return Training(config, task, model, weighting_of(config, task.scales, CPU, torch.float32))
+    weighting = weighting_of(
+        config, task.scales, CPU, torch.float32, steps_per_epoch=task.steps_per_epoch
+    )
+    return Training(config, task, model, weighting)
 
 
 def by_hand(task: Task) -> Callable[[int], None]:

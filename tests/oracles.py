@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # The smallest run that is a real one: real photographs, 4 x 4 patches, three frames.
@@ -20,18 +22,29 @@ TINY = RunConfig(
 
 
 def naive_violations(
-    losses: list[float], *, alpha: float, f0: float, reference: str, scale: str
+    losses: list[float],
+    *,
+    alpha: float,
+    f0: float,
+    reference: str,
+    scale: str,
+    form: str = "difference",
 ) -> list[float]:
     """g_l layer by layer, as docs/method.md writes it (The constraint); losses of layers 0..L."""
-    first = f0 if reference == "bound_first" else (1 - alpha) * f0
-    gaps, schedule = [], []
-    for layer in range(1, len(losses)):
-        if layer == 1:
-            gaps.append(losses[1] - first)
-            schedule.append(first)
+    bound = (1 - alpha) * f0 if reference == "virtual_layer0" else f0
+    first = 0 if reference == "bound_zero" else 1
+    gaps, ratios, schedule = [], [], []
+    for layer in range(first, len(losses)):
+        if layer == first:
+            gaps.append(losses[layer] - bound)
+            ratios.append(losses[layer] / f0 - bound / f0)
+            schedule.append(bound)
         else:
             gaps.append(losses[layer] - (1 - alpha) * losses[layer - 1])
+            ratios.append(losses[layer] / losses[layer - 1] - (1 - alpha))
             schedule.append((1 - alpha) * schedule[-1])
+    if form == "ratio":
+        return ratios
     return [g / s if scale == "schedule" else g for g, s in zip(gaps, schedule, strict=True)]
 
 
@@ -49,9 +62,24 @@ def naive_missing_shares(
     losses: list[float], *, alpha: float, f0: float, reference: str
 ) -> list[float]:
     """v_l layer by layer, as docs/method.md writes it (Feasible, useful, winner)."""
-    first = f0 if reference == "bound_first" else (1 - alpha) * f0
-    shares = [(losses[1] - first) / (alpha * f0)]
-    for layer in range(2, len(losses)):
+    bound = (1 - alpha) * f0 if reference == "virtual_layer0" else f0
+    first = 0 if reference == "bound_zero" else 1
+    shares = [(losses[first] - bound) / (alpha * f0)]
+    for layer in range(first + 1, len(losses)):
         previous = losses[layer - 1]
         shares.append((losses[layer] - (1 - alpha) * previous) / (alpha * previous))
     return shares
+
+
+class NaiveAdam:
+    """Adam on one plain number: ``step`` is what to add (ascent) or to take off (descent)."""
+
+    def __init__(self, lr: float) -> None:
+        self.lr, self.mean, self.square, self.steps = lr, 0.0, 0.0, 0
+
+    def step(self, gradient: float, factor: float = 1.0) -> float:
+        self.steps += 1
+        self.mean = 0.9 * self.mean + 0.1 * gradient
+        self.square = 0.999 * self.square + 0.001 * gradient**2
+        mean = self.mean / (1 - 0.9**self.steps)
+        return self.lr * factor * mean / (math.sqrt(self.square / (1 - 0.999**self.steps)) + 1e-8)

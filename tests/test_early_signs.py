@@ -1,12 +1,14 @@
-"""Every early sign fires on what it names, and stays silent on a sane run."""
+"""Every early sign fires on what it names; only what lasts, is late and infeasible ends a run."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.oracles import TINY
 from trainables.config import RunConfig
-from trainables.early_signs import early_signs
+from trainables.early_signs import early_signs, reason_to_stop
 from trainables.primal_dual import Scales
 from trainables.results import Report
 
@@ -22,9 +24,8 @@ SANE = {
 
 def signs(config: RunConfig = TINY, step: int = 20, **layers: list[float]) -> list[str]:
     before = Report(step=step - 10, timestamp_ms=1, layers=SANE)
-    return early_signs(
-        config, SCALES, [before, Report(step=step, timestamp_ms=2, layers={**SANE, **layers})]
-    )
+    now = Report(step=step, timestamp_ms=2, layers={**SANE, **layers})
+    return early_signs(config, SCALES, [before, now], steps_per_epoch=10)
 
 
 def adam() -> RunConfig:
@@ -75,3 +76,104 @@ def test_stale_moments_of_adam_are_named() -> None:
     assert "stale moments" in signs(adam(), **stale)[0]
     assert signs(**stale) == []  # not Adam
     assert signs(adam(), **{**stale, "violations": [-0.1, -0.1, -0.1]}) == []
+
+
+def test_a_sign_about_layer_0_is_named_for_it() -> None:
+    assert TINY.constraint is not None
+    zero = replace(TINY, constraint=replace(TINY.constraint, reference="bound_zero"))
+    wound = {"multipliers": [0.9, 0.0, 0.0, 0.0], "missing_shares": [0.7, 0.0, 0.0, 0.0]}
+    assert "layer 0 only ever rose" in signs(zero, **wound)[0]
+
+
+def test_a_multiplier_can_wind_up_only_as_far_as_its_dual_steps_go() -> None:
+    assert TINY.constraint is not None
+    # dual_lr 0.05, clip 1, a dual step every 4 of 20 steps: at most 0.25
+    seldom = replace(TINY, constraint=replace(TINY.constraint, dual_every=4))
+    wound = {"multipliers": [0.0, 0.21, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+    assert signs(seldom, **wound) != []
+    assert signs(**wound) == []
+    epochs = replace(TINY, constraint=replace(TINY.constraint, dual_every_unit="epoch"))
+    assert signs(epochs, **{**wound, "multipliers": [0.0, 0.085, 0.0]}) != []  # two: at most 0.1
+    assert signs(epochs, **{**wound, "multipliers": [0.0, 0.075, 0.0]}) == []
+
+
+Layers = dict[str, list[float]]
+BLANK: Layers = {"losses": [0.5, 2.0, 2.0, 2.0]}
+WOUND: Layers = {"multipliers": [0.0, 2.0, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+PAID: Layers = {
+    "losses": [0.5, 1.6, 0.3, 0.2],
+    "weights": [0.0, -0.1, 0.1, 1.0],
+    "missing_shares": [2.2, 0.0, 0.0],
+}
+STALE: Layers = {"violations": [-0.1, -0.6, -0.1], "missing_shares": [0.0, 0.0, 0.4]}
+
+
+def stopped(
+    *history: Layers, config: RunConfig = TINY, interval: int = 10, first: int | None = None
+) -> str:
+    """Why a run of 40 steps is ended after these reports, the last at step 30 unless ``first``."""
+    first = 30 - interval * (len(history) - 1) if first is None else first
+    reports = [
+        Report(step=first + interval * i, timestamp_ms=i, layers={**SANE, **layers})
+        for i, layers in enumerate(history)
+    ]
+    return reason_to_stop(config, SCALES, reports, steps_per_epoch=10)
+
+
+@pytest.mark.parametrize(
+    ("sign", "words"),
+    [(BLANK, "Lower primal_lr"), (WOUND, "less alpha"), (PAID, "Lower dual_lr")],
+    ids=["blank", "wound up", "paid to rise"],
+)
+def test_what_lasts_ends_the_run_with_advice(sign: Layers, words: str) -> None:
+    reason = stopped(sign, sign)
+    assert "ended at step 30 of 40" in reason
+    assert words in reason
+    assert "early_stop=false" in reason
+    assert stopped({}, sign) == ""  # seen once
+    assert stopped(sign) == ""
+    assert stopped(sign, {}) == ""  # gone
+    assert stopped(sign, {}, sign) == ""
+    assert stopped(sign, sign, first=30) == ""  # at step 40 the run is done anyhow
+    assert stopped(sign, sign, config=replace(TINY, early_stop=False)) == ""
+
+
+def test_stale_moments_end_a_run_whose_other_layers_miss() -> None:
+    history = [{**STALE, "multipliers": [0.0, m, 0.0]} for m in (0.1, 0.099, 0.098)]
+    assert "dual_optimizer=sgd" in stopped(*history, config=adam())
+    assert stopped(*history) == ""
+    assert stopped(*history[1:], config=adam()) == ""  # one interval alone
+    met = [{**layers, "missing_shares": [0.0, 0.0, 0.1]} for layers in history]
+    assert stopped(*met, config=adam()) == ""  # feasible: nothing to mend
+
+
+def test_what_gets_better_is_left_to_train() -> None:
+    for sign, name, index in ((BLANK, "losses", 3), (WOUND, "missing_shares", 1)):
+        better = list(sign[name])
+        better[index] *= 0.9
+        assert stopped(sign, {**sign, name: better}) == ""
+        better[index] = 0.99 * sign[name][index]
+        assert stopped(sign, {**sign, name: better}) != ""
+
+
+def test_multipliers_end_no_run_before_half_of_its_constrained_steps() -> None:
+    assert TINY.constraint is not None
+    assert stopped(WOUND, WOUND, first=10) != ""  # step 20 of 40
+    assert stopped(WOUND, WOUND, first=9) == ""
+    for field in ("warmup_steps", "alpha_ramp_steps"):
+        late = replace(TINY, constraint=replace(TINY.constraint, **{field: 10}))
+        assert stopped(WOUND, WOUND, first=14, config=late) == ""  # 24 < 10 + 30 / 2
+        assert stopped(WOUND, WOUND, first=15, config=late) != ""
+    assert stopped(BLANK, BLANK, first=5, interval=5) != ""  # the output: a quarter
+    assert stopped(BLANK, BLANK, first=4, interval=5) == ""
+
+
+def test_only_the_output_ends_an_unconstrained_arm() -> None:
+    plain = TINY.unconstrained()
+    assert stopped(BLANK, BLANK, config=plain) != ""
+    no_better = {"losses": [0.5, 0.5, 0.5, 0.5]}
+    assert early_signs(
+        plain, SCALES, [Report(step=30, timestamp_ms=1, layers=no_better)], steps_per_epoch=10
+    )
+    assert stopped(no_better, no_better, config=plain) == ""  # a warning, as before
+    assert stopped(no_better, no_better) == ""

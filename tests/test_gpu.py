@@ -27,7 +27,9 @@ def test_no_step_synchronises_with_the_host(optimizer: str, constrained: bool) -
     device = torch.device("cuda")
     task = build_task(config, device, torch.float32)
     model = build_model(config, task).to(device=device, dtype=torch.float32)
-    weighting = weighting_of(config, task.scales, device, torch.float32)
+    weighting = weighting_of(
+        config, task.scales, device, torch.float32, steps_per_epoch=task.steps_per_epoch
+    )
     training = Training(config, task, model, weighting)
     training.run_to(2)  # lazily created optimiser state may synchronise once
     torch.cuda.set_sync_debug_mode("error")

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracles import TINY, naive_missing_shares, naive_violations, naive_weights
+from tests.oracles import TINY, NaiveAdam, naive_missing_shares, naive_violations, naive_weights
 from trainables.config import ConstraintConfig
 from trainables.multipliers import Multipliers
 from trainables.primal_dual import (
@@ -25,10 +25,12 @@ from trainables.primal_dual import (
     slack,
     violations,
 )
+from trainables.slacks import Slacks
 from trainables.weighting import PrimalDual, on_device
 
 UNIT = Scales(constant_loss=1.0, identity_loss=0.5)
-REFERENCES = ("bound_first", "virtual_layer0")
+REFERENCES = ("bound_first", "virtual_layer0", "bound_zero")
+FORMS = ("difference", "ratio")
 losses_of_layers = st.lists(st.floats(1e-3, 1e3), min_size=2, max_size=9)
 
 
@@ -36,21 +38,28 @@ def constraint(**fields: object) -> ConstraintConfig:
     return ConstraintConfig.from_json({"reference_unit": "constant", **fields})
 
 
+def primal_dual(config: ConstraintConfig, dtype: torch.dtype) -> PrimalDual:
+    run = replace(TINY, constraint=config, steps=100_000)
+    return PrimalDual(run, UNIT, torch.device("cpu"), dtype, steps_per_epoch=10)
+
+
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("scale", ["schedule", "none"])
+@pytest.mark.parametrize("form", FORMS)
 @given(losses=losses_of_layers, alpha=st.floats(0.01, 0.9), f0=st.floats(0.01, 10))
 def test_violations_equal_the_naive_loop(
-    reference: str, scale: str, losses: list[float], alpha: float, f0: float
+    reference: str, scale: str, form: str, losses: list[float], alpha: float, f0: float
 ) -> None:
-    config = constraint(alpha=alpha, reference_loss=f0, reference=reference, scale=scale)
+    asked = {"alpha": alpha, "reference": reference, "scale": scale, "form": form}
+    config = constraint(reference_loss=f0, **asked)
     constraints = descent_constraints(config, len(losses) - 1, UNIT)
-    expected = naive_violations(losses, alpha=alpha, f0=f0, reference=reference, scale=scale)
+    expected = naive_violations(losses, f0=f0, **asked)  # type: ignore[arg-type]
     # 1e-9 of the largest term: the subtraction cancels
+    largest = max(losses) / min(constraints.scale_L)
+    if form == "ratio":
+        largest = max(losses) / min(*losses, f0)
     np.testing.assert_allclose(
-        violations(constraints, np.array(losses)),
-        expected,
-        rtol=1e-9,
-        atol=1e-9 * max(losses) / min(constraints.scale_L),
+        violations(constraints, np.array(losses)), expected, rtol=1e-9, atol=1e-9 * largest
     )
 
 
@@ -60,18 +69,27 @@ def test_missing_shares_equal_the_naive_loop(
     reference: str, losses: list[float], alpha: float, f0: float
 ) -> None:
     expected = naive_missing_shares(losses, alpha=alpha, f0=f0, reference=reference)
-    for scale in ("schedule", "none"):  # judging does not depend on how the Lagrangian was scaled
-        config = constraint(alpha=alpha, reference_loss=f0, reference=reference, scale=scale)
+    # judging does not depend on how the Lagrangian was scaled, nor on its form
+    for scale, form in (("schedule", "difference"), ("none", "difference"), ("none", "ratio")):
+        config = constraint(
+            alpha=alpha, reference_loss=f0, reference=reference, scale=scale, form=form
+        )
         constraints = descent_constraints(config, len(losses) - 1, UNIT)
         shares_L = missing_shares(constraints, np.array(losses))
         np.testing.assert_allclose(shares_L, expected, rtol=1e-6, atol=1e-6 * max(np.abs(expected)))
+        assert len(shares_L) == len(losses) - constraints.first_layer
+        if form == "ratio":  # the ratio form's violation is alpha times the missing share
+            np.testing.assert_allclose(
+                violations(constraints, np.array(losses)), alpha * shares_L, rtol=1e-9, atol=1e-12
+            )
 
 
 @pytest.mark.parametrize("detached", [False, True])
 def test_layer_weights_equal_the_naive_loop(detached: bool) -> None:
     config = constraint(alpha=0.3, scale="none", grad_through_previous=not detached)
     multipliers = [0.5, 0.0, 2.0, 1.0]
-    weights_F = layer_weights(descent_constraints(config, 4, UNIT), np.array(multipliers))
+    constraints = descent_constraints(config, 4, UNIT)
+    weights_F = layer_weights(constraints, np.array(multipliers), np.ones(5))
     np.testing.assert_allclose(
         weights_F, naive_weights(multipliers, alpha=0.3, detached=detached), rtol=1e-12
     )
@@ -79,24 +97,62 @@ def test_layer_weights_equal_the_naive_loop(detached: bool) -> None:
 
 @pytest.mark.parametrize("reference", REFERENCES)
 @pytest.mark.parametrize("scale", ["schedule", "none"])
+@pytest.mark.parametrize("form", FORMS)
 def test_the_lagrangians_gradient_is_that_of_weighted_deep_supervision(
-    reference: str, scale: str
+    reference: str, scale: str, form: str
 ) -> None:
     torch.manual_seed(0)
     x_L = torch.rand(5, dtype=torch.float64, requires_grad=True)
-    multipliers_L = torch.rand(4, dtype=torch.float64)
-    config = constraint(alpha=0.2, reference=reference, scale=scale)
+    config = constraint(alpha=0.2, reference=reference, scale=scale, form=form)
     constraints = descent_constraints(config, 4, UNIT)
     constraints = on_device(constraints, torch.device("cpu"), torch.float64)
+    multipliers_L = torch.rand(len(constraints.bounds_L), dtype=torch.float64)
     # every loss depends on the parameters of the layers before it
     losses_F = x_L.cumsum(0).square()
     (by_lagrangian,) = torch.autograd.grad(
         lagrangian(constraints, losses_F, multipliers_L), x_L, retain_graph=True
     )
     (by_weights,) = torch.autograd.grad(
-        (layer_weights(constraints, multipliers_L) * losses_F).sum(), x_L
+        (layer_weights(constraints, multipliers_L, losses_F.detach()) * losses_F).sum(), x_L
     )
     torch.testing.assert_close(by_lagrangian, by_weights, rtol=1e-12, atol=1e-12)
+
+
+def test_detached_ratios_never_pay_a_layer_to_rise() -> None:
+    """d/df of sum lambda_l f_l / p_l with p held: lambda_l / p_l, whatever the losses."""
+    config = constraint(alpha=0.3, form="ratio", grad_through_previous=False)
+    losses_F, multipliers_L = np.array([9.0, 2.0, 4.0, 1.0]), np.array([0.5, 1.0, 3.0])
+    weights_F = layer_weights(descent_constraints(config, 3, UNIT), multipliers_L, losses_F)
+    np.testing.assert_allclose(weights_F, [0.0, 0.5 / 1.0, 1.0 / 2.0, 1.0 + 3.0 / 4.0])
+    through = descent_constraints(replace(config, grad_through_previous=True), 3, UNIT)
+    # less lambda_{l+1} f_{l+1} / f_l^2
+    np.testing.assert_allclose(
+        layer_weights(through, multipliers_L, losses_F),
+        [0.0, 0.5 - 4.0 / 4.0, 0.5 - 3.0 / 16.0, 1.75],
+    )
+
+
+def test_a_ratio_to_a_loss_of_zero_stays_a_number() -> None:
+    config = constraint(alpha=0.3, form="ratio", reference="bound_zero")
+    constraints = on_device(
+        descent_constraints(config, 3, UNIT), torch.device("cpu"), torch.float32
+    )
+    losses_F = torch.tensor([0.0, 1e4, 0.0, 0.0])
+    weights_F = layer_weights(constraints, torch.zeros(4), losses_F)
+    assert weights_F.tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert violations(constraints, losses_F)[3] == 0.0  # nothing is left to remove: met
+
+
+def test_half_an_alpha_asks_half_the_descent_at_the_whole_ones_scale() -> None:
+    for reference in REFERENCES:
+        whole = constraint(alpha=0.4, reference=reference)
+        half = descent_constraints(whole, 3, UNIT, alpha_share=0.5)
+        losses_F = np.array([1.1, 0.9, 0.8, 0.7])
+        expected = naive_violations(
+            losses_F.tolist(), alpha=0.2, f0=1.0, reference=reference, scale="none"
+        )
+        scale_L = descent_constraints(whole, 3, UNIT).scale_L
+        np.testing.assert_allclose(violations(half, losses_F) * scale_L, expected, atol=1e-12)
 
 
 @given(losses=losses_of_layers, factor=st.floats(1e-3, 1e3))
@@ -124,7 +180,7 @@ def test_a_network_that_returns_its_input_is_infeasible(
     constraints = descent_constraints(config, 5, scales)
     nothing_done_F = np.full(6, scales.identity_loss / scales.constant_loss)
     shares_L = missing_shares(constraints, nothing_done_F)
-    np.testing.assert_allclose(shares_L[1:], 1.0)  # no descent at all
+    np.testing.assert_allclose(shares_L[1:], 1.0)  # no descent at all: layers 2..L, or 1..L
     assert not is_feasible(shares_L)
 
 
@@ -155,16 +211,18 @@ def test_slack_relaxes_the_missing_share() -> None:
 
 @pytest.mark.parametrize("signal", ["violation", "relative"])
 @pytest.mark.parametrize("scale", ["schedule", "none"])
-def test_at_rest_the_violation_equals_the_slack(signal: str, scale: str) -> None:
+@pytest.mark.parametrize("resilience_form", ["decay", "slack"])
+@pytest.mark.parametrize("form", FORMS)
+def test_at_rest_the_violation_equals_the_slack(
+    signal: str, scale: str, resilience_form: str, form: str
+) -> None:
     """Losses that do not move: the multipliers settle where resilience grants what is missed."""
     config = constraint(
-        alpha=0.3, scale=scale, dual_signal=signal, resilience=0.5, dual_lr=0.1, signal_clip=None
-    )
-    run = TINY.with_fields({"dtype": "float64"})
+        alpha=0.3, scale=scale, dual_signal=signal, resilience=0.5, dual_lr=0.1, signal_clip=None,
+        resilience_form=resilience_form, form=form,
+    )  # fmt: skip
     constraints = descent_constraints(config, 3, UNIT)
-    weighting = PrimalDual(
-        replace(run, constraint=config), constraints, torch.device("cpu"), torch.float64
-    )
+    weighting = primal_dual(config, torch.float64)
     losses_F = torch.tensor([1.0, 1.2, 0.9, 0.8], dtype=torch.float64)  # every layer misses
     for step in range(2_000):
         weighting.observe(step, losses_F, 1.0)
@@ -176,10 +234,7 @@ def test_at_rest_the_violation_equals_the_slack(signal: str, scale: str) -> None
 
 def test_a_loss_of_zero_moves_no_multiplier() -> None:
     config = constraint(alpha=0.3)
-    constraints = descent_constraints(config, 3, UNIT)
-    weighting = PrimalDual(
-        replace(TINY, constraint=config), constraints, torch.device("cpu"), torch.float32
-    )
+    weighting = primal_dual(config, torch.float32)
     weighting.observe(0, torch.zeros(4), 1.0)
     assert (weighting.multipliers.values_L == 0).all()
 
@@ -198,33 +253,101 @@ def test_projection_is_idempotent_and_keeps_multipliers_nonnegative(signal: list
     np.testing.assert_array_equal(dual_step(once, np.zeros(3), dual_lr=0.0), once)
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("resilience", [0.0, 0.1, 1.0, 4.0])
-def test_multipliers_reach_the_closed_form(optimizer: str, resilience: float) -> None:
-    """Minimise x^2 subject to 1 - x <= u at cost u^2 / (2c).
-
-    x* = 1 / (1 + 2c), lambda* = 2 / (1 + 2c), u* = c lambda*.
-    """
-    config = ConstraintConfig.from_json(
-        {
-            "dual_lr": 0.01,
-            "resilience": resilience,
-            "dual_optimizer": optimizer,
-            "signal_clip": None,
-        }
-    )
+def toy(
+    steps: int, restart_every: int | None = None, decay: bool = True, **fields: object
+) -> tuple[float, float, float]:
+    """(x, lambda, u) of: minimise x^2 subject to 1 - x <= u at cost u^2 / (2c)."""
+    config = ConstraintConfig.from_json({"dual_lr": 0.01, "signal_clip": None, **fields})
     multipliers = Multipliers(1, config, torch.device("cpu"), torch.float64)
+    slacks = Slacks(1, config, torch.device("cpu"), torch.float64)
+    has_slacks = config.resilience_form != "decay"
     x = torch.zeros(1, dtype=torch.float64)
-    steps = 20_000
     for step in range(steps):
         lam = multipliers.values_L.clone()
         gradient = 2 * x - lam  # of x^2 + lambda (1 - x); simultaneous: the dual sees the same x
         # at a constant rate Adam ends in a limit cycle on a hard constraint, so both rates decay
-        factor = min(1.0, (steps - step) / (0.5 * steps))
-        multipliers.ascend(1 - x, factor)
+        factor = min(1.0, (steps - step) / (0.5 * steps)) if decay else 1.0
+        if has_slacks:
+            multipliers.ascend(1 - x - slacks.values_L, factor)
+            slacks.descend(multipliers.values_L, factor)
+        else:
+            multipliers.ascend(1 - x, factor)
         x = x - 0.05 * factor * gradient
+        if restart_every is not None and (step + 1) % restart_every == 0:
+            slacks.restart()
+    granted = slacks.values_L if has_slacks else config.resilience * multipliers.values_L
+    return float(x), float(multipliers.values_L), float(granted)
+
+
+def naive_toy(steps: int, restart_every: int, optimizer: str) -> list[float]:
+    """Every x of the same with c = 1, dual_lr 0.002 and restarts, in plain numbers."""
+    x = lam = u = 0.0
+    of_lam, of_u = NaiveAdam(0.002), NaiveAdam(0.002)
+    history = []
+    for step in range(steps):
+        gradient, signal = 2 * x - lam, 1 - x - u
+        if optimizer == "sgd":
+            lam = max(0.0, lam + 0.002 * signal)
+            u = max(0.0, u - 0.002 * (u - lam))
+        else:
+            lam = max(0.0, lam + of_lam.step(signal))
+            u = max(0.0, u - of_u.step(u - lam))
+        x -= 0.05 * gradient
+        if (step + 1) % restart_every == 0:
+            u, of_u = 0.0, NaiveAdam(0.002)
+        history.append(x)
+    return history
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "form", "resilience"),
+    [(optimizer, "decay", c) for optimizer in ("sgd", "adam") for c in (0.0, 0.1, 1.0, 4.0)]
+    + [("sgd", "slack", c) for c in (0.1, 1.0, 4.0)]
+    # at c = 4 the slack is large against Adam's steps, and the two Adams circle the solution
+    + [("adam", "slack", c) for c in (0.1, 1.0)],
+)
+def test_multipliers_reach_the_closed_form(optimizer: str, form: str, resilience: float) -> None:
+    """x* = 1 / (1 + 2c), lambda* = 2 / (1 + 2c), u* = c lambda*: both forms of resilience."""
+    steps = 20_000 if form == "decay" else 5_000
+    x, lam, granted = toy(
+        steps, dual_optimizer=optimizer, resilience=resilience, resilience_form=form
+    )
     expected_x, expected_lam = 1 / (1 + 2 * resilience), 2 / (1 + 2 * resilience)
-    assert float(x) == pytest.approx(expected_x, abs=1e-4)
-    assert float(multipliers.values_L) == pytest.approx(expected_lam, abs=2e-4)
-    granted = resilience * float(multipliers.values_L)
-    assert granted == pytest.approx(1 - float(x), abs=2e-3)  # u* = 1 - x*
+    assert x == pytest.approx(expected_x, abs=1e-4)
+    assert lam == pytest.approx(expected_lam, abs=2e-4)
+    assert granted == pytest.approx(1 - expected_x, abs=2e-3)  # u* = 1 - x*
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_restarts_of_the_slack_equal_a_loop_in_plain_numbers(optimizer: str) -> None:
+    x, _, _ = toy(
+        420, 50, decay=False, dual_optimizer=optimizer, resilience=1.0, resilience_form="slack",
+        dual_lr=0.002,
+    )  # fmt: skip
+    assert x == pytest.approx(naive_toy(420, 50, optimizer)[-1], rel=1e-9)
+
+
+def test_restarts_of_the_slack_change_the_problem() -> None:
+    """The solution is x* = 0.333: nearer to the hard constraint's 1 the oftener they come."""
+
+    def settled(restart_every: int, optimizer: str) -> float:
+        return float(np.mean(naive_toy(20_000, restart_every, optimizer)[10_000:]))
+
+    assert settled(50, "sgd") == pytest.approx(0.913, abs=1e-3)
+    assert settled(50, "adam") == pytest.approx(0.951, abs=1e-3)
+    assert settled(500, "sgd") == pytest.approx(0.576, abs=2e-3)
+    assert 0.4 < settled(500, "adam") < 0.6
+    assert settled(100_000, "sgd") == pytest.approx(1 / 3, abs=1e-3)
+
+
+def test_a_restart_forgets_the_slack_and_adams_memory_of_it() -> None:
+    config = ConstraintConfig(resilience_form="slack", resilience=0.5, dual_optimizer="adam")
+    fresh, restarted = (Slacks(2, config, torch.device("cpu"), torch.float64) for _ in range(2))
+    for _ in range(5):
+        restarted.descend(torch.tensor([3.0, -1.0]), 1.0)
+    assert restarted.values_L[0] > 0
+    restarted.restart()
+    assert (restarted.values_L == 0).all()
+    for slacks in (fresh, restarted):
+        slacks.descend(torch.tensor([0.1, 0.2]), 1.0)
+    assert (fresh.values_L == restarted.values_L).all()

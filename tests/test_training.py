@@ -19,7 +19,7 @@ from trainables.primal_dual import descent_constraints, violations
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
-from trainables.weighting import LastLayer, PrimalDual, weighting_of
+from trainables.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 
 CPU = torch.device("cpu")
 DOUBLE = replace(TINY, dtype="float64")
@@ -38,7 +38,11 @@ def training_of(config: RunConfig, task: Any = None) -> Training:
         noise_energy=task.scales.identity_loss,
     )
     dtype = getattr(torch, config.dtype)
-    return Training(config, task, model.to(dtype), weighting_of(config, task.scales, CPU, dtype))
+    return Training(config, task, model.to(dtype), weighting_for(config, task, dtype))
+
+
+def weighting_for(config: RunConfig, task: Any, dtype: torch.dtype) -> Weighting:
+    return weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch)
 
 
 def weights_of(training: Training) -> list[Tensor]:
@@ -107,6 +111,7 @@ class Louder:
 
     def __init__(self, task: VideoDenoising, factor: float) -> None:
         self._task, self._factor, self.autocast = task, factor, task.autocast
+        self.steps_per_epoch = task.steps_per_epoch
         self.scales = replace(
             task.scales,
             constant_loss=factor * task.scales.constant_loss,
@@ -130,7 +135,7 @@ def test_the_losss_unit_does_not_change_the_scaled_trajectory(factor: float) -> 
         config,
         Louder(task, factor),
         training_of(config, task).model,
-        weighting_of(config, Louder(task, factor).scales, CPU, torch.float64),
+        weighting_for(config, Louder(task, factor), torch.float64),
     )  # type: ignore[arg-type]
     ours.run_to(40)
     theirs.run_to(40)
@@ -288,7 +293,7 @@ def test_detached_differs_from_the_lagrangian_and_never_pays_a_layer_to_rise() -
     detached.run_to(40)
     lagrangian.run_to(40)
     assert isinstance(detached.weighting, PrimalDual)
-    assert (detached.weighting.weights(40) >= 0).all()
+    assert (detached.weighting.weights(40, torch.ones(4)) >= 0).all()
     assert not all(
         (a == b).all() for a, b in zip(weights_of(detached), weights_of(lagrangian), strict=True)
     )
@@ -309,8 +314,8 @@ def test_the_dual_signal_is_clipped_and_scaled_as_named(signal: str) -> None:
         DOUBLE,
         constraint=replace(DOUBLE.constraint, dual_signal=signal, signal_clip=0.5, alpha=0.5),
     )
-    scales = task_of(config).scales
-    weighting = weighting_of(config, scales, CPU, torch.float64)
+    task = task_of(config)
+    scales, weighting = task.scales, weighting_for(config, task, torch.float64)
     assert isinstance(weighting, PrimalDual)
     assert config.constraint is not None
     f0 = config.constraint.reference_loss * scales.identity_loss / scales.constant_loss
@@ -321,14 +326,15 @@ def test_the_dual_signal_is_clipped_and_scaled_as_named(signal: str) -> None:
     relative = [0.1, -0.05 / 0.55, 0.5]
     expected = [0.1, -0.1, 0.5] if signal == "violation" else relative
     torch.testing.assert_close(
-        weighting.signal(violations_L, losses_F), torch.tensor(expected, dtype=torch.float64)
+        weighting.signal(weighting.constraints, losses_F),
+        torch.tensor(expected, dtype=torch.float64),
     )
 
 
 def test_constraints_built_for_training_equal_those_for_judging() -> None:
     assert DOUBLE.constraint is not None
-    scales = task_of(DOUBLE).scales
-    weighting = weighting_of(DOUBLE, scales, CPU, torch.float64)
+    task = task_of(DOUBLE)
+    scales, weighting = task.scales, weighting_for(DOUBLE, task, torch.float64)
     assert isinstance(weighting, PrimalDual)
     judged = descent_constraints(DOUBLE.constraint, 3, scales)
     np.testing.assert_array_equal(np.asarray(weighting.constraints.matrix_LF), judged.matrix_LF)

@@ -17,7 +17,7 @@ import torch
 from trainables import results
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config import RunConfig
-from trainables.early_signs import early_signs
+from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
 from trainables.errors import StoreError, SweepError
 from trainables.evaluation import evaluate, unit_losses
@@ -96,7 +96,9 @@ class ArmRun:
         arm.training.run_to(min((arm.training.step // every + 1) * every, self.config.steps))
         report = self._report(arm)
         self.record.reports.append(report)
-        signs = early_signs(self.config, arm.task.scales, self.record.reports)
+        history = (self.config, arm.task.scales, self.record.reports)
+        steps_per_epoch = arm.task.steps_per_epoch
+        signs = early_signs(*history, steps_per_epoch=steps_per_epoch)
         self.record.warnings += [s for s in signs if s not in self.record.warnings]
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
@@ -106,6 +108,8 @@ class ArmRun:
             )
         elif arm.training.step >= self.config.steps:
             self._finish(arm)
+        elif why := reason_to_stop(*history, steps_per_epoch=steps_per_epoch):
+            self._end("stopped", why)
         else:
             state = arm.training.state_dict() | {
                 "record": self.record.to_json(),
@@ -133,9 +137,10 @@ class ArmRun:
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         task = build_task(self.config, device, dtype)
         model = build_model(self.config, task).to(device=device, dtype=dtype)
-        training = Training(
-            self.config, task, model, weighting_of(self.config, task.scales, device, dtype)
+        weighting = weighting_of(
+            self.config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
         )
+        training = Training(self.config, task, model, weighting)
         arm = _Arm(task, training, linear_references(self.config, task), device)
         if checkpoint is not None:
             state = from_bytes(checkpoint[1], device)
@@ -154,7 +159,7 @@ class ArmRun:
         scalars, layers = arm.training.measured()
         started = time.perf_counter()
         losses_F = unit_losses(
-            arm.training.model, arm.task, "dev", self.config.train_gamma, 1
+            arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1
         ).mean(axis=0)
         losses_F /= arm.task.scales.constant_loss
         arm.eval_seconds += time.perf_counter() - started
@@ -176,7 +181,7 @@ class ArmRun:
     def _finish(self, arm: _Arm) -> None:
         started = time.perf_counter()
         multipliers = self.record.reports[-1].layers.get("multipliers", [])
-        model = arm.training.model
+        model = arm.training.evaluated
         self.record.evaluation = evaluate(self.config, arm.task, model, arm.references, multipliers)
         arm.eval_seconds += time.perf_counter() - started
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds

@@ -254,8 +254,9 @@ class ConstraintConfig(_Section):
             "at least 0",
             "0 means hard constraints.",
         )
+        is_decay, is_sgd = self.resilience_form == "decay", self.dual_optimizer == "sgd"
         _require(
-            self.dual_optimizer == "adam" or self.dual_lr * self.resilience < 1,
+            not (is_decay and is_sgd) or self.dual_lr * self.resilience < 1,
             "dual_lr x resilience",
             self.dual_lr * self.resilience,
             "below 1",
@@ -273,6 +274,14 @@ class ConstraintConfig(_Section):
             self.resilience,
             f"positive with resilience_form {self.resilience_form!r}",
             "a slack that costs infinitely much is no slack.",
+        )
+        _require(
+            is_decay or not is_sgd or self.dual_lr < min(1.0, self.resilience),
+            "dual_lr",
+            self.dual_lr,
+            f"below 1 and below resilience ({self.resilience}) "
+            f"with resilience_form {self.resilience_form!r}",
+            "the steps of slack and multiplier would overshoot each other and diverge.",
         )
         _require(self.dual_every > 0, "dual_every", self.dual_every, "positive")
         _require(0 <= self.violation_ema < 1, "violation_ema", self.violation_ema, "in [0, 1)")
@@ -362,6 +371,13 @@ class RunConfig(_Section):
                 self.constraint.warmup_steps,
                 f"at most steps ({self.steps})",
                 "the warm-up is part of the budget.",
+            )
+            _require(
+                self.constraint.warmup_steps + self.constraint.alpha_ramp_steps <= self.steps,
+                "alpha_ramp_steps",
+                self.constraint.alpha_ramp_steps,
+                f"at most steps less warmup_steps ({self.steps - self.constraint.warmup_steps})",
+                "alpha would never reach its value.",
             )
             _require(
                 self.model.layers >= 2,

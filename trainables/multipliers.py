@@ -2,7 +2,8 @@
 
 Projected SGD is ``primal_dual.dual_step``; the paper's Adam is torch's, maximising, with *coupled*
 decay (the decayed gradient g - c lambda is what Adam normalises), then the same projection.
-Decoupled decay (AdamW) has another stationary point and is not offered (decision 0002).
+Decoupled decay (AdamW) has another stationary point and is not offered (decision 0002). In the
+slack forms nothing decays: slacks.py has what relaxes the constraints instead.
 
 Source: arXiv 2601.17257, Algorithm 1 and eq. (38).
 """
@@ -22,19 +23,19 @@ class Multipliers:
     """lambda_L, its optimiser and its state; starts at zero, never synchronises with the host."""
 
     def __init__(
-        self, layers: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
+        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
-        """Zeros for ``layers`` constraints, on the run's device."""
-        self.values_L = torch.zeros(layers, device=device, dtype=dtype)
+        """Zeros for ``count`` constraints, on the run's device."""
+        self.values_L = torch.zeros(count, device=device, dtype=dtype)
         self._dual_lr = config.dual_lr
-        self._resilience = config.resilience
+        self._resilience = config.resilience if config.resilience_form == "decay" else 0.0
         self._adam: torch.optim.Adam | None = None
         if config.dual_optimizer == "adam":
             self._adam = torch.optim.Adam(
                 [self.values_L],
                 lr=config.dual_lr,
                 maximize=True,
-                weight_decay=config.resilience,
+                weight_decay=self._resilience,
                 capturable=device.type == "cuda",  # keeps Adam's step count on the device
             )
 

@@ -3,16 +3,21 @@
 There is no branch for constrained or unconstrained. All losses are over f_c, the constant
 prediction's loss (decision 0010), so the numbers do not depend on the task's unit. Within a report
 interval nothing waits for the device: running means stay there and are read when a report is made.
+
+With ``weight_ema`` what is evaluated and kept is an average of the weights over the steps; it never
+touches the training itself.
 """
 
 from __future__ import annotations
 
+import copy
 import io
 import time
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainables import results
 from trainables.config import RunConfig
@@ -48,6 +53,9 @@ class Training:
         self.seconds = 0.0  # spent in steps, over all attempts
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.Adam(self.parameters, lr=config.primal_lr, fused=True)
+        self.evaluated = copy.deepcopy(model) if config.weight_ema > 0 else model
+        # ^ the network that reports, the final result and the kept weights are of
+        self._average = get_ema_multi_avg_fn(config.weight_ema)  # type: ignore[no-untyped-call]
         self._constant_loss = task.scales.constant_loss
         first = self.parameters[0]
         self._loss_sum = torch.zeros((), device=first.device, dtype=first.dtype)
@@ -76,17 +84,32 @@ class Training:
             layer_losses(self.model, self.task, self.task.train_batch(step)).mean(dim=1)
             / self._constant_loss
         )
-        objective = (self.weighting.weights(step) * losses_F).sum()
+        seen_F = losses_F.detach()
+        objective = (self.weighting.weights(step, seen_F) * losses_F).sum()
         self.optimizer.zero_grad(set_to_none=True)
         objective.backward()  # type: ignore[no-untyped-call]
         grad_norm = nn.utils.clip_grad_norm_(self.parameters, self.config.grad_clip)
         self.optimizer.param_groups[0]["lr"] = self.config.primal_lr * factor
         self.optimizer.step()
-        seen_F = losses_F.detach()
+        if self.evaluated is not self.model:
+            self._average_weights(step)
         self.weighting.observe(step, seen_F, factor)
         self._loss_sum += seen_F[-1]
         self._grad_norm_sum += grad_norm
         self._since_report += 1
+
+    @torch.no_grad()
+    def _average_weights(self, step: int) -> None:
+        """theta_bar <- beta theta_bar + (1 - beta) theta, from the weights after step 0 on.
+
+        Not ``AveragedModel``: it reads its count from the device at every step.
+        """
+        if step == 0:
+            self.evaluated.load_state_dict(self.model.state_dict())
+            return
+        self._average(list(self.evaluated.parameters()), list(self.model.parameters()), step)
+        for ours, theirs in zip(self.evaluated.buffers(), self.model.buffers(), strict=True):
+            ours.copy_(theirs)
 
     def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
         """(scalars, layer series) since the last call, named as in results.py; resets the means."""
@@ -104,19 +127,24 @@ class Training:
 
     def state_dict(self) -> dict[str, Any]:
         """All a resumed run needs to continue bit for bit; taken right after ``measured``."""
-        return {
+        state = {
             "step": self.step,
             "seconds": self.seconds,
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "weighting": self.weighting.state_dict(),
         }
+        if self.evaluated is not self.model:
+            state["evaluated"] = self.evaluated.state_dict()
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``."""
         self.step = state["step"]
         self.seconds = state["seconds"]
         self.model.load_state_dict(state["model"])
+        if self.evaluated is not self.model:
+            self.evaluated.load_state_dict(state["evaluated"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.weighting.load_state_dict(state["weighting"])
 
