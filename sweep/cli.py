@@ -1,4 +1,4 @@
-"""The command line: ``sweep VERB``. Verbs live in cli_reading, cli_running and cli_upkeep.
+"""The command line: ``sweep VERB``. Verbs live in cli_spaces, cli_reading, cli_running, cli_upkeep.
 
 Exit 0: done. 1: something outside the request failed. 2: the request cannot be met as it was made.
 """
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import click
 
-from sweep import cli_reading, cli_running, cli_upkeep
+from sweep import cli_reading, cli_running, cli_spaces, cli_upkeep
 from trainables.errors import Misuse, SweepError
 
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 for verb in (
-    cli_reading.spaces,
+    cli_spaces.spaces,
     cli_running.run,
     cli_reading.status,
     cli_running.stop,

@@ -1,4 +1,4 @@
-"""The verbs that read: spaces, list, status, best. They need no driver and change nothing."""
+"""The verbs that read a sweep: list, status, best. They need no driver and change nothing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from search_spaces import catalog
-from search_spaces.space import Choice, LogUniform, Range, SearchSpace
 from sweep import views
 from sweep.cli_options import (
     console,
@@ -30,79 +28,10 @@ from sweep.tracking_place import known_id, place_of
 from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.primal_dual import TOLERANCE
+from trainables.shifts import FAMILIES
 
 Json = Any
 _NOTHING = "—"
-
-
-@click.command()
-@click.argument("name", metavar="[NAME]", required=False)
-@json_option
-def spaces(name: str | None, as_json: bool) -> None:
-    """List search spaces, or show one: settings, ranges, cost.
-
-    NAME is a built-in space, a .py or .json file, or an exported configuration.
-    """
-    if name is not None:
-        space = catalog.find(name).space
-        if as_json:
-            print_json({**space.to_json(), "arms": catalog.arm_count(space)})
-        else:
-            _print_space(space)
-        return
-    found = [catalog.find(known).space for known in catalog.space_names()]
-    if as_json:
-        print_json([_space_entry(space) for space in found])
-        return
-    rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
-    console().print(table(rows, right=("settings", "proposals", "seeds", "arms")))
-
-
-def _space_entry(space: SearchSpace) -> dict[str, Json]:
-    return {
-        "name": space.name,
-        "summary": space.summary,
-        "settings": len(space.settings),
-        "proposals": space.n_proposals,
-        "seeds": len(space.search_seeds),
-        "arms": catalog.arm_count(space),
-    }
-
-
-def _print_space(space: SearchSpace) -> None:
-    out = console()
-    seeds = ", ".join(map(str, space.search_seeds))
-    arms = catalog.arm_count(space)
-    out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
-    out.print(
-        f"{len(space.settings)} settings x {space.n_proposals} proposals by {space.sampler}, "
-        f"search seeds {seeds}: {arms} arms of {space.base.steps} steps, "
-        "each unconstrained arm trained once."
-    )
-    out.print()
-    settings = [
-        {"setting": s.name, "sets": ", ".join(f"{k}={v}" for k, v in s.fields.items())}
-        for s in space.settings
-    ]
-    out.print(table(settings))
-    if not space.ranges:
-        return
-    out.print()
-    default = space.default_point(space.settings[0])
-    ranges = [
-        {"searched": name, "range": _range_text(values), "first": f"{default[name]:g}"}
-        if not isinstance(values, Choice)
-        else {"searched": name, "range": _range_text(values), "first": str(default[name])}
-        for name, values in space.ranges.items()
-    ]
-    out.print(table(ranges, right=("first",)))
-
-
-def _range_text(values: Range) -> str:
-    if isinstance(values, Choice):
-        return "one of " + ", ".join(map(str, values.values))
-    kind = "log" if isinstance(values, LogUniform) else "uniform"
-    return f"{values.low:g} to {values.high:g}, {kind}"
 
 
 # --- list, status ---------------------------------------------------------------------------------
@@ -140,7 +69,7 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
         note(str(error))
     else:
         space = view.definition.space
-        wanted = len(space.settings) * space.n_proposals
+        wanted = sum(map(space.proposals_of, space.settings))
         is_running = driver_of(objects, name) is not None
         entry["space"] = space.name
         entry["state"] = views.state(view, is_running=is_running)
@@ -250,8 +179,8 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
     console().print(
         "* of a pair selected on these very clips: selection-biased, no result before fresh "
         f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
-        "RMSE: mean over the test gammas, grey levels, lower is better; seen: those that training "
-        "or selection looked at, unseen: what neither did, the only rows on OOD robustness."
+        "RMSE: mean over the test gammas (or severities), grey levels, lower is better; seen: what "
+        "training or selection looked at; unseen: all else, the only rows on OOD robustness."
     )
 
 
@@ -325,11 +254,12 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
     shown = entry["constrained"] or entry["unconstrained"]
     rows = [
         row("mean RMSE", of("ood_mean"), ".3f"),
-        row("  seen", of("seen_mean"), ".3f"),
-        row("  unseen", of("unseen_mean"), ".3f"),
+        row("seen gammas", of("seen_mean"), ".3f"),
+        row("unseen gammas", of("unseen_mean"), ".3f"),
         *(
-            row(f"  unseen: {s.replace('_', ' ')}", partial(views.shift_mean, shift=s), ".3f")
-            for s in shown["shifts"]
+            row(f"unseen {_short(shift)}", partial(views.shift_mean, shift=shift), ".3f")
+            for shift in FAMILIES
+            if shift in shown["shifts"]
         ),
         row("held-out loss", of("held_out_loss"), ".4g"),
     ]
@@ -340,6 +270,11 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         values = entry[arm] or {}
         marks[arm] = f"{_yes(values.get('feasible'))}, {_yes(values.get('useful'))}"
     return [*rows, shares, marks]
+
+
+def _short(shift: str) -> str:
+    """A family's name in the width that a terminal leaves: salt+pepper, frame drop."""
+    return shift.replace("_and_", "+").replace("_", " ")
 
 
 def _text(value: float | None, form: str) -> str:

@@ -18,9 +18,11 @@ from sweep.cli_options import (
     console,
     name_argument,
     note,
+    only_option,
     open_store,
     parse_seeds,
     parse_values,
+    set_option,
     storage_option,
 )
 from sweep.cli_reading import print_best
@@ -29,6 +31,7 @@ from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import driver_of
 from sweep.retention import keep_winners_weights
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
+from trainables.config import DataConfig
 from trainables.errors import BadData, Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
 
@@ -70,10 +73,8 @@ data_option = click.option("--data", metavar="DIR", help="Folder that the data s
 )
 @proposals_option
 @seeds_option
-@click.option(
-    "--set", "values", multiple=True, metavar="FIELD=VALUE",
-    help="Set a field of the base run (steps=500) or of the space (sampler=random); repeatable.",
-)  # fmt: skip
+@set_option
+@only_option
 @data_option
 @storage_option
 @where_option
@@ -90,6 +91,7 @@ def run(
     proposals: int | None,
     seeds: str | None,
     values: Sequence[str],
+    patterns: Sequence[str],
     data: str | None,
     storage: str,
     where: str,
@@ -114,7 +116,8 @@ def run(
         wanted["data.folder"] = data
     if name is None:
         name = f"{found.name}-full" if full else found.name
-    definition = Definition(name, catalog.with_values(found.space, wanted))
+    chosen = catalog.only(found.space, patterns)
+    definition = Definition(name, catalog.with_values(chosen, wanted))
     objects = open_store(storage)
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
     require_device(definition.space)
@@ -206,14 +209,17 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
 
     _refuse_unread_folder(space)
     space = _with_absolute_folders(space)
-    prints: dict[str, str] = {}
-    for s in space.settings:
-        data = space.base.with_fields(s.fields).data
+    datas = {s.name: space.base.with_fields(s.fields).data for s in space.settings}
+    seen: dict[DataConfig, str] = {}
+    for name, data in datas.items():
         try:
-            prints[s.name] = resolve(data).fingerprint
+            seen[data] = seen.get(data) or resolve(data).fingerprint
         except BadData as error:
             hint = " Give the folder with --data." if data.folder is None else ""
+            if len({d.name for d in datas.values()}) > 1:
+                hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
+    prints = {name: seen[data] for name, data in datas.items()}
     if len(set(prints.values())) == 1:
         first = next(iter(prints.values()))
         base = space.base.with_fields({"data.fingerprint": first})
@@ -238,7 +244,12 @@ def _with_absolute_folders(space: SearchSpace) -> SearchSpace:
 
 def absolute(folder: str | None) -> str | None:
     """The folder as it is found from anywhere."""
-    return None if folder is None else str(Path(folder).expanduser().resolve())
+    if folder is None:
+        return None
+    try:
+        return str(Path(folder).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # a null byte, no such user, a loop
+        raise Misuse(f"{folder!r} cannot be a folder: {error}. Give --data a path.") from error
 
 
 def _refuse_unread_folder(space: SearchSpace) -> None:

@@ -1,0 +1,217 @@
+"""The verb that shows search spaces: settings, ranges, arms after sharing, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.markup import escape
+
+from search_spaces import catalog, published
+from search_spaces.space import Choice, LogUniform, Range, SearchSpace, Setting
+from sweep.cli_options import (
+    console,
+    json_option,
+    only_option,
+    parse_values,
+    print_json,
+    set_option,
+    table,
+)
+from trainables.errors import Misuse
+
+if TYPE_CHECKING:
+    from sweep.estimates import Estimate
+
+Json = Any
+_NOTHING = "—"
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@set_option
+@only_option
+@click.option("--full", is_flag=True, help="The space's full-size variant.")
+@click.option("--gpu", metavar="GPU", help="Estimate the cost on this GPU (h100), not on this CPU.")
+@json_option
+def spaces(
+    name: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    full: bool,
+    gpu: str | None,
+    as_json: bool,
+) -> None:
+    """List search spaces, or show one: settings, ranges, arms, cost.
+
+    NAME is a built-in space, a .py or .json file, or an exported configuration. The cost is an
+    estimate: a few steps of every shape are timed on this CPU, or counted for a GPU.
+    """
+    if name is None:
+        if values or patterns or full or gpu:
+            raise Misuse(
+                "--set, --only, --full and --gpu say what of one space to show: give NAME."
+            )
+        _list(as_json)
+        return
+    space = catalog.only(catalog.find(name, full=full).space, patterns)
+    space = catalog.with_values(space, parse_values(values))
+    from sweep.estimates import estimate  # loads torch
+
+    cost = estimate(space, gpu)
+    if as_json:
+        print_json(
+            {
+                **space.to_json(),
+                "arms": catalog.arm_count(space),
+                "unconstrained_arms": len(catalog.unconstrained_arms(space)),
+                "first_proposals": {s.name: space.default_point(s) for s in space.settings},
+                "published": {s.name: _published(s) for s in space.settings},
+                "estimate": cost.to_json(),
+            }
+        )
+    else:
+        _print_space(space)
+        _print_cost(cost)
+
+
+def _list(as_json: bool) -> None:
+    found = [catalog.find(known).space for known in catalog.space_names()]
+    if as_json:
+        print_json([_space_entry(space) for space in found])
+        return
+    rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
+    console().print(table(rows, right=("settings", "proposals", "seeds", "arms")))
+
+
+def _space_entry(space: SearchSpace) -> dict[str, Json]:
+    return {
+        "name": space.name,
+        "summary": space.summary,
+        "settings": len(space.settings),
+        "proposals": space.n_proposals,
+        "seeds": len(space.search_seeds),
+        "arms": catalog.arm_count(space),
+    }
+
+
+def _published(setting: Setting) -> dict[str, Json] | None:
+    found = published.comparison(setting.name)
+    if found is None:
+        return None
+    return {
+        "source": published.SOURCE,
+        "mean_rmse": {"constrained": found.constrained, "unconstrained": found.unconstrained},
+        "doubts": list(found.doubts),
+    }
+
+
+def _print_space(space: SearchSpace) -> None:
+    out = console()
+    seeds = ", ".join(map(str, space.search_seeds))
+    plain = len(catalog.unconstrained_arms(space))
+    constrained = catalog.arm_count(space) - plain
+    out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
+    out.print(
+        f"{len(space.settings)} settings x {space.n_proposals} proposals by {space.sampler}, "
+        f"search seeds {seeds}: {constrained} constrained and {plain} unconstrained arms (shared "
+        f"ones are trained once) of {_steps(space)} steps."
+    )
+    out.print()
+    out.print(table([_setting_row(space, s) for s in space.settings], right=("proposals",)))
+    if any(published.comparison(s.name) for s in space.settings):
+        out.print(
+            f"published: mean RMSE of the constrained and the unconstrained model in "
+            f"{published.SOURCE}; ! has doubts, which --json names."
+        )
+    if space.ranges:
+        out.print()
+        rows = [
+            {
+                "searched": name,
+                "range": _range_text(values),
+                "first": _first_text(space, name),
+            }
+            for name, values in space.ranges.items()
+        ]
+        out.print(table(rows, right=("first",)))
+
+
+def _steps(space: SearchSpace) -> str:
+    steps = sorted({space.base.with_fields(s.fields).steps for s in space.settings})
+    return f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+
+
+def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
+    row = {
+        "setting": setting.name,
+        "also sets": escape(_also_sets(setting)) or _NOTHING,
+        "proposals": str(space.proposals_of(setting)),
+    }
+    if any(published.comparison(s.name) for s in space.settings):
+        found = published.comparison(setting.name)
+        row["published"] = (
+            _NOTHING
+            if found is None
+            else f"{found.constrained:.3f} {found.unconstrained:.3f}{' !' * bool(found.doubts)}"
+        )
+    return row
+
+
+def _also_sets(setting: Setting) -> str:
+    """The fields of a setting that its name does not tell."""
+    fields = {name.removeprefix("constraint."): value for name, value in setting.fields.items()}
+    named = ("data.name", "model.name", "model.layers", "train_gamma")
+    if all(name in fields for name in named):
+        place = catalog.setting(*(fields[name] for name in named)).name
+        if setting.name.startswith(place):
+            fields = {name: value for name, value in fields.items() if name not in named}
+    return ", ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _range_text(values: Range) -> str:
+    if isinstance(values, Choice):
+        return escape("one of " + ", ".join(map(str, values.values)))
+    kind = "log" if isinstance(values, LogUniform) else "uniform"
+    return f"{values.low:g} to {values.high:g}, {kind}"
+
+
+def _first_text(space: SearchSpace, name: str) -> str:
+    """The first proposals' value; from the lowest to the highest where settings differ."""
+    firsts = [space.default_point(s)[name] for s in space.settings]
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in firsts):
+        return escape(", ".join(dict.fromkeys(map(str, firsts))))
+    low, high = min(firsts), max(firsts)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _print_cost(cost: Estimate) -> None:
+    out = console()
+    out.print()
+    out.print(
+        f"[bold]Estimate, within a factor of 2[/bold]: {_hours(cost.device_hours)} of "
+        f"{escape(cost.device)}, {_hours(cost.wall_hours)} with {cost.workers} arms at a time; "
+        f"{cost.memory_gb:.1f} GB an arm."
+    )
+    out.print(f"From: {escape(cost.assumption)}.")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, (plain, constrained) in cost.seconds_per_arm.items():
+        rows.setdefault((_seconds(plain), _seconds(constrained)), []).append(name)
+    shown = [
+        {
+            "an arm of": names[0] + f" and {len(names) - 1} more" * (len(names) > 1),
+            "unconstrained": plain,
+            "constrained": constrained,
+        }
+        for (plain, constrained), names in rows.items()
+    ]
+    out.print(table(shown, right=("unconstrained", "constrained")))
+
+
+def _hours(hours: float) -> str:
+    return f"{60 * hours:.0f} min" if hours < 1.5 else f"{hours:,.0f} h"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:,.0f} min"
