@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from data_folders import LAYOUTS, Films, Layout
+from tests.data_folders import LAYOUTS, Films, Layout
 from trainables.config import DataConfig
 from trainables.datasets import video
 from trainables.datasets.clips import Clip, Pixels

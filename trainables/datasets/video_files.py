@@ -35,7 +35,10 @@ _OPTIONS = {
     "protocol_whitelist": "file",
     "max_pixels": str(LARGEST_FRAME),
 }
-_SHORTFALL = 0.01  # of the declared length, or one frame: what headers are commonly wrong by
+# By how much a file may fall short of the length that it declares: headers are often a little off,
+# and the last frame may have no duration.
+_SHORT_FRAMES = Fraction(3, 2)
+_SHORT_SHARE = Fraction(1, 100)
 
 # Formats of 8 bits whose first plane is luma, those that hold RGB, and those with luma in between.
 _GREY = ("gray",)
@@ -68,8 +71,7 @@ def decode_video(path: Path, frame_size: int) -> Iterator[Pixels]:
     Raises:
         BadData: the file is no video, is truncated or damaged, has frames of differing sizes, of
             more than ``LARGEST_FRAME`` pixels or of more than 8 bits, or ends before the length
-            that it declares (AVI, MP4 and MOV: their frame count or duration; Matroska and WebM:
-            the track's duration where it is written).
+            that it declares (Matroska and WebM need not declare one).
     """
     frames = _grey_frames(path)
     while True:
@@ -82,7 +84,8 @@ def decode_video(path: Path, frame_size: int) -> Iterator[Pixels]:
         # PyAV's own errors are many and not the only ones: damaged headers also end in
         # ValueError, IndexError, OverflowError or MemoryError.
         except Exception as error:
-            raise _undecodable(path, str(error) or type(error).__name__) from error
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise _undecodable(path, reason) from error
         yield scaled(Image.fromarray(grey), frame_size)
 
 
@@ -90,16 +93,14 @@ def _grey_frames(path: Path) -> Iterator[Pixels]:
     import av
 
     size: tuple[int, int] | None = None
-    length, packets, reached = 0, 0, Fraction(0)
+    length = packets = end = 0
     with av.open(str(path), metadata_errors="replace", options=dict(_OPTIONS)) as container:
         stream = _video_stream(path, container)
         for packet in container.demux(stream):
             if packet.dts is not None or packet.pts is not None:
                 packets += 1
-                end = (packet.dts if packet.pts is None else packet.pts) or 0
-                reached = max(reached, Fraction(end + (packet.duration or 0)))
-                if packet.size == 0:  # AVI's way to say that the last frame stays
-                    continue
+                start = (packet.dts if packet.pts is None else packet.pts) or 0
+                end = max(end, start + (packet.duration or 0))
             if packet.is_corrupt:
                 raise _undecodable(path, f"its data end inside frame {length + 1}")
             for frame in packet.decode():
@@ -111,7 +112,7 @@ def _grey_frames(path: Path) -> Iterator[Pixels]:
                 yield _grey(path, frame)
         if length == 0:
             raise _undecodable(path, "it has no frames")
-        _require_whole(path, container, stream, packets, reached)
+        _require_whole(path, container, stream, packets, end)
 
 
 def _video_stream(path: Path, container: InputContainer) -> VideoStream:
@@ -122,8 +123,8 @@ def _video_stream(path: Path, container: InputContainer) -> VideoStream:
     if not isinstance(stream, VideoStream):
         kinds = ", ".join(s.type for s in container.streams) or "none"
         raise BadData(
-            f"the video {path} holds no moving picture (its streams: {kinds}). Replace it by a "
-            "file that does, or leave it out of the folder."
+            f"the video {path} holds no moving picture (its streams: {kinds}). Copy it again from "
+            "the original archive, or leave that clip out of the folder."
         )
     if stream.width * stream.height > LARGEST_FRAME:
         raise _undecodable(
@@ -146,35 +147,35 @@ def _require_same_size(path: Path, first: tuple[int, int], frame: VideoFrame, nu
 
 
 def _require_whole(
-    path: Path, container: InputContainer, stream: VideoStream, packets: int, reached: Fraction
+    path: Path, container: InputContainer, stream: VideoStream, packets: int, end: int
 ) -> None:
     """Compare with what the container declares; one that declares nothing is taken as it is.
 
-    Counted are stored frames, not decoded ones: codecs may hide some, and AVI may repeat others.
+    Compared are times, not counts: codecs hide frames, recorders leave some out, and the frame
+    count of an AVI is its length in ticks. ``end`` is the end of the last packet.
     """
-    if container.format.name == "avi":
-        if stream.frames and packets < stream.frames - max(1, _SHORTFALL * stream.frames):
-            raise _ends_early(path, f"{packets} of {stream.frames} frames")
+    if stream.time_base is None or (declared := _declared_seconds(container, stream)) is None:
         return
-    declared = _declared_seconds(container, stream)
-    if declared is None or stream.time_base is None:
-        return
-    start = Fraction(stream.start_time or 0)
-    seconds = (reached - start) * stream.time_base
-    frame = declared / max(packets, 1) if packets > 1 else declared
-    if stream.average_rate:
-        frame = 1 / Fraction(stream.average_rate)
-    if seconds < declared - max(2 * frame, Fraction(_SHORTFALL) * declared):
-        raise _ends_early(path, f"{float(seconds):.2f} of {float(declared):.2f} seconds")
+    seconds = (end - (stream.start_time or 0)) * stream.time_base
+    frame = seconds / packets
+    if seconds < declared - max(_SHORT_FRAMES * frame, _SHORT_SHARE * declared):
+        raise BadData(
+            f"the video {path} ends early: it has {float(seconds):.2f} of the "
+            f"{float(declared):.2f} seconds that it declares. It was probably cut off while it was "
+            "copied. Copy it again from the original archive, or leave that clip out of the "
+            "folder; to keep what is left of it, copy that to a new file "
+            "(ffmpeg -i OLD -c copy NEW.mkv)."
+        )
 
 
 def _declared_seconds(container: InputContainer, stream: VideoStream) -> Fraction | None:
-    """How long the video stream is said to be, in seconds."""
+    """How long the video stream is said to be."""
+    if container.format.name == "avi":  # its duration is what the file still holds
+        return stream.frames * stream.time_base if stream.frames and stream.time_base else None
     if stream.duration and stream.time_base:
         return stream.duration * stream.time_base
-    clock = stream.metadata.get("DURATION", "").split(":")
     try:
-        hours, minutes, seconds = (Fraction(part) for part in clock)
+        hours, minutes, seconds = map(Fraction, stream.metadata.get("DURATION", "").split(":"))
     except (ValueError, ZeroDivisionError):
         alone = len(container.streams) == 1  # else the duration may be that of the sound
         return Fraction(container.duration, 1_000_000) if alone and container.duration else None
@@ -186,14 +187,6 @@ def _undecodable(path: Path, reason: str) -> BadData:
         f"the video {path} cannot be decoded: {reason}. It must be a whole file of one of "
         f"{', '.join(VIDEO_SUFFIXES)}. Copy it again from the original archive, or leave that clip "
         "out of the folder."
-    )
-
-
-def _ends_early(path: Path, reached: str) -> BadData:
-    return BadData(
-        f"the video {path} ends early: it has {reached} that it declares. It was probably cut off "
-        "while it was copied. Copy it again from the original archive; if nothing better exists, "
-        "write what is left to a new file (ffmpeg -i OLD.avi -c copy NEW.avi)."
     )
 
 
