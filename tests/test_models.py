@@ -1,4 +1,4 @@
-"""One contract for every model, and what tells the variants of UT apart."""
+"""What tells the variants of UT apart, and the attention scores that models share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from scipy.fft import dctn
 from torch import Tensor
 
+from trainables.models.attention_scores import inner_products, squared_norms
 from trainables.models.ut import UT, VARIANTS, dct_matrix
 
 EVERY_UT = sorted(VARIANTS)
@@ -33,39 +34,6 @@ def test_a_model_predicts_after_every_layer(variant: str, layers: int, dtype: to
         assert prediction.shape == (5, 6, 16)
         assert prediction.dtype == dtype
         assert torch.isfinite(prediction).all()
-
-
-@pytest.mark.parametrize("variant", EVERY_UT)
-def test_a_model_is_deterministic_whatever_the_global_seed(variant: str) -> None:
-    outputs = []
-    for seed in (1, 2):
-        torch.manual_seed(seed)
-        outputs.append(torch.stack(ut(variant)(tokens())))
-    assert torch.equal(*outputs)
-
-
-@pytest.mark.parametrize("variant", EVERY_UT)
-def test_the_last_loss_reaches_every_layer(variant: str) -> None:
-    model = ut(variant)
-    with torch.no_grad():  # off the start, where W = 0 hides the scores
-        for parameter in model.parameters():
-            parameter += 0.01 * torch.randn(
-                parameter.shape, generator=torch.Generator().manual_seed(0)
-            )
-    (model(tokens())[-1] - 0.5).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.abs().sum() > 0, name
-
-
-@pytest.mark.parametrize("variant", EVERY_UT)
-def test_saving_and_loading_is_exact(variant: str) -> None:
-    model, other = ut(variant), ut(variant)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.1
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(torch.stack(model(tokens())), torch.stack(other(tokens())))
 
 
 def test_the_sharp_variant_starts_as_the_identity() -> None:
@@ -130,3 +98,33 @@ def test_the_dct_equals_scipys() -> None:
     np.testing.assert_allclose(
         (matrix @ image @ matrix.T).numpy(), dctn(image.numpy(), norm="ortho"), atol=1e-12
     )
+
+
+# --- attention scores -----------------------------------------------------------------------------
+
+
+def test_scores_are_in_single_precision_under_autocast() -> None:
+    x_BTP = tokens()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (x_BTP @ x_BTP.mT).dtype == torch.bfloat16
+        products, norms = inner_products(x_BTP), squared_norms(x_BTP)
+        rounded = inner_products(x_BTP.bfloat16())
+    assert torch.equal(products, x_BTP @ x_BTP.mT)
+    torch.testing.assert_close(norms, products.diagonal(dim1=-2, dim2=-1))
+    assert rounded.dtype == torch.float32
+    double = tokens(torch.float64)
+    assert inner_products(double).dtype == squared_norms(double).dtype == torch.float64
+
+
+def test_bfloat16_keeps_near_tokens_apart_from_far_ones() -> None:
+    """Patches of 256 pixels: |x|^2 is near 60, and noise moves it by what decides the softmax."""
+    generator = torch.Generator().manual_seed(0)
+    clean = 0.3 + 0.3 * torch.rand(4, 1, 256, generator=generator)
+    frames = clean + 0.025 * torch.randn(4, 10, 256, generator=generator)
+    frames[:, 5:] += 0.05 * torch.rand(4, 1, 256, generator=generator)  # another scene
+    model = UT(layers=1, patch_size=16, variant="distance", noise_energy=256 * 0.025**2).float()
+    exact = model(frames)[-1]
+    with torch.autocast("cpu", torch.bfloat16):
+        cast = model(frames)[-1].float()
+    # one rounding of pixels near .5 is .002; scores in bfloat16 would move pixels by .025 and more
+    assert (cast - exact).abs().max() < 0.01
