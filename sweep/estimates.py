@@ -191,12 +191,14 @@ def work_of(config: RunConfig) -> Work:
         return Work(layers * frames * per_token, layers * 2 * pixels**2, layers * kept)
     if config.model.name == "dust":
         atoms = float(config.model.atoms_per_side**2)
-        per_token = 6 * pixels * atoms + 4 * frames * pixels + 2 * frames * atoms
         shared = config.model.variant == "shared"
         shared |= config.model.variant == "paper" and config.constraint is None
+        first = 4 * pixels * atoms  # from the zero code there is nothing to mix
+        other = (4 if shared else 6) * pixels * atoms + 4 * frames * pixels + 2 * frames * atoms
         kept = 4 * frames * (5 * pixels + 3 * atoms + 3 * frames)
         dictionaries = 1 if shared else layers
-        return Work(layers * frames * per_token, dictionaries * pixels * atoms, layers * kept)
+        flops = frames * (first + (layers - 1) * other)
+        return Work(flops, dictionaries * pixels * atoms, layers * kept)
     # ViT: blocks as wide as an RGB patch, MLP of 4 widths, a head for every 64 of the width.
     # Kept: arXiv 2205.05198, eq. (2), less dropout's masks, in float32.
     width = 3 * pixels
