@@ -6,13 +6,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModel, DeiTConfig, Dinov2WithRegistersConfig, ViTConfig
+from transformers import (
+    AutoModel,
+    DeiTConfig,
+    Dinov2Config,
+    Dinov2WithRegistersConfig,
+    ViTConfig,
+    ViTMSNConfig,
+)
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 SHAPE = {"hidden_size": 48, "num_attention_heads": 3, "num_hidden_layers": 2}
 KINDS: dict[str, Any] = {
     "vit": ViTConfig,
     "deit": DeiTConfig,
+    "vit_msn": ViTMSNConfig,
+    "dinov2": Dinov2Config,
     "dinov2_with_registers": Dinov2WithRegistersConfig,
 }
 
@@ -29,7 +38,7 @@ def tiny_vit(
         fields: fields of the configuration.
     """
     size = {"image_size": 16, "patch_size": 4}
-    mlp = {"intermediate_size": 96} if kind != "dinov2_with_registers" else {"mlp_ratio": 2}
+    mlp = {"intermediate_size": 96} if "dinov2" not in kind else {"mlp_ratio": 2}
     config = KINDS[kind](**(SHAPE | size | mlp | fields))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -22,7 +22,8 @@ from trainables.errors import BadData, InvalidValue, UnknownName
 from trainables.models.vit import ViT
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
-PATCH_TOKENS_FROM = {"vit": 1, "deit": 2, "dinov2_with_registers": 5}  # class, distillation, 4 reg.
+# after class, distillation and four register tokens
+PATCH_TOKENS_FROM = {"vit": 1, "deit": 2, "vit_msn": 1, "dinov2": 1, "dinov2_with_registers": 5}
 
 
 @pytest.fixture(scope="module")
