@@ -31,7 +31,8 @@ class Judgement:
     held_out: Shares  # dev clips at train_gamma, unrelaxed: what feasibility is judged by
     training: Shares  # training clips, fresh draws, unrelaxed
     # ^ tells a generalisation gap from a failed optimisation
-    relaxed: Shares | None  # dev, with the slack c lambda; None for an arm without multipliers
+    relaxed: Shares | None  # dev, with the slack c lambda, or where slacks are variables with those
+    # ^ of the last report; None for an arm without multipliers
     feasible: bool
     useful: bool
     why_not_useful: str  # empty when useful
@@ -126,7 +127,9 @@ def judge(
     held_out_L = missing_shares(constraints, held_out_F)
     relaxed: Shares | None = None
     if measured.multipliers:
-        slack_L = slack(constraint, constraints, np.array(measured.multipliers), held_out_F)
+        slack_L = np.array(record.reports[-1].layers.get("slacks", ()))
+        if constraint.resilience_form == "decay" or not slack_L.size:
+            slack_L = slack(constraint, constraints, np.array(measured.multipliers), held_out_F)
         relaxed = tuple(missing_shares(constraints, held_out_F, slack_L).tolist())
     why = why_not_useful(record, measured)
     return Judgement(

@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from sweep.pairs import join
 from sweep.selection import ProposalResult, select
 from tests.oracles import TINY
 from trainables import results
 from trainables.arm_run import ArmRun
+from trainables.build import build_model, build_task
 from trainables.config import RunConfig
+from trainables.evaluation import unit_losses
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 from trainables.run_store import MAX_DEATHS, RunStore
+from trainables.training import from_bytes
 
 LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))
 
@@ -78,9 +82,29 @@ def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store
     assert evaluation.ood_mean == pytest.approx(evaluation.ood_auc / 0.5)
 
 
-@pytest.mark.parametrize(
-    "config", [TINY, TINY.unconstrained()], ids=["constrained", "unconstrained"]
+# 12 steps an epoch, so that checkpoints fall into the middle of one
+EPOCHS = TINY.with_fields(
+    {"batch_size": 544, "constraint.resilience": 0.3, "constraint.violation_ema": 0.5}
 )
+KINDS = {
+    "constrained": TINY,
+    "unconstrained": TINY.unconstrained(),
+    "averaged weights": replace(TINY.unconstrained(), weight_ema=0.9),
+    "every epoch": EPOCHS.with_fields({"constraint.dual_every_unit": "epoch", "weight_ema": 0.8}),
+    "slack_restart, bound_zero, ratio": EPOCHS.with_fields(
+        {
+            "constraint.resilience_form": "slack_restart",
+            "constraint.dual_optimizer": "adam",
+            "constraint.reference": "bound_zero",
+            "constraint.form": "ratio",
+            "constraint.dual_every": 3,
+            "constraint.alpha_ramp_steps": 25,
+        }
+    ),
+}
+
+
+@pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
 def test_an_arm_stopped_after_every_report_equals_one_never_stopped(
     tmp_path: Path, config: RunConfig
 ) -> None:
@@ -158,6 +182,81 @@ def test_a_diverging_arm_is_an_outcome_with_advice(store: RunStore) -> None:
     assert record.evaluation is None
     assert ArmRecord.from_json(record.to_json()).reports[-1].step == record.reports[-1].step
     assert join(record, None).outcome == "diverged"
+
+
+BLANK = TINY.with_fields({"model.variant": "literal"})
+
+
+def test_an_arm_that_cannot_come_to_anything_ends_as_stopped_with_advice(store: RunStore) -> None:
+    record = run(BLANK, store)
+    assert record.status == "stopped"
+    assert f"ended at step {record.reports[-1].step} of 40" in record.reason
+    assert record.reports[-1].step < 40
+    assert any(warning in record.reason for warning in record.warnings)
+    assert record.evaluation is None
+    assert store.newest_checkpoint(record.signature) is None
+    assert store.weights(record.signature) is None
+    assert join(record, None).outcome == "stopped"
+    again = ArmRun(BLANK, store)
+    assert again.advance() == record
+
+
+def test_an_arm_that_may_not_stop_early_only_warns(store: RunStore) -> None:
+    record = run(replace(BLANK, early_stop=False), store)
+    assert record.status == "finished"
+    assert record.warnings
+
+
+def test_a_stopped_arm_that_was_killed_stops_at_the_same_report(tmp_path: Path) -> None:
+    whole = run(BLANK, RunStore(ObjectStore(tmp_path / "whole")))
+    pieces = RunStore(ObjectStore(tmp_path / "pieces"))
+    while not (record := ArmRun(BLANK, pieces).advance()).is_final:
+        pass
+    assert numbers(record) == numbers(whole)
+
+
+@pytest.mark.parametrize("config", [TINY, TINY.unconstrained()], ids=["ours", "theirs"])
+def test_the_averaged_weights_are_what_is_reported_evaluated_and_kept(
+    store: RunStore, config: RunConfig
+) -> None:
+    averaged, last = replace(config, weight_ema=0.9), run(config, store)
+    record = run(averaged, store)
+    evaluation = record.evaluation
+    assert evaluation is not None
+    assert last.evaluation is not None
+    # the training is the same, what is measured of it is not
+    assert [r.scalars[results.TRAIN_LOSS] for r in record.reports] == [
+        r.scalars[results.TRAIN_LOSS] for r in last.reports
+    ]
+    assert record.reports[-1].layers["losses"] != last.reports[-1].layers["losses"]
+    assert evaluation.held_out_losses() != last.evaluation.held_out_losses()
+    device = torch.device("cpu")
+    task = build_task(averaged, device, torch.float32)
+    model = build_model(averaged, task).float()
+    content = store.weights(record.signature)
+    assert content is not None
+    model.load_state_dict(from_bytes(content, device)["model"])
+    found = unit_losses(model, task, "dev", averaged.train_gamma, averaged.eval_draws)
+    np.testing.assert_array_equal(found, evaluation.dev_losses)
+    reported = unit_losses(model, task, "dev", averaged.train_gamma, 1).mean(axis=0)
+    np.testing.assert_array_equal(
+        record.reports[-1].layers["losses"], reported / task.scales.constant_loss
+    )
+
+
+def test_with_bound_zero_every_series_has_a_layer_0(store: RunStore) -> None:
+    record = run(TINY.with_fields({"constraint.reference": "bound_zero"}), store)
+    assert record.evaluation is not None
+    assert len(record.evaluation.multipliers) == TINY.model.layers + 1
+    names = record.reports[-1].metrics()
+    for series in ("feasibility/{}_missing_share", "train/{}_multiplier", "train/{}_slack"):
+        assert [series.format(f"0{layer}") in names for layer in range(5)] == [True] * 4 + [False]
+    # the input's loss on fresh draws against its own expectation: the bound is f0 = 1 x identity
+    assert names["feasibility/00_missing_share"] == pytest.approx(0.0, abs=1.0)
+    pair = join(record, run(TINY.unconstrained(), store))
+    assert pair.judgement is not None
+    assert pair.unconstrained_judgement is not None
+    assert len(pair.judgement.held_out) == len(pair.unconstrained_judgement.held_out) == 4
 
 
 def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(store: RunStore) -> None:

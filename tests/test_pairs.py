@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sweep.pairs import join, judge
+from sweep.selection import ProposalResult, select
 from tests.records import ended, finished, pair_config
 from trainables.errors import InvalidValue
 
@@ -76,6 +77,53 @@ def test_slack_on_the_violation_is_in_units_of_the_schedule() -> None:
     # u = c lambda s: 0.25 of 1, 0.8 and 0.64
     by_hand = [(0.4 - 1 - 0.25) / 0.2, (0.02 - 0.2) / 0.08, (-0.012 - 0.16) / 0.068]
     assert judgement.relaxed == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("form", ["slack", "slack_restart"])
+def test_slack_variables_relax_by_what_they_are_and_not_by_c_lambda(form: str) -> None:
+    config = pair_config(resilience=0.5, resilience_form=form)
+    arm = finished(config, [0.5, 0.4, 0.34, 0.26])
+    last = replace(arm.reports[-1], layers={**arm.reports[-1].layers, "slacks": [0.1, 0.0, 0.01]})
+    arm.reports[-1] = last
+    judgement = judge(arm, config.constraint)  # type: ignore[arg-type]
+    assert judgement is not None
+    # in units of the schedule 1, 0.8, 0.64
+    by_hand = [(0.4 - 1 - 0.1) / 0.2, 0.02 / 0.08, (-0.012 - 0.0064) / 0.068]
+    assert judgement.relaxed == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("reference", ["bound_first", "virtual_layer0", "bound_zero"])
+def test_ratios_are_judged_as_differences_are(reference: str) -> None:
+    arms = [
+        finished(pair_config(form=form, reference=reference, resilience=0.5), [0.5, 0.4, 0.34, 0.3],
+                 multipliers=[0.4] * (4 if reference == "bound_zero" else 3))
+        for form in ("difference", "ratio")
+    ]  # fmt: skip
+    difference, ratio = (judge(arm, arm.config.constraint) for arm in arms)  # type: ignore[arg-type]
+    assert difference is not None
+    assert ratio is not None
+    assert ratio.held_out == pytest.approx(difference.held_out)
+    assert ratio.training == pytest.approx(difference.training)
+    # the signal is relative in both, and so is the slack c lambda
+    assert ratio.relaxed == pytest.approx(difference.relaxed)
+    assert ratio.worst_layer == difference.worst_layer == 3
+
+
+def test_with_bound_zero_the_input_is_layer_0_of_the_judgement() -> None:
+    config = pair_config(reference="bound_zero", reference_loss=0.4)
+    judgement = judge(finished(config, [0.5, 0.4, 0.3, 0.2]), config.constraint)  # type: ignore[arg-type]
+    assert judgement is not None
+    # (f_0 - f0) / (alpha f0), then against 0.8 of the layer before
+    by_hand = [0.1 / 0.08, 0.0, (0.3 - 0.32) / 0.08, (0.2 - 0.24) / 0.06]
+    assert judgement.held_out == pytest.approx(by_hand)
+    assert not judgement.feasible
+    assert judgement.worst_layer == 0
+    assert (
+        "asked of layer 0"
+        in select(
+            "s", [ProposalResult(0, {}, (join(finished(config, [0.5, 0.4, 0.3, 0.2]), None),))]
+        ).why
+    )
 
 
 def test_differences_are_constrained_minus_unconstrained() -> None:
