@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.oracles import TINY, NaiveAdam
 from tests.test_training import CPU, Louder, task_of, training_of
@@ -312,6 +313,31 @@ def test_a_report_shows_the_slack_variable_and_not_its_resting_point() -> None:
     assert (dual.slacks.values_L > 0).all()
     # five steps in, it is still on its way
     assert (dual.slacks.values_L < 0.3 * dual.multipliers.values_L).all()
+
+
+class NoHostReads(TorchDispatchMode):
+    """Reading a number off a tensor raises: on CUDA it would wait for the device."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is torch.ops.aten._local_scalar_dense.default:
+            raise AssertionError("a number was read off a tensor")
+        return func(*args, **(kwargs or {}))
+
+
+# Adam reads its step count unless it is capturable, as it is on CUDA: tests/test_gpu.py has those.
+@pytest.mark.parametrize("name", [n for n in FORMS if "dual_optimizer" not in FORMS[n]])
+def test_no_form_reads_a_number_off_the_device(name: str) -> None:
+    training = ours(config_of(FORMS[name], weight_ema=0.9))
+    losses_F = torch.tensor([0.5, 0.4, 0.35, 0.2], dtype=torch.float64)
+    with NoHostReads():
+        for step in range(3 * EPOCH):
+            training.weighting.weights(step, losses_F)
+            training.weighting.observe(step, losses_F, 0.5)
+            training._average_weights(step)
+        with pytest.raises(AssertionError, match="read off"):
+            bool(losses_F[0] > 0)
 
 
 def test_a_run_that_would_end_before_its_first_dual_step_is_refused() -> None:

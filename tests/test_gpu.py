@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tests.oracles import TINY
+from tests.test_forms import EPOCH, FORMS, config_of
 from trainables.build import build_model, build_task
 from trainables.training import Training
 from trainables.weighting import weighting_of
@@ -30,11 +31,25 @@ def test_no_step_synchronises_with_the_host(optimizer: str, constrained: bool) -
     weighting = weighting_of(
         config, task.scales, device, torch.float32, steps_per_epoch=task.steps_per_epoch
     )
-    training = Training(config, task, model, weighting)
-    training.run_to(2)  # lazily created optimiser state may synchronise once
+    take_steps(Training(config, task, model, weighting), settled=2)
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_no_step_of_any_form_synchronises_with_the_host(name: str) -> None:
+    config = config_of(FORMS[name], device="cuda", dtype="float32", weight_ema=0.9, steps=60)
+    device = torch.device("cuda")
+    task = build_task(config, device, torch.float32)
+    model = build_model(config, task).to(device=device, dtype=torch.float32)
+    weighting = weighting_of(config, task.scales, device, torch.float32, steps_per_epoch=EPOCH)
+    # past the first dual step of every form, which creates optimiser state
+    take_steps(Training(config, task, model, weighting), settled=2 * EPOCH + 1)
+
+
+def take_steps(training: Training, *, settled: int) -> None:
+    training.run_to(settled)  # lazily created optimiser state may synchronise once
     torch.cuda.set_sync_debug_mode("error")
     try:
-        training.run_to(12)
+        training.run_to(settled + 30)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     scalars, _ = training.measured()
