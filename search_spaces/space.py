@@ -316,7 +316,8 @@ class SearchSpace:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Whether it is a whole number, of 64 bits: a longer one fits no float and no tensor."""
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
 def _into(values: Range, value: Json) -> Json:

@@ -112,6 +112,7 @@ def _checked(name: str, value: object, hint: Any) -> object:
         _require(
             isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number"
         )
+        _require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
         return value
     _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
     return value
