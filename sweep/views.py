@@ -189,9 +189,10 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
 
 
 def matched_capacity(view: SweepView, setting: SettingView) -> bool:
-    """Whether both arms of the setting's pairs have the same parameters to train."""
-    space = view.definition.space
-    return space.run(setting.setting, {}, seed=space.search_seeds[0]).matched_capacity
+    """Whether both arms of the setting's shown pair have the same parameters to train."""
+    space, shown = view.definition.space, setting.chosen.shown
+    point = {} if shown is None else shown.point
+    return space.run(setting.setting, point, seed=space.search_seeds[0]).matched_capacity
 
 
 def lost(setting: SettingView) -> dict[str, int]:

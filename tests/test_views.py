@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sweep import views
+from sweep.cli_reading import print_best
 from sweep.definition import put_definition, put_extension
 from sweep.proposals import put_proposal
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, USELESS, point, store_sweep
@@ -254,6 +255,27 @@ def test_unmatched_capacity_is_said_of_the_setting(objects: ObjectStore) -> None
         # of the second setting nothing is finished
         both = [e["matched_capacity"] for e in views.best(views.load_sweep(store, "tiny"), {})]
         assert both == [matched, matched]
+
+
+def test_best_prints_the_blocks_and_marks_unmatched_capacity(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = {"shifts": ["brightness", "salt_and_pepper"]}
+    paper = {**fields, "model.name": "dust", "model.variant": "paper"}
+    for values, marked in ((fields, False), (paper, True)):
+        store = ObjectStore(f"{objects.root}/{marked}")
+        store_sweep(store, {FIRST: [FEASIBLE]}, space=SPACE.with_base(values))
+        print_best(views.best(views.load_sweep(store, "tiny"), {}))
+        lines = capsys.readouterr().out.splitlines()
+        found = {line[2:22].strip(): line[22:].split() for line in lines if "seen " in line[:10]}
+        # constrained, unconstrained, difference, identity, Wiener
+        assert found == {
+            "seen gammas": ["2.500", "2.500", "+0", "4.000", "2.500"],
+            "unseen gammas": ["9.000", "9.000", "+0", "16.000", "8.000"],
+            "unseen salt+pepper": ["4.000", "5.000", "-1", "10.000", "—"],
+            "unseen brightness": ["4.000", "5.000", "-1", "10.000", "—"],
+        }
+        assert any("unmatched capacity" in line for line in lines) is marked
 
 
 def test_layers_keep_their_numbers_where_layer_0_is_constrained(objects: ObjectStore) -> None:

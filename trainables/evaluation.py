@@ -117,8 +117,10 @@ def shift_fields(
     """The fields of ``Evaluation`` about shifts beside Gaussian noise, over ``config.shifts``.
 
     The identity is the disturbed input itself; the constant prediction's metric is the same under
-    every disturbance.
+    every disturbance. Nothing without shifts.
     """
+    if not config.shifts:
+        return {}
     scores: ByShift = {}
     losses: ByShift = {}
     identity: ByShift = {}
@@ -134,11 +136,10 @@ def shift_fields(
             losses[shift][key] = losses_F.tolist()
             identity[shift][key] = task.metric(unchanged)
             constant[shift][key] = known
-    references_by_shift = {"identity": identity, "constant": constant} if config.shifts else {}
     return {
         "shift_scores": scores,
         "shift_layer_losses": losses,
-        "shift_references": references_by_shift,
+        "shift_references": {"identity": identity, "constant": constant},
     }
 
 
