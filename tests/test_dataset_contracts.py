@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sweep import doctor
 from tests.data_folders import LAYOUTS, Films, Layout
 from trainables.config import DataConfig
 from trainables.datasets import video
@@ -189,3 +190,21 @@ def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_doctor_says_what_a_folder_could_be(tmp_path: Path, name: str) -> None:
+    check = doctor._data(str(LAYOUTS[name].write(tmp_path / "data")))
+    assert check.passed
+    assert LAYOUTS[name].data_set in check.found
+    assert ": 4 training and 2 test clips in" in check.found
+
+
+def test_doctor_names_what_is_wrong_in_a_folder_that_it_knows(tmp_path: Path) -> None:
+    root = LAYOUTS["shanghaitech as published"].write(tmp_path / "data")
+    (root / "testing" / "frames" / "03_0031" / "002.png").unlink()
+    check = doctor._data(str(root))
+    assert not check.passed
+    assert "03_0031 are not numbered in one row" in check.found
+    assert "docs/data.md" in check.advice
+    assert not doctor._data(str(tmp_path / "nowhere")).passed

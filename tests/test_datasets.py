@@ -8,13 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tests.data_folders import LAYOUTS, write_video
+from tests.data_folders import write_frames as write_frame_files
 from trainables.config import DataConfig
 from trainables.datasets import video
 from trainables.datasets.cache import built_once, cache_root
@@ -423,6 +427,201 @@ def test_a_blank_video_is_refused(tmp_path: Path) -> None:
         Image.new("L", (64, 48), 7).save(path)
     with pytest.raises(BadData, match="equal"):
         load_video(config(root))
+
+
+@pytest.mark.parametrize("folder", ["a\0b", "~nobody-of-this-name/data", "loop"])
+def test_a_folder_that_is_no_path_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    with pytest.raises(BadData, match=r"data\.folder .*(is no path|does not exist|cannot be read)"):
+        load_video(config(folder))
+
+
+def test_a_broken_link_among_the_frames_is_named(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    path = root / "training" / "frames" / "04" / "2.png"
+    path.unlink()
+    path.symlink_to("/nowhere/2.png")
+    with pytest.raises(BadData, match=r"cannot be read: .*04/2\.png'"):
+        load_video(config(root))
+
+
+@pytest.mark.parametrize("closed", ["testing/frames/03", "testing/frames/03/2.png"])
+def test_what_may_not_be_read_is_named(monkeypatch: pytest.MonkeyPatch, closed: str) -> None:
+    place = Path(tempfile.mkdtemp())  # tmp_path lies in a folder that only its owner may enter
+    own = os.geteuid()
+    try:
+        path = write_frames(place / "ped2") / closed
+        path.chmod(0)
+        place.chmod(0o755)
+        (place / "cache").mkdir(mode=0o777)
+        (place / "cache").chmod(0o777)
+        monkeypatch.setenv("SWEEP_CACHE", str(place / "cache"))
+        if own == 0:  # root may read everything
+            os.seteuid(65534)
+        with pytest.raises(BadData, match=rf"Permission denied.*{path}"):
+            load_video(config(place / "ped2"))
+    finally:
+        os.seteuid(own)
+        path.chmod(0o755)
+        shutil.rmtree(place)
+
+
+def test_frames_of_differing_sizes_are_refused(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    path = root / "training" / "frames" / "04" / "2.png"
+    Image.fromarray(frame_pixels("train", 4, 2)[:40]).save(path)
+    with pytest.raises(BadData, match=r"2\.png has 64 x 40 pixels, the first .* has 64 x 48"):
+        load_video(config(root))
+
+
+def test_an_absurdly_large_frame_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    path = root / "training" / "frames" / "04" / "2.png"
+    content = bytearray(path.read_bytes())
+    content[16:24] = (20_000).to_bytes(4) * 2  # width and height
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4)
+    path.write_bytes(content)
+    with pytest.raises(BadData, match=r"2\.png cannot be decoded: .*pixels"):
+        load_video(config(root))
+
+
+def test_a_frame_that_is_a_program_is_not_run(tmp_path: Path) -> None:
+    root = write_frames(tmp_path / "ped2")
+    path = root / "training" / "frames" / "04" / "2.png"
+    Image.fromarray(frame_pixels("train", 4, 2)).save(path, format="EPS")
+    with pytest.raises(BadData, match=r"2\.png cannot be decoded: cannot identify"):
+        load_video(config(root))
+
+
+def test_two_clips_of_one_number_are_refused(tmp_path: Path) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    shutil.copytree(root / "Train" / "Train002", root / "Train" / "Train02")
+    with pytest.raises(BadData, match=r"two clips of the same number: Train002 and Train02"):
+        load_video(config(root))
+
+
+def test_one_data_set_in_two_layouts_is_refused(tmp_path: Path) -> None:
+    root = LAYOUTS["shanghaitech as published"].write(tmp_path / "shanghaitech")
+    (root / "training" / "frames" / "01_001").mkdir(parents=True)
+    with pytest.raises(BadData, match=r"lie in training/videos and in training/frames\. Their"):
+        load_video(DataConfig(name="shanghaitech", folder=str(root)))
+
+
+def test_the_layout_of_another_data_set_is_refused(tmp_path: Path) -> None:
+    root = LAYOUTS["cuhk_avenue as published"].write(tmp_path / "Avenue Dataset")
+    with pytest.raises(BadData, match=r"does not look like shanghaitech.*training/videos/01_001"):
+        load_video(DataConfig(name="shanghaitech", folder=str(root)))
+    with pytest.raises(BadData, match=r"does not look like ucsd_ped2.*Train001/001\.tif"):
+        load_video(config(root))
+
+
+def test_videos_of_another_name_are_no_clips(tmp_path: Path) -> None:
+    root = LAYOUTS["cuhk_avenue as published"].write(tmp_path / "Avenue Dataset")
+    for path in (root / "testing_videos").glob("*.avi"):
+        path.rename(path.with_name(f"test{path.name}"))
+    with pytest.raises(BadData, match=r"testing_videos has no clips: expected files .* 01\.avi"):
+        load_video(DataConfig(name="cuhk_avenue", folder=str(root)))
+
+
+# --- the user's own clips -------------------------------------------------------------------------
+
+
+def own_clips(root: Path, *names: str) -> DataConfig:
+    """Clips by these names: video files where the name has a suffix, else folders of frames."""
+    for number, name in enumerate(names):
+        frames = [frame_pixels("train", number, i) for i in range(5)]
+        if Path(name).suffix:
+            write_video(root / name, frames)
+        else:
+            write_frame_files(root / name, frames)
+    return DataConfig(name="clips", folder=str(root), frame_size=32, frames=4, patch_size=8)
+
+
+def names_of(data: DataConfig) -> list[list[str]]:
+    raw = video.list_clips(data)
+    return [[clip.name for clip in split] for split in (raw.train, raw.test)]
+
+
+@pytest.mark.parametrize(("count", "test"), [(3, 1), (4, 1), (5, 2), (8, 2), (9, 3), (12, 3)])
+def test_a_quarter_of_own_clips_rounded_up_is_the_test_split(
+    tmp_path: Path, count: int, test: int
+) -> None:
+    data = own_clips(tmp_path / "mine", *(f"clip{i}" for i in range(count)))
+    train, held_out = names_of(data)
+    assert train + held_out == [f"clip{i}" for i in range(count)]
+    assert len(held_out) == test
+
+
+def test_numbers_in_names_are_ordered_as_numbers(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", "b1", "a10", "a9.avi", "a2 second", "a2.avi", "A3")
+    assert names_of(data) == [["A3", "a2", "a2 second", "a9"], ["a10", "b1"]]
+
+
+def test_a_train_folder_without_a_test_folder_is_divided(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", "train/a", "train/b", "train/c.avi", "train/d")
+    assert names_of(data) == [["a", "b", "c"], ["d"]]
+
+
+def test_own_test_clips_stay_apart_and_may_share_names(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", "train/a", "train/b", "test/a.avi")
+    assert names_of(data) == [["a", "b"], ["a"]]
+    assert len(load_video(data).test) == 1
+
+
+def test_max_clips_moves_no_clip_from_one_split_to_the_other(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", *(f"clip{i}" for i in range(8)))
+    few = load_video(dataclasses.replace(data, max_clips=2))
+    assert [clip.name for clip in few.test] == ["clip6", "clip7"]
+    assert [clip.name for clip in few.train + few.dev] == ["clip0", "clip1"]
+
+
+def test_other_files_beside_own_clips_are_left_out(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", "a", "b.avi", "c")
+    for name in ("labels.json", "notes.txt", ".hidden.avi", "poster.jpg"):
+        (tmp_path / "mine" / name).write_text("")
+    assert names_of(data) == [["a", "b"], ["c"]]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("a", "b"), r"has 2 clip\(s\), but needs at least 3.*Cut a long film"),
+        (("a", "b", "c", "a.avi"), r"two clips called a: a and a\.avi\. If they show the same"),
+        (("a.mkv", "b", "c", "a.avi"), r"two clips called a: a\.avi and a\.mkv"),
+        (("train/a", "train/b", "test/c", "d.avi"), r"clips beside them: d\.avi\. It is unclear"),
+        (("test/a", "test/b"), r"has test/, but no train/"),
+    ],
+)
+def test_own_clips_that_cannot_be_divided_are_refused(
+    tmp_path: Path, names: tuple[str, ...], message: str
+) -> None:
+    data = own_clips(tmp_path / "mine", *names)
+    with pytest.raises(BadData, match=message):
+        load_video(data)
+
+
+def test_an_empty_split_of_own_clips_is_named(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", "train/a", "train/b")
+    (tmp_path / "mine" / "test").mkdir()
+    with pytest.raises(BadData, match=r"mine/test has no clips\. Give a folder of clips"):
+        load_video(data)
+
+
+def test_frames_without_a_folder_of_their_own_are_one_clip(tmp_path: Path) -> None:
+    write_frame_files(tmp_path / "mine", [frame_pixels("train", 0, i) for i in range(5)])
+    data = DataConfig(name="clips", folder=str(tmp_path / "mine"))
+    with pytest.raises(BadData, match=r"holds frames itself, so it is one clip; at least 3"):
+        load_video(data)
+
+
+def test_a_video_of_a_suffix_that_is_not_read_is_not_passed_over(tmp_path: Path) -> None:
+    data = own_clips(tmp_path / "mine", "a", "b", "c")
+    (tmp_path / "mine" / "d.mpg").write_bytes(b"")
+    with pytest.raises(BadData, match=r"d\.mpg has suffix \.mpg\. Allowed are \.avi"):
+        load_video(data)
 
 
 # --- the real data, where they are ----------------------------------------------------------------

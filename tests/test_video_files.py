@@ -275,16 +275,27 @@ def test_an_mp4_with_its_index_in_front_that_was_cut_is_named(tmp_path: Path) ->
 
 
 def test_the_advice_for_a_cut_video_works(tmp_path: Path) -> None:
-    """Stream copy, as ffmpeg -c copy does it, gives a file that declares what it has."""
-    path = write_video(tmp_path / "clip.mkv", SCENE)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    with av.open(str(path)) as old, av.open(str(tmp_path / "new.avi"), "w") as new:
-        stream = new.add_stream_from_template(old.streams.video[0])
-        for packet in old.demux(video=0):
-            if packet.dts is not None:
-                packet.stream = stream
-                new.mux(packet)
-    assert 3 <= len(decoded(tmp_path / "new.avi")) < 12
+    """Written anew, as ffmpeg -c:v ffv1 does it, the file declares what it has."""
+    path = write_video(tmp_path / "old.avi", NOISE * 3, "mpeg4", "yuv420p")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
+    with pytest.raises(BadData, match="ffmpeg -i OLD -c:v ffv1"):
+        decoded(path)
+    with av.open(str(path)) as old, av.open(str(tmp_path / "new.mkv"), "w") as new:
+        stream = new.add_stream("ffv1", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for frame in old.decode(video=0):
+            new.mux(stream.encode(frame))
+        new.mux(stream.encode())
+    assert 3 <= len(decoded(tmp_path / "new.mkv")) < 15
+
+
+@pytest.mark.parametrize(("name", "codec", "pixel_format"), FILES)
+def test_a_film_may_start_later_than_at_zero(
+    tmp_path: Path, name: str, codec: str, pixel_format: str
+) -> None:
+    times = range(100, 112)
+    path = write_video(tmp_path / name, SCENE, codec, pixel_format, times=times)
+    assert len(decoded(path)) == 12
 
 
 def test_a_text_file_is_no_video(tmp_path: Path) -> None:

@@ -40,6 +40,11 @@ _OPTIONS = {
 _SHORT_FRAMES = Fraction(3, 2)
 _SHORT_SHARE = Fraction(1, 100)
 
+_ADVICE = (
+    "Copy it again from the original archive, or leave that clip out of the folder. Where nothing "
+    "better exists, keep what can still be seen: ffmpeg -i OLD -c:v ffv1 NEW.mkv"
+)
+
 # Formats of 8 bits whose first plane is luma, those that hold RGB, and those with luma in between.
 _GREY = ("gray",)
 _LUMA = (
@@ -123,8 +128,8 @@ def _video_stream(path: Path, container: InputContainer) -> VideoStream:
     if not isinstance(stream, VideoStream):
         kinds = ", ".join(s.type for s in container.streams) or "none"
         raise BadData(
-            f"the video {path} holds no moving picture (its streams: {kinds}). Copy it again from "
-            "the original archive, or leave that clip out of the folder."
+            f"the video {path} holds no moving picture (its streams: {kinds}). It must have one. "
+            f"{_ADVICE}"
         )
     if stream.width * stream.height > LARGEST_FRAME:
         raise _undecodable(
@@ -156,15 +161,15 @@ def _require_whole(
     """
     if stream.time_base is None or (declared := _declared_seconds(container, stream)) is None:
         return
-    seconds = (end - (stream.start_time or 0)) * stream.time_base
-    frame = seconds / packets
+    # Matroska declares when it ends, the others how long it takes.
+    start = 0 if "matroska" in container.format.name else stream.start_time or 0
+    seconds = (end - start) * stream.time_base
+    frame = seconds / max(packets, 1)
     if seconds < declared - max(_SHORT_FRAMES * frame, _SHORT_SHARE * declared):
         raise BadData(
             f"the video {path} ends early: it has {float(seconds):.2f} of the "
             f"{float(declared):.2f} seconds that it declares. It was probably cut off while it was "
-            "copied. Copy it again from the original archive, or leave that clip out of the "
-            "folder; to keep what is left of it, copy that to a new file "
-            "(ffmpeg -i OLD -c copy NEW.mkv)."
+            f"copied. {_ADVICE}"
         )
 
 
@@ -185,8 +190,7 @@ def _declared_seconds(container: InputContainer, stream: VideoStream) -> Fractio
 def _undecodable(path: Path, reason: str) -> BadData:
     return BadData(
         f"the video {path} cannot be decoded: {reason}. It must be a whole file of one of "
-        f"{', '.join(VIDEO_SUFFIXES)}. Copy it again from the original archive, or leave that clip "
-        "out of the folder."
+        f"{', '.join(VIDEO_SUFFIXES)}. {_ADVICE}"
     )
 
 
