@@ -86,7 +86,10 @@ class ViT(nn.Module):
 
 def _place(checkpoint: str) -> str:
     """The folder or the name to load. UnknownName where it looks like a folder and is none."""
-    folder = Path(checkpoint).expanduser()
+    try:
+        folder = Path(checkpoint).expanduser()
+    except RuntimeError:  # no such user
+        folder = Path(checkpoint)
     if folder.is_dir():
         return str(folder)
     if checkpoint.startswith((".", "/", "~")) or checkpoint.count("/") > 1:
@@ -104,7 +107,10 @@ def _read(what: str, reader: Any, checkpoint: str, place: str, **options: Any) -
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
-        return reader.from_pretrained(place, local_files_only=True, **options)
+        # without trust_remote_code it would ask at a terminal whether to run code of the files
+        return reader.from_pretrained(
+            place, local_files_only=True, trust_remote_code=False, **options
+        )
     except Exception as error:
         if what == "configuration" and not Path(place).is_dir():
             raise UnknownName(

@@ -88,8 +88,8 @@ class Denoising(ABC):
         if self.steps_per_epoch == 0:
             raise InvalidValue(
                 f"batch_size must be at most {self.train_sequences}, the number of training "
-                f"{self.sample_name}, got {config.batch_size}. Give a smaller batch_size or "
-                "data.stride."
+                f"{self.sample_name}, got {config.batch_size}. Give a smaller batch_size"
+                + (" or data.stride." if self.shows_time else ".")
             )
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
@@ -215,8 +215,9 @@ class Denoising(ABC):
         """The clean frames of a unit, [T, S, S] in [0, 1], float32 on the CPU."""
         clip, start = unit.rsplit(":", 1)
         first = _first_frames(self.video.stored(split))[clip] + int(start)
-        frames = self.video.stacked(split)[first : first + self.frames]
-        return unit_interval(torch.from_numpy(np.array(frames)), torch.float32)
+        grid, side = self._split(split).grid, self.video.frame_size
+        frames = np.array(grid[first : first + self.frames]).reshape(-1, side, side)
+        return unit_interval(torch.from_numpy(frames), torch.float32)
 
     # --- units ------------------------------------------------------------------------------------
 
