@@ -164,7 +164,7 @@ def test_a_name_that_was_never_downloaded_says_how_to_fetch_it(name: str) -> Non
     "name", ["./nowhere", "/nowhere/at/all", "~/nowhere", "~nobody-here/x", "a/b/c"]
 )
 def test_a_folder_that_is_not_there_is_named(name: str) -> None:
-    with pytest.raises(UnknownName, match=r"there is no such folder \\(.*(nowhere|x|c)"):
+    with pytest.raises(UnknownName, match=r"there is no such folder \(.*(nowhere|x|c)"):
         ViT(name, 2, 16)
 
 
