@@ -66,7 +66,11 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         f"feasible up to {TOLERANCE:.2f}.",
         "difference: constrained minus unconstrained of a pair that was selected on these clips, "
         "so it is selection-biased and carries no interval; fresh seeds must confirm it.",
-        *(f"{row['setting']}: no winner: {row['why']}." for row in rows if not row["winner"]),
+        *(
+            f"{row['setting']}: no winner: {row['why'].rstrip('.')}."
+            for row in rows
+            if not row["winner"]
+        ),
         *(_VACUOUS.format(row["setting"]) for row in rows if row["vacuous"]),
         *_unmatched_note(rows),
     ]
@@ -167,7 +171,11 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         f"searched: {searched or 'nothing'}; {space.n_proposals} proposals a setting by "
         f"{space.sampler}, seed {space.sampler_seed}; search seeds "
         f"{', '.join(map(str, space.search_seeds))}.",
-        *(f"{r['setting']}: closest pair, no winner." for r in rows if not r["winner"]),
+        *(
+            f"{r['setting']}: {'closest pair, no winner' if r['alpha'] else 'no finished pair'}."
+            for r in rows
+            if not r["winner"]
+        ),
         *_unmatched_note(rows),
     ]
     return Table("hyperparameters", "Hyperparameters of the pairs", rows, shown, notes)

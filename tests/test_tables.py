@@ -162,6 +162,10 @@ def test_there_is_a_row_per_setting_whatever_became_of_it(objects: ObjectStore) 
     assert "diverged" in first["why"]
     assert first["constrained_mean_rmse"] == ""
     assert second["why"] == "no proposal has finished"
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    notes = tables.hyperparameters_table(SPACE, entries).notes
+    assert {f"{FIRST}: no finished pair.", f"{SECOND}: no finished pair."} <= set(notes)
+    assert not [note for note in (*notes, *results(objects).notes) if note.endswith("..")]
 
 
 def test_what_is_infeasible_is_marked_in_every_format(objects: ObjectStore) -> None:
