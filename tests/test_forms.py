@@ -37,6 +37,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "bound_zero": {"reference": "bound_zero", "reference_loss": 0.5},
     "bound_zero, ratio": {"reference": "bound_zero", "reference_loss": 0.5, "form": "ratio"},
     "every 5 steps": {"dual_every": 5, "warmup_steps": 3},
+    "every 5 steps, violations": {"dual_every": 5, "dual_lr": 0.2, **VIOLATION},
     "every epoch": {"dual_every_unit": "epoch", "dual_lr": 0.2},
     "every 2 epochs": {"dual_every_unit": "epoch", "dual_every": 2, "warmup_steps": 5},
     "slack": {"resilience_form": "slack"},
