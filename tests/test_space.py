@@ -195,6 +195,8 @@ def test_an_unknown_field_names_the_closest_one() -> None:
         ("search_seeds", [0, 0], "must be different"),
         ("search_seeds", [], "search_seeds must be"),
         ("data.frame_size", 33, "multiple of patch_size"),
+        ("model.name", {"a": []}, "name must be one of 'ut'"),
+        ("eval_windows", 2**63, "a whole number of 64 bits"),
     ],
 )
 def test_a_value_that_is_not_allowed_is_refused_with_its_name(

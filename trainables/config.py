@@ -173,7 +173,7 @@ class ModelConfig(_Section):
 
     def __post_init__(self) -> None:
         """Fill in the model's default variant, then check."""
-        if self.variant == "" and self.name in VARIANTS:
+        if self.variant == "" and self.name in tuple(VARIANTS):  # a file may give what has no hash
             object.__setattr__(self, "variant", VARIANTS[self.name][0])
         super().__post_init__()
 
