@@ -51,10 +51,12 @@ def write_video(
     pixel_format: str = "gray",
     options: dict[str, str] | None = None,
     times: Sequence[int] | None = None,
+    title: str = "",
 ) -> Path:
     """A video file of 25 frames per second; by default every pixel is kept."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as container:
+        container.metadata["title"] = title
         stream = container.add_stream(codec, rate=25, options=options or {})
         stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, pixel_format
         for i, pixels in enumerate(frames):

@@ -86,7 +86,7 @@ def _undivided(folder: Path) -> tuple[list[Path], list[Path]]:
             f"{_FEWEST}: one each to train on, for dev and for test. {_EXPECTED} Cut a long film "
             "into clips."
         )
-    last = min(math.ceil(len(clips) * TEST_SHARE), len(clips) - 2)
+    last = math.ceil(len(clips) * TEST_SHARE)  # leaves two of three, and more of more
     return clips[:-last], clips[-last:]
 
 

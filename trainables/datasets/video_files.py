@@ -131,13 +131,8 @@ def _video_stream(path: Path, container: InputContainer) -> VideoStream:
             f"the video {path} holds no moving picture (its streams: {kinds}). It must have one. "
             f"{_ADVICE}"
         )
-    if stream.width * stream.height > LARGEST_FRAME:
-        raise _undecodable(
-            path,
-            f"it declares frames of {stream.width} x {stream.height} pixels; at most "
-            f"{LARGEST_FRAME} pixels are read",
-        )
     stream.codec_context.thread_count = 1
+    # The options of opening guard what the header says; these guard what the frames say.
     stream.codec_context.options = {"max_pixels": str(LARGEST_FRAME)}
     return stream
 
@@ -209,13 +204,11 @@ def _grey(path: Path, frame: VideoFrame) -> Pixels:
         )
     luma = _first_plane(frame)
     limited = frame.color_range == _LIMITED or (name in _LUMA and frame.color_range != _FULL)
-    return _SPREAD[luma] if limited and name not in _FULL_LUMA else luma
+    return _SPREAD[luma] if limited else luma
 
 
 def _first_plane(frame: VideoFrame) -> Pixels:
     """The first plane without the padding of its rows, [height, width]."""
     plane = frame.planes[0]
-    rows = np.frombuffer(memoryview(plane), np.uint8).reshape(-1, abs(plane.line_size))
-    if plane.line_size < 0:  # stored from the last row up
-        rows = rows[::-1]
+    rows = np.frombuffer(memoryview(plane), np.uint8).reshape(-1, plane.line_size)
     return np.ascontiguousarray(rows[: frame.height, : frame.width])
