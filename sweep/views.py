@@ -391,7 +391,7 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
         "failures": [
             {"signature": a.signature, "setting": a.setting, "reason": a.record.reason}
             for a in arms
-            if a.record is not None and a.record.status in ("failed", "diverged")
+            if a.record is not None and a.record.status in ("failed", "diverged", "stopped")
         ],
     }
 

@@ -78,7 +78,10 @@ def test_a_sweep_of_stopped_arms_says_why_it_has_no_winner(tmp_path: Path) -> No
         "every proposal failed, diverged or was stopped; the first: ended at step" in entry["why"]
     )
     assert entry["lost"] == {"stopped": 4}
-    assert status(view)["statuses"] == {"stopped": 5}
+    shown = status(view)
+    assert shown["statuses"] == {"stopped": 5}
+    assert all("ended at step" in failure["reason"] for failure in shown["failures"])
+    assert len(shown["failures"]) == 5
 
 
 def test_one_stopped_seed_or_twin_keeps_a_proposal_from_winning() -> None:

@@ -207,7 +207,9 @@ class PrimalDual:
         if self.slacks is None:
             slacks_L = slack(self.config, constraints, multipliers_L, losses_F)
         else:
-            slacks_L = in_violations_unit(self.config, constraints, self.slacks.values_L, losses_F)
+            slacks_L = in_violations_unit(
+                self.config, constraints, self.slacks.values_L.clone(), losses_F
+            )
         return {
             "violations": mean_L,
             "multipliers": multipliers_L.clone(),
