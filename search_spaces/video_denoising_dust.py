@@ -11,8 +11,8 @@ from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.space import LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
-# First guesses of alpha, from early experiments on UCSD Ped2: the paper's 0.25 held with five layers;
-# with seven the last two were at their floor before (ratios of 0.89 after 600 steps).
+# First guesses of alpha, from early experiments on UCSD Ped2: the paper's 0.25 held with five
+# layers; with seven the last two were at their floor before (ratios of 0.89 after 600 steps).
 ALPHAS = {3: 0.25, 5: 0.25, 7: 0.15}
 
 SPACE = SearchSpace(
