@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -42,10 +43,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def launched(
-    model: str, data: Path, checkpoint: Path, storage: Path, only: tuple[str, ...] = ()
+    model: str,
+    data: Path,
+    checkpoint: Path,
+    storage: Path,
+    only: tuple[str, ...] = (),
+    **changes: object,
 ) -> SweepView:
     """``sweep run video_denoising_<model>`` at the size of TINY; what the store holds then."""
-    values = TINY | OF_MODEL[model]
+    values = TINY | OF_MODEL[model] | changes
     if model == "vit":
         values["model.checkpoint"] = str(checkpoint)
     words = ["run", f"video_denoising_{model}", "--where", "inline", "--data", str(data)]
@@ -103,6 +109,22 @@ def test_every_comparison_of_the_paper_takes_its_first_two_steps(
     assert len(rows) == (15 if model == "vit" else 45)
     assert_trained(view, iter(rows))
     assert len(view.arms) == 2 * len(rows)
+
+
+def test_a_sweep_is_finished_when_a_setting_without_noise_has_its_one_proposal(
+    data: Path, checkpoint: Path, tmp_path: Path
+) -> None:
+    chosen = ("ucsd_ped2-ut-L3-g0", "ucsd_ped2-ut-L3-g0.09")
+    view = launched("ut", data, checkpoint, tmp_path / "root", only=chosen, n_proposals=3)
+    assert [len(s.results) for s in view.settings] == [1, 3]
+    assert view.is_finished
+    words = ["status", "video_denoising_ut", "--json", "--storage", str(tmp_path / "root")]
+    status = json.loads(CliRunner().invoke(main, words).stdout)
+    assert status["state"] == "finished"
+    assert [s["proposals"]["wanted"] for s in status["settings"]] == [1, 3]
+    assert status["arms"]["wanted"] == status["arms"]["final"] == 2 + 4
+    listed = json.loads(CliRunner().invoke(main, ["list", *words[2:]]).stdout)
+    assert listed[0]["proposals"] == "4 of 4"
 
 
 def test_a_restricted_sweep_is_another_definition(
