@@ -526,6 +526,14 @@ def test_the_layout_of_another_data_set_is_refused(tmp_path: Path) -> None:
         load_video(config(root))
 
 
+def test_clips_numbered_without_zeros_are_not_sorted_as_text(tmp_path: Path) -> None:
+    for split in ("training_videos", "testing_videos"):
+        for number in (10, 9, 2):
+            write_video(tmp_path / split / f"{number}.AVI", [frame_pixels("train", number, 0)] * 5)
+    raw = video.list_clips(DataConfig(name="cuhk_avenue", folder=str(tmp_path)))
+    assert [clip.name for clip in raw.train] == ["clip02", "clip09", "clip10"]
+
+
 def test_videos_of_another_name_are_no_clips(tmp_path: Path) -> None:
     root = LAYOUTS["cuhk_avenue as published"].write(tmp_path / "Avenue Dataset")
     for path in (root / "testing_videos").glob("*.avi"):

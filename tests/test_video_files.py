@@ -165,6 +165,44 @@ def test_frames_stored_out_of_order_come_in_the_order_they_are_shown(tmp_path: P
         assert distance.mean(axis=(2, 3)).argmin(axis=1).tolist() == list(range(len(SCENE)))
 
 
+def test_packed_frames_of_old_encoders_are_unpacked(tmp_path: Path) -> None:
+    """DivX and Xvid put two frames into one chunk of an AVI, and a filler into the next."""
+    encoder = av.CodecContext.create("mpeg4", "w")
+    encoder.width, encoder.height, encoder.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+    encoder.time_base, encoder.options = Fraction(1, 25), {"bf": "1", "b": "2M"}
+    packets = []
+    for i, pixels in enumerate(SCENE):
+        frame = as_frame(pixels, "yuv420p")
+        frame.pts = i
+        packets += encoder.encode(frame)
+    packets += encoder.encode()
+    shown = [packet.pts or 0 for packet in packets]
+    frames = [bytes(packet) for packet in packets]
+    start, filler = b"\0\0\1\xb6", b"\0\0\1\xb6\x50\x4f"  # of a frame; one that is not coded
+    frames[0] = frames[0].replace(start, b"\0\0\1\xb2DivX503b1393p" + start, 1)  # p: packed
+    chunks = []
+    while frames:
+        chunks.append(frames.pop(0))
+        if len(shown) > 1 and shown[1] < shown[0]:  # the next one is shown before this one
+            chunks[-1] += frames.pop(0)
+            chunks.append(filler)
+            del shown[0]
+        del shown[0]
+    assert len(chunks) == len(SCENE)
+    assert filler in chunks
+    path = tmp_path / "clip.avi"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for i, chunk in enumerate(chunks):
+            packet = av.Packet(chunk)
+            packet.stream, packet.time_base = stream, Fraction(1, 25)
+            packet.pts, packet.dts, packet.duration = i, i, 1
+            container.mux(packet)
+    distance = np.abs(decoded(path)[:, None] - [scaled(spread(p)) for p in SCENE])
+    assert distance.mean(axis=(2, 3)).argmin(axis=1).tolist() == list(range(len(SCENE)))
+
+
 @pytest.mark.parametrize("tagged", [True, False])
 def test_the_film_is_taken_and_not_the_sound(tmp_path: Path, tagged: bool) -> None:
     path = tmp_path / "clip.mkv"
@@ -253,6 +291,21 @@ def test_a_video_that_was_cut_between_frames_says_how_far_it_goes(
     path.write_bytes(path.read_bytes()[: starts[6] - 8])  # a chunk's head is 8 bytes
     with pytest.raises(BadData, match=r"ends early: it has 0\.24 of the 0\.48 seconds"):
         decoded(path)
+
+
+@pytest.mark.parametrize(("declared", "whole"), [(12, True), (13, True), (14, False)])
+def test_a_header_may_be_wrong_by_one_frame(tmp_path: Path, declared: int, whole: bool) -> None:
+    path = write_video(tmp_path / "clip.avi", SCENE)
+    content = bytearray(path.read_bytes())
+    length = content.index(b"strh") + 8 + 32  # where the stream's header holds its length
+    assert content[length : length + 4] == (12).to_bytes(4, "little")
+    content[length : length + 4] = declared.to_bytes(4, "little")
+    path.write_bytes(content)
+    if whole:
+        assert len(decoded(path)) == 12
+    else:
+        with pytest.raises(BadData, match=r"it has 0\.48 of the 0\.56 seconds"):
+            decoded(path)
 
 
 def test_a_matroska_file_that_was_cut_says_how_far_it_goes(tmp_path: Path) -> None:
