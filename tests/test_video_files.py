@@ -165,6 +165,23 @@ def test_frames_stored_out_of_order_come_in_the_order_they_are_shown(tmp_path: P
         assert distance.mean(axis=(2, 3)).argmin(axis=1).tolist() == list(range(len(SCENE)))
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("clip.mkv", {"live": "1"}), ("clip.mp4", {"movflags": "frag_keyframe+empty_moov"})],
+)
+def test_recordings_that_do_not_know_their_length_are_taken_as_they_are(
+    tmp_path: Path, name: str, options: dict[str, str]
+) -> None:
+    path = tmp_path / name
+    with av.open(str(path), "w", options=options) as container:
+        stream = container.add_stream("mpeg4", rate=25)
+        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, "yuv420p"
+        for pixels in [*SCENE, *NOISE, *SCENE]:  # as unevenly as bit rates go
+            container.mux(stream.encode(as_frame(pixels, "yuv420p")))
+        container.mux(stream.encode())
+    assert len(decoded(path)) == 29
+
+
 def test_packed_frames_of_old_encoders_are_unpacked(tmp_path: Path) -> None:
     """DivX and Xvid put two frames into one chunk of an AVI, and a filler into the next."""
     encoder = av.CodecContext.create("mpeg4", "w")

@@ -8,6 +8,7 @@ looked at, so that it never moves a clip from one split to the other.
 
 from __future__ import annotations
 
+import itertools
 import math
 import mimetypes
 import re
@@ -43,11 +44,11 @@ def list_clips(data: DataConfig) -> RawVideo:
         train, test = _divided(root)
     else:
         train, test = _undivided(root)
-    files = [file for place in train + test for file in _files(place)]
+    files = {place: _files(place) for place in train + test}
     return RawVideo(
-        train=tuple(_clip(place, data.frame_size) for place in train),
-        test=tuple(_clip(place, data.frame_size) for place in test),
-        listing=listing(root, files),
+        train=tuple(_clip(place, files[place], data.frame_size) for place in train),
+        test=tuple(_clip(place, files[place], data.frame_size) for place in test),
+        listing=listing(root, itertools.chain.from_iterable(files.values())),
         root=str(root),
         decoder=decoder() if any(_is_video(place) for place in train + test) else "",
     )
@@ -140,7 +141,7 @@ def _files(place: Path) -> list[Path]:
     return [place] if _is_video(place) else numbered_frames(place, _IMAGES)
 
 
-def _clip(place: Path, frame_size: int) -> RawClip:
+def _clip(place: Path, files: list[Path], frame_size: int) -> RawClip:
     if _is_video(place):
         return RawClip(_name(place), partial(decode_video, place, frame_size))
-    return RawClip(_name(place), partial(decode_frames, _files(place), frame_size))
+    return RawClip(_name(place), partial(decode_frames, files, frame_size))
