@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from search_spaces import catalog
-from sweep import cli_options, cli_running
+from sweep import cli_options, cli_running, requirements
 from sweep.cli import main
 from sweep.definition import load_definition
 from sweep.lock import driver_lock
@@ -598,14 +598,14 @@ def test_a_relative_data_folder_is_stored_as_it_is_found_from_anywhere(
     settings = (setting("base", {}), setting("own", {"data.folder": "own"}))
     base = TINY.with_fields({"data.folder": "data"})
     space = type(SPACE)(**{**vars(SPACE), "base": base, "settings": settings})
-    resolved = cli_running.resolve_data(space)
+    resolved = requirements.resolve_data(space)
     folders = [resolved.run(s, {}, seed=0).data.folder for s in resolved.settings]
     assert folders == [str(tmp_path / "data"), str(tmp_path / "own")]
 
 
 def test_data_in_another_place_is_the_same_sweep(objects: ObjectStore) -> None:
     definition = load_definition(objects, "tiny")
-    moved = cli_running.with_folder(definition, "/elsewhere")
+    moved = requirements.with_folder(definition, "/elsewhere")
     for seed in SPACE.search_seeds:
         there, here = (d.space.run(d.space.settings[0], {}, seed=seed) for d in (definition, moved))
         assert here.data.folder == "/elsewhere"
@@ -616,7 +616,7 @@ def test_settings_on_different_data_carry_their_own_fingerprints() -> None:
     setting = type(SPACE.settings[0])
     settings = (setting("short", {}), setting("long", {"data.frames": 4, "data.frame_size": 36}))
     space = type(SPACE)(**{**vars(SPACE), "base": TINY, "settings": settings})
-    resolved = cli_running.resolve_data(space)
+    resolved = requirements.resolve_data(space)
     prints = [resolved.run(s, {}, seed=0).data.fingerprint for s in resolved.settings]
     assert all(prints)
     assert prints[0] != prints[1]
