@@ -28,7 +28,13 @@ from sweep.cli_reading import print_best
 from sweep.definition import Definition, load_definition, put_definition, put_extension
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import driver_of
-from sweep.requirements import absolute, require_device, resolve_data, with_folder
+from sweep.requirements import (
+    absolute,
+    require_device,
+    resolve_checkpoints,
+    resolve_data,
+    with_folder,
+)
 from sweep.retention import keep_winners_weights
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
@@ -120,7 +126,8 @@ def run(
     objects = open_store(storage)
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
     require_device(definition.space)
-    definition = replace(definition, space=resolve_data(definition.space))
+    space_there = resolve_checkpoints(definition.space)  # named before data are decoded
+    definition = replace(definition, space=resolve_data(space_there))
     if fresh:
         from sweep.fresh import run_fresh
 
@@ -168,7 +175,7 @@ def resume(
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
     _refuse_second_driver(objects, name)
-    resolve_data(there.space)  # still there, and still the same pixels
+    resolve_data(resolve_checkpoints(there.space))  # still there, and still the same
     objects.check_writable()
     there = _extended(objects, there, n_proposals=proposals, search_seeds=more_seeds)
     code = _train(

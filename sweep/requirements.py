@@ -1,16 +1,17 @@
-"""What a space needs before its sweep runs: its data, and a device to train on.
+"""What a space needs before its sweep runs: data, checkpoints, and a device to train on.
 
 Everything here refuses in one message before anything is written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from search_spaces.space import SearchSpace
+from search_spaces.space import SearchSpace, Setting
 from sweep.definition import Definition
-from trainables.config import DataConfig
+from trainables.config import DataConfig, ModelConfig, RunConfig
 from trainables.errors import BadData, Misuse
 
 
@@ -22,7 +23,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     from trainables.datasets.video import resolve
 
     _refuse_unread_folder(space)
-    space = _with_absolute_folders(space)
+    space = _mapped(space, "data.folder", absolute)
     datas = {s.name: space.base.with_fields(s.fields).data for s in space.settings}
     seen: dict[DataConfig, str] = {}
     for name, data in datas.items():
@@ -34,26 +35,73 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
     prints = {name: seen[data] for name, data in datas.items()}
-    if len(set(prints.values())) == 1:
-        first = next(iter(prints.values()))
-        base = space.base.with_fields({"data.fingerprint": first})
+    return _with_each(space, "data.fingerprint", prints)
+
+
+def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
+    """The space with each setting's checkpoint: an absolute folder, and its files' fingerprint.
+
+    Every checkpoint is loaded once, so that one that is missing, damaged or does not fit is refused
+    here and not arm by arm.
+
+    Raises:
+        UnknownName, BadData, InvalidValue: as the network that reads it.
+    """
+    of_checkpoints = [s for s in space.settings if _run(space, s).model.checkpoint is not None]
+    if not of_checkpoints:
+        return space
+    from trainables.build import check_model
+    from trainables.models.checkpoint_files import checkpoint_fingerprint
+
+    space = _mapped(space, "model.checkpoint", _absolute_if_there)
+    checked: set[tuple[ModelConfig, int]] = set()
+    prints = {}
+    for s in space.settings:
+        run = _run(space, s)
+        if run.model.checkpoint is None:
+            continue
+        if (run.model, run.data.frame_size) not in checked:
+            check_model(run)
+            checked.add((run.model, run.data.frame_size))
+        prints[s.name] = checkpoint_fingerprint(run.model.checkpoint)
+    return _with_each(space, "model.checkpoint_fingerprint", prints)
+
+
+def _run(space: SearchSpace, setting: Setting) -> RunConfig:
+    return space.run(setting, {}, seed=space.search_seeds[0])
+
+
+def _with_each(space: SearchSpace, name: str, values: Mapping[str, str]) -> SearchSpace:
+    """The space with a field set by setting; in the base where all settings have one value."""
+    if len(values) == len(space.settings) and len(set(values.values())) == 1:
+        base = space.base.with_fields({name: next(iter(values.values()))})
         return replace(space, base=base)
     settings = tuple(
-        replace(s, fields={**s.fields, "data.fingerprint": prints[s.name]}) for s in space.settings
+        replace(s, fields={**s.fields, name: values[s.name]}) if s.name in values else s
+        for s in space.settings
     )
     return replace(space, settings=settings)
 
 
-def _with_absolute_folders(space: SearchSpace) -> SearchSpace:
-    """Folders as every working directory, and every worker, finds them."""
-    base = space.base.with_fields({"data.folder": absolute(space.base.data.folder)})
+def _mapped(
+    space: SearchSpace, name: str, change: Callable[[str | None], str | None]
+) -> SearchSpace:
+    """The space with a field changed wherever it is given."""
+    base = space.base.with_fields({name: change(space.base.value_of(name))})
     settings = [
-        replace(s, fields={**s.fields, "data.folder": absolute(s.fields["data.folder"])})
-        if "data.folder" in s.fields
-        else s
+        replace(s, fields={**s.fields, name: change(s.fields[name])}) if name in s.fields else s
         for s in space.settings
     ]
     return replace(space, base=base, settings=tuple(settings))
+
+
+def _absolute_if_there(checkpoint: str | None) -> str | None:
+    """A checkpoint's folder as it is found from anywhere; a name stays as it is."""
+    try:
+        is_folder = checkpoint is not None and Path(checkpoint).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return checkpoint  # the network that reads it says what is wrong
+    return absolute(checkpoint) if is_folder else checkpoint
 
 
 def absolute(folder: str | None) -> str | None:

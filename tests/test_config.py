@@ -74,7 +74,7 @@ OTHER_VALUES = {
     "data.fingerprint": "x",
     "model.name": "dust", "model.layers": 4, "model.variant": "literal",
     "model.atoms_per_side": 8, "model.threshold": 0.02,
-    "model.checkpoint": "other",
+    "model.checkpoint": "other", "model.checkpoint_fingerprint": "x",
     "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
     "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_share": 0.5, "grad_clip": 2.0,
     "report_every": 11, "eval_windows": 5, "eval_draws": 3,
@@ -90,12 +90,11 @@ OTHER_VALUES = {
     "constraint.alpha_ramp_steps": 4,
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
 }  # fmt: skip
+VIT = {"model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"}
 OF_MODEL = {  # what a run needs beside a field that only one model has
     "model.atoms_per_side": {"model.name": "dust"},
     "model.threshold": {"model.name": "dust"},
-    "model.checkpoint": {
-        "model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"
-    },
+    "model.checkpoint": VIT, "model.checkpoint_fingerprint": VIT,
 }  # fmt: skip
 
 
@@ -143,6 +142,13 @@ def test_fields_that_belong_together_are_checked_together(
 ) -> None:
     with pytest.raises(InvalidValue, match=message):
         TINY.with_fields(fields)
+
+
+def test_the_fingerprint_of_a_checkpoint_stands_for_where_it_lies() -> None:
+    here = TINY.with_fields({**VIT, "model.checkpoint_fingerprint": "f00d"})
+    there = here.with_fields({"model.checkpoint": "two"})
+    assert here.signature() == there.signature()
+    assert here.signature() != TINY.with_fields(VIT).signature()
 
 
 def test_another_model_starts_with_its_own_default_variant() -> None:

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from trainables.config import RunConfig
+from trainables.errors import BadData
 from trainables.models.dust import DUST
 from trainables.models.ut import UT
 from trainables.tasks.base import Task
@@ -33,6 +34,12 @@ def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> D
     return kind(config, device, dtype)
 
 
+def check_model(config: RunConfig) -> None:
+    """Raise what building the run's network would, as far as it depends on files."""
+    if config.model.name == "vit":
+        _vit(config)
+
+
 def build_model(config: RunConfig, task: Task) -> nn.Module:
     """The run's network at its starting weights, on the CPU; move it to ``parameter_dtype``.
 
@@ -49,12 +56,27 @@ def build_model(config: RunConfig, task: Task) -> nn.Module:
             shared=model.variant == "shared" or one_dictionary,
         )
     if model.name == "vit":
-        from trainables.models.vit import ViT  # transformers takes seconds to import
-
-        return ViT(str(model.checkpoint), model.layers, config.data.frame_size)
+        return _vit(config)
     return UT(
         layers=model.layers,
         patch_size=config.data.patch_size,
         variant=model.variant,
         noise_energy=task.scales.identity_loss,
     )
+
+
+def _vit(config: RunConfig) -> nn.Module:
+    """A ViT from its checkpoint, whose files must still be those of the fingerprint."""
+    from trainables.models.checkpoint_files import checkpoint_fingerprint
+    from trainables.models.vit import ViT  # transformers takes seconds to import
+
+    model = config.model
+    checkpoint = str(model.checkpoint)
+    network = ViT(checkpoint, model.layers, config.data.frame_size)
+    if model.checkpoint_fingerprint not in ("", found := checkpoint_fingerprint(checkpoint)):
+        raise BadData(
+            f"the files of checkpoint {checkpoint!r} changed: expected fingerprint "
+            f"{model.checkpoint_fingerprint}, got {found}. Results of both cannot be compared. "
+            "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
+        )
+    return network

@@ -27,6 +27,7 @@ TRAINING_VERSION = 1
 # are left out of the signature, so that what is stored stays valid.
 _ADDED: dict[str, Any] = {
     "model.checkpoint": None,
+    "model.checkpoint_fingerprint": "",
     "model.atoms_per_side": 24,
     "model.threshold": 0.01,
     "constraint.form": "difference",
@@ -157,7 +158,12 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "dust": ("per_layer", "shared", "paper"),
     "vit": ("blocks",),
 }
-_ONLY_OF = {"checkpoint": "vit", "atoms_per_side": "dust", "threshold": "dust"}
+_ONLY_OF = {
+    "checkpoint": "vit",
+    "checkpoint_fingerprint": "vit",
+    "atoms_per_side": "dust",
+    "threshold": "dust",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,6 +174,7 @@ class ModelConfig(_Section):
     layers: int = 3  # L; of a checkpoint: as many as it has
     variant: str = ""  # one of VARIANTS[name]
     checkpoint: str | None = None  # vit: a Hugging Face model by name or folder
+    checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
     atoms_per_side: int = 24  # dust: m, a dictionary of m x m cosine atoms
     threshold: float = 0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
 
@@ -447,10 +454,13 @@ class RunConfig(_Section):
     def signature(self) -> str:
         """16 hex digits: the hash of what a user can change about this arm's numbers.
 
-        ``data.folder`` is a place and is left out: the pixels' fingerprint stands for it.
+        ``data.folder`` is a place and is left out: the pixels' fingerprint stands for it. So does
+        that of a checkpoint's files for ``model.checkpoint``.
         """
         content = self.to_json()
         del content["data"]["folder"]
+        if self.model.checkpoint_fingerprint:
+            content["model"]["checkpoint"] = None
         for name, as_before in _ADDED.items():
             *sections, leaf = name.split(".")
             holder = content[sections[0]] if sections else content

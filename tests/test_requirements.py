@@ -1,0 +1,116 @@
+"""Checkpoints before a sweep: found from anywhere, known by what they hold, refused at once."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+from safetensors.torch import load_file, save_file
+
+from search_spaces.space import SearchSpace, Setting
+from sweep.cli import main
+from sweep.requirements import resolve_checkpoints
+from tests.checkpoints import tiny_vit
+from tests.oracles import TINY
+from tests.sweeps import SPACE
+from trainables.build import build_model, build_task
+from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.models.checkpoint_files import checkpoint_fingerprint
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    return tiny_vit(tmp_path / "vit")
+
+
+def space_of(checkpoint: str, **fields: object) -> SearchSpace:
+    base = TINY.with_fields(
+        {
+            "task": "frame_denoising",
+            "model.name": "vit",
+            "model.checkpoint": checkpoint,
+            "model.layers": 2,
+            "data.frame_size": 16,
+            **fields,
+        }
+    )
+    return replace(SPACE, base=base, settings=(Setting("one", {}), Setting("two", {"steps": 3})))
+
+
+def test_a_checkpoint_is_stored_as_it_is_found_from_anywhere(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(checkpoint.parent)
+    space = resolve_checkpoints(space_of("./vit"))
+    runs = [space.run(s, {}, seed=0) for s in space.settings]
+    assert {run.model.checkpoint for run in runs} == {str(checkpoint)}
+    assert {run.model.checkpoint_fingerprint for run in runs} == {
+        checkpoint_fingerprint(str(checkpoint))
+    }
+
+
+def test_a_setting_may_have_a_checkpoint_of_its_own(checkpoint: Path, tmp_path: Path) -> None:
+    other = tiny_vit(tmp_path / "other", "deit")
+    space = space_of(str(checkpoint))
+    own = Setting("own", {"model.checkpoint": str(other)})
+    resolved = resolve_checkpoints(replace(space, settings=(*space.settings, own)))
+    prints = [resolved.run(s, {}, seed=0).model.checkpoint_fingerprint for s in resolved.settings]
+    assert prints[0] == prints[1] == checkpoint_fingerprint(str(checkpoint))
+    assert prints[2] == checkpoint_fingerprint(str(other)) != prints[0]
+
+
+def test_a_copy_is_the_same_run_and_other_weights_are_not(checkpoint: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+    (copy / "README.md").write_text("not loaded")
+    runs = [
+        space.run(space.settings[0], {}, seed=0)
+        for space in map(resolve_checkpoints, (space_of(str(checkpoint)), space_of(str(copy))))
+    ]
+    assert runs[0].signature() == runs[1].signature()
+
+    weights = load_file(copy / "model.safetensors")
+    name = next(iter(weights))
+    save_file(weights | {name: weights[name] + 1}, copy / "model.safetensors", {"format": "pt"})
+    with pytest.raises(BadData, match="changed: expected fingerprint"):
+        resolve_checkpoints(space_of(str(copy), **{
+            "model.checkpoint_fingerprint": runs[1].model.checkpoint_fingerprint
+        }))  # fmt: skip
+    task = build_task(runs[1], torch.device("cpu"), torch.float32)
+    with pytest.raises(BadData, match="changed: expected fingerprint"):
+        build_model(runs[1], task)
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "message"),
+    [
+        ({"model.layers": 3}, InvalidValue, "model.layers must be 2"),
+        ({"data.frame_size": 32}, InvalidValue, "data.frame_size must be"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_before_an_arm_starts(
+    checkpoint: Path, fields: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        resolve_checkpoints(space_of(str(checkpoint), **fields))
+
+
+def test_a_missing_checkpoint_is_named_and_nothing_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UnknownName, match=r"no checkpoint .\./none."):
+        resolve_checkpoints(space_of("./none"))
+    storage = tmp_path / "sweeps"
+    done = CliRunner().invoke(
+        main,
+        ["run", "video_denoising_vit", "--storage", str(storage), "--data", str(tmp_path),
+         "--set", "model.checkpoint=./none", "--set", "device=cpu"],
+    )  # fmt: skip
+    assert done.exit_code == 2
+    assert "no checkpoint './none'" in done.output
+    assert not storage.exists()
+
+
+def test_spaces_without_a_checkpoint_are_left_as_they_are() -> None:
+    assert resolve_checkpoints(SPACE) is SPACE
