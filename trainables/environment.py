@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 Json = Any
-PACKAGES = ("descent-sweep", "torch", "numpy", "transformers", "av", "pillow", "ray", "optuna", "mlflow")
+PACKAGES = (
+    "descent-sweep",
+    "torch",
+    "numpy",
+    "transformers",
+    "av",
+    "pillow",
+    "ray",
+    "optuna",
+    "mlflow",
+)
 
 
 @functools.cache
