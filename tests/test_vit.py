@@ -19,6 +19,7 @@ from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPi
 
 from tests.checkpoints import KINDS, tiny_vit
 from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.models.checkpoint_files import checkpoint_fingerprint
 from trainables.models.vit import ViT
 
 IMAGENET = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
@@ -143,6 +144,36 @@ def test_loading_leaves_global_random_numbers_and_messages_alone(
     ViT(str(checkpoint), 2, 16)
     assert torch.equal(torch.get_rng_state(), before)
     assert capfd.readouterr() == ("", "")
+
+
+def test_weights_of_the_older_kind_are_part_of_the_fingerprint(copied: Path) -> None:
+    weights, seen = load_file(copied / "model.safetensors"), []
+    before = ViT(str(copied), 2, 16)(as_frames(images()))[-1]
+    (copied / "model.safetensors").unlink()
+    for factor in (1.0, 1.5):
+        scaled = {name: factor * weight for name, weight in weights.items()}
+        torch.save(scaled, copied / "pytorch_model.bin")
+        last = ViT(str(copied), 2, 16)(as_frames(images()))[-1]
+        assert torch.equal(last, before) == (factor == 1.0)  # they are what is loaded
+        seen.append(checkpoint_fingerprint(str(copied)))
+    assert seen[0] != seen[1]
+
+
+def test_weights_of_the_older_kind_are_not_read_beside_the_newer(copied: Path) -> None:
+    before = checkpoint_fingerprint(str(copied))
+    torch.save({}, copied / "pytorch_model.bin")
+    assert checkpoint_fingerprint(str(copied)) == before
+    ViT(str(copied), 2, 16)
+
+
+def test_an_image_processor_of_either_file_is_part_of_the_fingerprint(copied: Path) -> None:
+    before, fields = checkpoint_fingerprint(str(copied)), IMAGENET | {"do_normalize": True}
+    processor = json.loads((copied / "preprocessor_config.json").read_text()) | fields
+    nested = json.dumps({"image_processor": processor})
+    (copied / "processor_config.json").write_text(nested)
+    mean = ViT(str(copied), 2, 16).pixel_mean.flatten()
+    torch.testing.assert_close(mean, torch.tensor(IMAGENET["image_mean"]))  # it is what is loaded
+    assert checkpoint_fingerprint(str(copied)) != before
 
 
 # --- checkpoints that are refused -----------------------------------------------------------------

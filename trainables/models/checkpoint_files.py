@@ -14,8 +14,10 @@ from huggingface_hub import snapshot_download
 
 from trainables.errors import BadData
 
-# what is loaded: the network, how images enter it, its weights, whole or in parts
-_READ = ("config.json", "preprocessor_config.json", "*.safetensors", "*.safetensors.index.json")
+# what is loaded: the network, and how images enter it, in either file
+_SETTINGS = ("config.json", "preprocessor_config.json", "processor_config.json")
+# its weights, whole or in parts; the older kind is read where there are none of the first
+_WEIGHTS = (("*.safetensors", "*.safetensors.index.json"), ("*.bin", "*.bin.index.json"))
 _BLOCK_BYTES = 1 << 20
 
 
@@ -32,9 +34,8 @@ def checkpoint_fingerprint(checkpoint: str) -> str:
         folder = Path(checkpoint).expanduser()
         if not folder.is_dir():
             folder = Path(snapshot_download(checkpoint, local_files_only=True))
-        files = sorted(file for pattern in _READ for file in folder.glob(pattern))
         digest = hashlib.sha256()
-        for file in files:
+        for file in _read(folder):
             seen = file.stat()
             digest.update(f"{file.name} {_hash(file, seen.st_size, seen.st_mtime_ns)}\n".encode())
     except (OSError, ValueError, RuntimeError) as error:
@@ -44,6 +45,13 @@ def checkpoint_fingerprint(checkpoint: str) -> str:
             "again."
         ) from error
     return digest.hexdigest()[:16]
+
+
+def _read(folder: Path) -> list[Path]:
+    """The files that are loaded, in the order of their names."""
+    kinds = [[file for pattern in kind for file in folder.glob(pattern)] for kind in _WEIGHTS]
+    settings = [folder / name for name in _SETTINGS if (folder / name).is_file()]
+    return sorted(settings + next(filter(None, kinds), []))
 
 
 @functools.lru_cache(maxsize=64)
