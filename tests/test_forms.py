@@ -349,6 +349,20 @@ def test_a_run_that_would_end_before_its_first_dual_step_is_refused() -> None:
     assert ours(config_of({"warmup_steps": STEPS}))  # plain to its end, as asked
 
 
+@pytest.mark.parametrize("seldom", [{"dual_every_unit": "epoch"}, {"dual_every": EPOCH}])
+def test_restarts_that_leave_no_slack_to_any_dual_step_are_refused(seldom: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue, match=r"two dual steps within an epoch .12 steps., got"):
+        ours(config_of({**seldom, "resilience_form": "slack_restart"}))
+    assert ours(config_of({**seldom, "resilience_form": "slack"}))
+    assert ours(config_of({"dual_every": EPOCH - 1, "resilience_form": "slack_restart"}))
+    # why: the loop written by hand, restarted so, is that of a slack which costs everything
+    restarted = {**seldom, "resilience_form": "slack_restart", "dual_lr": 0.2}
+    hard = {**seldom, "resilience_form": "decay", "resilience": 0.0, "dual_lr": 0.2}
+    found = [ByHand(config_of(form)).run(STEPS).multipliers for form in (restarted, hard)]
+    assert found[0] == found[1]
+    assert max(found[0]) > 0.01
+
+
 @pytest.mark.parametrize("form", ["slack", "slack_restart"])
 def test_slacks_that_would_diverge_are_refused(form: str) -> None:
     fields = {"resilience_form": form, "dual_lr": 0.5}

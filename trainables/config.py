@@ -37,7 +37,7 @@ _ADDED: dict[str, Any] = {
     "constraint.violation_ema": 0.0,
     "constraint.alpha_ramp_steps": 0,
     "weight_ema": 0.0,
-    "early_stop": True,
+    "early_stop": True,  # an arm that finishes has the same numbers (decision 0015)
     "shifts": [],
 }
 

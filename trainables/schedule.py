@@ -1,7 +1,8 @@
 """What a constrained run does when, as functions of the step alone: dual steps, and alpha's ramp.
 
-A step counts from 0; an epoch is ``steps_per_epoch`` steps of the task, from step 0 on. During the
-warm-up there is no dual step and alpha is 0.
+A step counts from 0; an epoch is ``steps_per_epoch`` steps of the task, from step 0 on. The warm-up
+has no dual step and no multipliers; violations are measured in it all the same, at the whole alpha,
+or at none of it where a ramp follows.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.config import RunConfig
+from trainables.config import ConstraintConfig, RunConfig
 from trainables.errors import InvalidValue
 from trainables.multipliers import Multipliers
 from trainables.primal_dual import (
@@ -110,12 +110,14 @@ class PrimalDual:
         """Multipliers at zero: the first step is a plain one.
 
         Raises:
-            InvalidValue: the run would end before its first dual step.
+            InvalidValue: the run would end before its first dual step, or restarts would leave no
+                slack to any.
         """
         assert config.constraint is not None
         self.config = config.constraint
         self._steps_per_epoch = steps_per_epoch
         _require_a_dual_step(config, steps_per_epoch)
+        _require_slack_at_dual_steps(self.config, steps_per_epoch)
         layers = config.model.layers
         constraints = descent_constraints(self.config, layers, scales)
         self.constraints = on_device(constraints, device, dtype)
@@ -252,6 +254,18 @@ def _require_a_dual_step(config: RunConfig, steps_per_epoch: int) -> None:
             f"{constraint.dual_every} {constraint.dual_every_unit} "
             f"({steps_per_epoch} steps an epoch, {constraint.warmup_steps} of warm-up): "
             "train longer, or update more often."
+        )
+
+
+def _require_slack_at_dual_steps(config: ConstraintConfig, steps_per_epoch: int) -> None:
+    """A slack moves after a dual step and acts on the next: a restart between any two undoes it."""
+    once = config.dual_every_unit == "epoch" or config.dual_every >= steps_per_epoch
+    if config.resilience_form == "slack_restart" and once:
+        raise InvalidValue(
+            "resilience_form 'slack_restart' needs two dual steps within an epoch "
+            f"({steps_per_epoch} steps), got dual_every {config.dual_every} "
+            f"{config.dual_every_unit}: every dual step would find the slack at zero, as without "
+            "resilience. Update more often, or choose resilience_form 'slack' or 'decay'."
         )
 
 
