@@ -9,9 +9,14 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# Nothing of ours is imported up here: what must hold before that is set by pytest_configure below.
+if TYPE_CHECKING:
+    from trainables.object_store import ObjectStore
 
 # Two shared cores: no deadlines; the same examples every time, so that a red run can be repeated.
 settings.register_profile(
@@ -144,3 +149,52 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"differs from tests/golden/{name}"
 
     return compare
+
+
+# --- sweeps for the command line -----------------------------------------------------------------
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The storage root that every verb of a test uses; it does not exist yet."""
+    monkeypatch.setenv("SWEEP_STORAGE", str(tmp_path / "root"))
+    return tmp_path / "root"
+
+
+@pytest.fixture
+def stored(root: Path) -> ObjectStore:
+    """The storage root with a sweep written by hand in it, called tiny; it is not finished."""
+    from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
+    from trainables.object_store import ObjectStore
+
+    store = ObjectStore(root)
+    store_sweep(store, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE]})
+    return store
+
+
+@pytest.fixture(scope="session")
+def space_file(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A search space of the user's own, called mine: two arms in a second or two."""
+    from tests.command_line import SPACE_FILE
+
+    path = tmp_path_factory.mktemp("space") / "mine.py"
+    path.write_text(SPACE_FILE)
+    return str(path)
+
+
+@pytest.fixture(scope="session")
+def trained_once(tmp_path_factory: pytest.TempPathFactory, space_file: str) -> Path:
+    """A storage root with the finished sweep of ``space_file``: to be copied, not to be changed."""
+    from tests.command_line import sweep
+
+    folder = tmp_path_factory.mktemp("trained") / "root"
+    ran = sweep("run", space_file, "--where", "inline", "--storage", str(folder))
+    assert "2 of 2 arms are final" in ran.stdout
+    return folder
+
+
+@pytest.fixture
+def trained(root: Path, trained_once: Path) -> Path:
+    """The storage root with the finished sweep of ``space_file`` in it: a copy of its own."""
+    shutil.copytree(trained_once, root)
+    return root

@@ -41,6 +41,7 @@ SPACE = SearchSpace(
     search_seeds=(0, 1),
     sampler="random",
 )
+FIRST, SECOND = (s.name for s in SPACE.settings)
 Losses = list[float] | str  # or how the arm ended instead
 
 

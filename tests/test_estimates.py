@@ -1,20 +1,17 @@
-"""Estimates of cost: operations, parameters and memory against torch's own counts, and the verb."""
+"""Estimates of cost: operations, parameters and memory against torch's own counts."""
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
 import pytest
 import torch
-from click.testing import CliRunner
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from search_spaces import catalog
 from sweep import estimates
-from sweep.cli import main
 from sweep.timed_steps import NoiseTask
 from tests.checkpoints import tiny_vit
 from trainables.build import build_model
@@ -158,34 +155,3 @@ def test_what_is_too_large_to_be_timed_is_counted(fields: dict[str, object]) -> 
     assert estimates.is_timed(run) == ("steps" in fields)
     assert math.isfinite(estimates.arm_seconds(run))
     assert estimates.arm_memory_gb(run) > estimates.PROCESS_GB
-
-
-def test_the_verb_says_what_the_json_says() -> None:
-    words = ["spaces", "quickstart", "--set", "steps=40", "--only", "*-L5-*"]
-    plain = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
-    cost = plain["estimate"]
-    assert plain["arms"] == cost["arms"] == 5
-    assert plain["unconstrained_arms"] == 1
-    assert cost["within_a_factor_of"] == 2
-    assert cost["seconds_per_arm"].keys() == {"photographs-ut-L5-g0.15"}
-    assert plain["first_proposals"]["photographs-ut-L5-g0.15"]["constraint.alpha"] == 0.15
-    shown = CliRunner().invoke(main, words).stdout
-    assert "4 constrained and 1 unconstrained arms" in " ".join(shown.split())
-    assert "Estimate, within a factor of 2" in shown
-    assert "timed here" in shown
-
-
-def test_the_verb_shows_the_papers_numbers_and_their_doubts() -> None:
-    words = ["spaces", "video_denoising_dust", "--gpu", "rtx3090", "--json"]
-    plain = json.loads(CliRunner().invoke(main, words).stdout)
-    row = plain["published"]["ucsd_ped2-dust-L5-g0.11"]
-    assert row["mean_rmse"] == {"constrained": 105.767, "unconstrained": 20.965}
-    assert any("failed run" in doubt for doubt in row["doubts"])
-    assert plain["estimate"]["device"] == "rtx3090"
-    assert "compared with no GPU" in plain["estimate"]["assumption"]
-
-
-def test_the_list_of_spaces_takes_no_option_of_one_space() -> None:
-    refused = CliRunner().invoke(main, ["spaces", "--full"])
-    assert refused.exit_code == 2
-    assert "give NAME" in refused.stderr

@@ -1,4 +1,4 @@
-"""Checkpoints before a sweep: found from anywhere, known by what they hold, refused at once."""
+"""Before a sweep: data and checkpoints are found from anywhere and known by what they hold."""
 
 from __future__ import annotations
 
@@ -13,13 +13,54 @@ from safetensors.torch import load_file, save_file
 
 from search_spaces.space import SearchSpace, Setting
 from sweep.cli import main
-from sweep.requirements import resolve_checkpoints
+from sweep.definition import load_definition
+from sweep.requirements import resolve_checkpoints, resolve_data, with_folder
 from tests.checkpoints import tiny_vit
 from tests.oracles import TINY
 from tests.sweeps import SPACE
 from trainables.build import build_model, build_task
+from trainables.datasets import video
 from trainables.errors import BadData, InvalidValue, UnknownName
 from trainables.models.checkpoint_files import checkpoint_fingerprint
+from trainables.object_store import ObjectStore
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def test_a_relative_data_folder_is_stored_as_it_is_found_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(video, "BUILT_IN", ())  # any data set: this one does not look at it
+    setting = type(SPACE.settings[0])
+    settings = (setting("base", {}), setting("own", {"data.folder": "own"}))
+    base = TINY.with_fields({"data.folder": "data"})
+    space = type(SPACE)(**{**vars(SPACE), "base": base, "settings": settings})
+    resolved = resolve_data(space)
+    folders = [resolved.run(s, {}, seed=0).data.folder for s in resolved.settings]
+    assert folders == [str(tmp_path / "data"), str(tmp_path / "own")]
+
+
+def test_data_in_another_place_is_the_same_sweep(stored: ObjectStore) -> None:
+    definition = load_definition(stored, "tiny")
+    moved = with_folder(definition, "/elsewhere")
+    for seed in SPACE.search_seeds:
+        there, here = (d.space.run(d.space.settings[0], {}, seed=seed) for d in (definition, moved))
+        assert here.data.folder == "/elsewhere"
+        assert here.signature() == there.signature()
+
+
+def test_settings_on_different_data_carry_their_own_fingerprints() -> None:
+    setting = type(SPACE.settings[0])
+    settings = (setting("short", {}), setting("long", {"data.frames": 4, "data.frame_size": 36}))
+    space = type(SPACE)(**{**vars(SPACE), "base": TINY, "settings": settings})
+    resolved = resolve_data(space)
+    prints = [resolved.run(s, {}, seed=0).data.fingerprint for s in resolved.settings]
+    assert all(prints)
+    assert prints[0] != prints[1]
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,0 +1,124 @@
+"""`sweep list`, `status` and `best`: what they show of a sweep in every state."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sweep.definition import load_definition
+from sweep.lock import driver_lock
+from sweep.proposals import put_retired
+from tests.command_line import sweep
+from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+# --- list and status ------------------------------------------------------------------------------
+
+
+def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -> None:
+    everything = [INFEASIBLE, FEASIBLE, DIVERGED]
+    store_sweep(stored, {FIRST: everything, SECOND: everything}, name="later")
+    failing = SPACE.with_base({"steps": 41})
+    came_to: list[Any] = ["failed"] * 3
+    store_sweep(stored, {FIRST: came_to, SECOND: came_to}, name="latest", space=failing)
+    entries = json.loads(sweep("list", "--json").stdout)
+    assert [(e["name"], e["state"]) for e in entries] == [
+        ("latest", "failed"), ("later", "finished"), ("tiny", "stopped"),
+    ]  # fmt: skip
+    assert {e["storage"] for e in entries} == {stored.root}
+    assert {e["space"] for e in entries} == {"tiny"}
+    assert "later" in sweep("list").stdout
+
+
+def test_a_sweep_whose_driver_holds_the_lock_is_running(stored: ObjectStore) -> None:
+    with driver_lock(stored, "tiny"):
+        assert json.loads(sweep("list", "--json").stdout)[0]["state"] == "running"
+        entry = json.loads(sweep("status", "tiny", "--json").stdout)
+        assert (entry["state"], entry["arms"]["final"]) == ("running", 10)
+        assert entry["driver"]["pid"] > 0
+        assert json.loads(sweep("best", "tiny", "--json").stdout)[0]["winner"] is True
+    assert json.loads(sweep("list", "--json").stdout)[0]["state"] == "stopped"
+
+
+def test_an_empty_root_lists_no_sweeps_and_says_where_it_looked(root: Path) -> None:
+    result = sweep("list")
+    assert result.stdout == ""
+    assert str(root) in result.stderr
+    assert json.loads(sweep("list", "--json").stdout) == []
+    assert not root.exists()
+
+
+def test_status_names_failures_and_how_to_continue(root: Path) -> None:
+    store_sweep(ObjectStore(root), {FIRST: [DIVERGED]}, name="broken")
+    text = sweep("status", "broken").stdout
+    assert "the loss is nan" in " ".join(text.split())
+    assert "sweep resume broken" in text
+
+
+def test_arms_without_a_driver_are_interrupted_not_in_training(stored: ObjectStore) -> None:
+    definition = load_definition(stored, "tiny")
+    store = RunStore(stored)
+    config = definition.space.run(definition.space.settings[0], {}, seed=0).unconstrained()
+    record = store.record(config.signature())
+    assert record is not None
+    store.forget(record.signature)
+    store.put_record(replace(record, status="running", evaluation=None))
+    assert "1 interrupted" in sweep("status", "tiny").stdout
+    with driver_lock(stored, "tiny"):
+        assert "1 in training" in sweep("status", "tiny").stdout
+
+
+def test_settings_whose_search_ended_early_are_shown(stored: ObjectStore) -> None:
+    put_retired(stored, "tiny", {SECOND: "no such kernel"})
+    status = json.loads(sweep("status", "tiny", "--json").stdout)
+    assert status["retired"] == {SECOND: "no such kernel"}
+    assert "no such kernel" in sweep("status", "tiny").stdout
+    assert json.loads(sweep("list", "--json").stdout)[0]["retired"] == [SECOND]
+    assert "1 retired" in sweep("list").stdout
+
+
+def test_the_state_comes_from_the_records(stored: ObjectStore) -> None:
+    everything = [INFEASIBLE, FEASIBLE, DIVERGED]
+    store_sweep(stored, {FIRST: everything, SECOND: everything}, name="later")
+    space = load_definition(stored, "later").space
+    twin = space.run(space.settings[0], {}, seed=0).unconstrained().signature()
+    RunStore(stored).forget(twin)  # every proposal has its outcome, one arm has no record
+    states = {e["name"]: e["state"] for e in json.loads(sweep("list", "--json").stdout)}
+    assert states["later"] == "stopped"
+    assert json.loads(sweep("status", "later", "--json").stdout)["state"] == "stopped"
+
+
+# --- best -----------------------------------------------------------------------------------------
+
+
+def test_best_has_an_entry_per_setting_with_everything_that_was_promised(
+    stored: ObjectStore,
+) -> None:
+    entries = json.loads(sweep("best", "tiny", "--json").stdout)
+    assert [e["setting"] for e in entries] == [FIRST, SECOND]
+    assert [e["winner"] for e in entries] == [True, False]
+    assert "layer 2" in entries[1]["why"]
+    arm = {
+        "signature", "config", "objective", "feasible", "useful", "worst_missing_share",
+        "missing_share", "scores", "layer_losses", "mlflow_run_id",
+    }  # fmt: skip
+    for entry in entries:
+        assert set(entry["outcomes"]) == {
+            "feasible", "infeasible", "diverged", "stopped", "failed",
+        }  # fmt: skip
+        assert arm <= entry["constrained"].keys()
+        assert arm <= entry["unconstrained"].keys()
+        assert entry["difference"]["selection_biased"] is True
+        assert len(entry["constrained"]["missing_share"]) == 3
+        assert len(entry["constrained"]["layer_losses"]) == 4
+
+
+def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectStore) -> None:
+    text = sweep("best", "tiny").stdout
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "\x1b" not in text
+    for words in ("winner", "no winner", "alpha", "Identity", "Wiener", "selection-biased"):
+        assert words in text
