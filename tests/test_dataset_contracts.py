@@ -12,15 +12,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from sweep import doctor
 from tests.data_folders import LAYOUTS, Films, Layout
-from trainables.config import DataConfig
+from tests.oracles import TINY
+from trainables.arm_run import ArmRun
+from trainables.build import build_model, build_task, parameter_dtype
+from trainables.config import DataConfig, RunConfig
 from trainables.datasets import video
 from trainables.datasets.clips import Clip, Pixels
 from trainables.datasets.video import load_video, resolve
 from trainables.errors import BadData
+from trainables.evaluation import unit_losses
+from trainables.layer_losses import layer_losses
+from trainables.object_store import ObjectStore
+from trainables.results import Evaluation
+from trainables.run_store import RunStore
+from trainables.tasks.denoising import Denoising
+from trainables.training import from_bytes
 
 SIZE = 32
 
@@ -71,6 +82,85 @@ def test_no_frame_is_in_two_splits(layout: Layout, tmp_path: Path) -> None:
     ]
     total = sum(len(frames) for part in (layout.train, layout.test) for frames in part.values())
     assert len(set.union(*seen)) == sum(map(len, seen)) == total
+
+
+# --- what is trained on it ------------------------------------------------------------------------
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=["float32", "bfloat16"])
+def run(request: pytest.FixtureRequest, layout: Layout, tmp_path: Path) -> RunConfig:
+    """Two steps of a constrained DUST, whose every parameter moves from the start."""
+    data = config(layout, layout.write(tmp_path / "data"))
+    fields = {"model.name": "dust", "model.atoms_per_side": 10, "steps": 2, "report_every": 1}
+    fields |= {"eval_windows": 2, "eval_draws": 1, "test_gammas": [0.0, 0.2]}
+    return dataclasses.replace(TINY.with_fields(fields), data=data, dtype=request.param)
+
+
+def task_of(run: RunConfig) -> Denoising:
+    return build_task(run, CPU, parameter_dtype(run))
+
+
+def test_both_arms_are_given_the_same_batches_of_its_frames(run: RunConfig, layout: Layout) -> None:
+    ours, theirs = task_of(run), task_of(run.unconstrained())
+    for split, films in (("train", layout.train), ("dev", layout.train), ("test", layout.test)):
+        patches = {
+            square.tobytes()
+            for frames in films.values()
+            for frame in map(as_stored, frames)
+            for rows in np.split(frame, SIZE // 8)
+            for square in np.split(rows, SIZE // 8, axis=1)
+        }
+        batches = [list(t.held_out(split, 0.2, 1)) for t in (ours, theirs)]
+        if split == "train":
+            for found, task in zip(batches, (ours, theirs), strict=True):
+                found.extend(task.train_batch(s) for s in range(task.steps_per_epoch + 1))
+        assert batches[0]
+        for a, b in zip(*batches, strict=True):
+            assert torch.equal(a.inputs, b.inputs)
+            assert torch.equal(a.targets, b.targets)
+            assert torch.isfinite(a.inputs).all()
+            assert not torch.equal(a.inputs, a.targets)
+            shown = (a.targets * 255).round().to(torch.uint8).reshape(-1, 64).numpy()
+            assert {patch.tobytes() for patch in shown} <= patches
+
+
+def test_its_losses_are_finite_and_reach_every_layer(run: RunConfig) -> None:
+    task = task_of(run)
+    model = build_model(run, task).to(parameter_dtype(run))
+    losses_FB = layer_losses(model, task, task.train_batch(0))
+    assert losses_FB.shape == (run.model.layers + 1, run.batch_size)
+    assert torch.isfinite(losses_FB).all()
+    losses_FB[-1].mean().backward()
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        assert torch.isfinite(parameter.grad).all()
+        assert parameter.grad.abs().sum() > 0
+
+
+def test_an_arm_on_it_gives_its_numbers_again_and_its_weights_come_back(
+    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[Evaluation] = []
+    for place in ("once", "again"):
+        monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / place / "cache"))  # decoded anew
+        arm = ArmRun(run, RunStore(ObjectStore(tmp_path / place)))
+        while not arm.advance().is_final:
+            pass
+        assert arm.record.evaluation is not None, arm.record.reason
+        measured.append(arm.record.evaluation)
+    assert measured[0] == measured[1]
+    content = arm.store.weights(arm.signature)
+    assert content is not None
+    task = task_of(run)
+    model = build_model(run, task).to(parameter_dtype(run))
+    model.load_state_dict(from_bytes(content, CPU)["model"])
+    found = unit_losses(model, task, "dev", run.train_gamma, run.eval_draws)
+    np.testing.assert_array_equal(found, measured[0].dev_losses)
+
+
+# --- where it lies, and what is kept of it --------------------------------------------------------
 
 
 def test_mean_and_std_are_those_of_the_training_clips(layout: Layout, tmp_path: Path) -> None:
