@@ -160,6 +160,8 @@ def main() -> None:
     parser.add_argument("--frames", type=int, default=10)
     parser.add_argument("--batches", type=int, default=150, help="of 64 sequences, to fit to")
     options = parser.parse_args()
+    if not options.gamma > 0:
+        parser.error(f"--gamma must be above 0, got {options.gamma}: there is nothing to remove.")
     torch.set_num_threads(1)
     data = (
         DataConfig(name="photographs", frames=options.frames)

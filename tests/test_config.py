@@ -135,6 +135,16 @@ def test_signatures_stay_those_of_the_first_version() -> None:
         ({"model.name": "vit"}, "checkpoint must be the name or folder"),
         ({"task": "frame_denoising"}, "task must be 'video_denoising' for model ut"),
         ({"constraint.resilience_form": "slack"}, "resilience must be positive with"),
+        ({"data.frames": 1, "shifts": ["frame_drop"]}, "without 'frame_drop' where a sample is"),
+        (
+            {
+                "task": "frame_denoising",
+                "model.name": "vit",
+                "model.checkpoint": "one",
+                "shifts": ["blur", "frame_drop"],
+            },
+            "without 'frame_drop' where a sample is one frame",
+        ),
     ],
 )
 def test_fields_that_belong_together_are_checked_together(
@@ -149,6 +159,10 @@ def test_the_fingerprint_of_a_checkpoint_stands_for_where_it_lies() -> None:
     there = here.with_fields({"model.checkpoint": "two"})
     assert here.signature() == there.signature()
     assert here.signature() != TINY.with_fields(VIT).signature()
+
+
+def test_frames_may_be_lost_from_a_sequence() -> None:
+    assert TINY.with_fields({"data.frames": 2, "shifts": ["frame_drop"]}).shifts == ("frame_drop",)
 
 
 def test_another_model_starts_with_its_own_default_variant() -> None:

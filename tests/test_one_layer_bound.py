@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from benchmarks.one_layer_bound import (
     bounds,
     dust_candidate,
     held_out_loss,
+    main,
     ut_candidate,
 )
 from tests.oracles import TINY
@@ -108,3 +110,12 @@ def test_the_table_puts_every_variant_beside_the_references() -> None:
         assert row["best_over_identity"] == pytest.approx(
             row["best_linear"] / found["references"]["identity"]
         )
+
+
+def test_without_noise_there_is_no_bound(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["one_layer_bound.py", "--gamma", "0"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "--gamma must be above 0, got 0.0" in capsys.readouterr().err

@@ -365,11 +365,12 @@ class RunConfig(_Section):
         )
         task = "frame_denoising" if self.model.name == "vit" else "video_denoising"
         _require(self.task == task, "task", self.task, f"{task!r} for model {self.model.name}")
+        is_sequence = self.task != "frame_denoising" and self.data.frames > 1
         _require(
-            self.task != "frame_denoising" or "frame_drop" not in self.shifts,
+            is_sequence or "frame_drop" not in self.shifts,
             "shifts",
             list(self.shifts),
-            "without 'frame_drop' in frame_denoising",
+            "without 'frame_drop' where a sample is one frame",
             "a frame that is lost cannot be restored from itself.",
         )
         if self.constraint is not None:
