@@ -42,6 +42,12 @@ def test_a_blank_output_is_named() -> None:
     assert "blank" in signs(losses=[0.5, 2.0, 2.0, 2.0])[0]
 
 
+def test_a_network_without_relu_is_not_told_of_dead_ones() -> None:
+    (text,) = signs(TINY.with_fields({"model.name": "dust"}), losses=[0.5, 2.0, 2.0, 2.0])
+    assert "ReLU" not in text
+    assert "Lower primal_lr, or train longer" in text
+
+
 def test_an_output_that_is_no_better_than_the_input_is_named_after_a_quarter() -> None:
     flat = [0.5, 0.5, 0.5, 0.5]
     assert "unchanged input" in signs(losses=flat)[0]

@@ -95,9 +95,12 @@ def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterato
     loss = report.layers["losses"][-1]
     identity = scales.identity_loss / scales.constant_loss
     if loss > 1.0:
+        found = "the output shows less than a grey image. Lower primal_lr, or train longer."
+        if config.model.name == "ut":  # the only one with a ReLU that can die
+            found = "the output may be blank (dead ReLU). Lower primal_lr or choose another "
+            found += "model.variant."
         yield Sign(
-            "The held-out loss is above the constant prediction's: the output may be blank (dead "
-            "ReLU). Lower primal_lr or choose another model.variant.",
+            f"The held-out loss is above the constant prediction's: {found}",
             badness=loss,
             ends=True,
             of_constraint=False,
