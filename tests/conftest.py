@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -151,7 +151,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-# --- sweeps for the command line -----------------------------------------------------------------
+# --- sweeps for the command line ------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -198,3 +198,42 @@ def trained(root: Path, trained_once: Path) -> Path:
     """The storage root with the finished sweep of ``space_file`` in it: a copy of its own."""
     shutil.copytree(trained_once, root)
     return root
+
+
+# --- databases for tracking -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database without an experiment of ours: creating one takes a second, copying it nothing."""
+    from sweep.tracking_client import make_client
+    from sweep.tracking_place import tracking_uri
+    from tests.tracked_arms import SWEEP
+
+    folder = tmp_path_factory.mktemp("empty")
+    make_client(tracking_uri(str(folder))).get_experiment_by_name(SWEEP)
+    return folder / "mlflow.db"
+
+
+@pytest.fixture
+def uri(tmp_path: Path, empty_database: Path) -> str:
+    """Where a test tracks: a database of its own."""
+    from sweep.tracking_place import tracking_uri
+
+    shutil.copy(empty_database, tmp_path)
+    return tracking_uri(str(tmp_path))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What twelve arms look like on a database that was never away."""
+    from sweep.tracking import Tracker
+    from sweep.tracking_place import tracking_uri
+    from tests.tracked_arms import content, history
+
+    place = tracking_uri(str(tmp_path_factory.mktemp("undisturbed")))
+    tracker = Tracker(place)
+    for offered in history(12):
+        for arm in offered:
+            tracker.sync(arm)
+    return content(place)

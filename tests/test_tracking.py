@@ -1,10 +1,10 @@
-"""Tracking in a real SQLite file, and on a real MLflow server that goes away and comes back."""
+"""Tracking in a real SQLite file: what a run holds, every row once, one active run per arm."""
+
+from __future__ import annotations
 
 import dataclasses
 import json
 import math
-import pickle
-import shutil
 import subprocess
 import sys
 import threading
@@ -14,154 +14,28 @@ from typing import Any
 
 import pytest
 
-from sweep.background_tracker import BackgroundTracker
-from sweep.definition import load_definition
 from sweep.tracking import Tracker, sync_all
 from sweep.tracking_client import make_client, run_ids
-from sweep.tracking_place import (
-    TrackingError,
-    known_id,
-    place_of,
-    remember_place,
-    sweep_id,
-    tracking_uri,
+from sweep.tracking_place import TrackingError
+from sweep.tracking_rows import final_rows, report_rows, run_name
+from sweep.tracking_ui import experiment_url
+from tests.mlflow_servers import rows_of
+from tests.tracked_arms import (
+    PAIR,
+    STARTED,
+    SWEEP,
+    assert_each_row_once,
+    config,
+    content,
+    history,
+    record,
+    report,
+    tracked,
 )
-from sweep.tracking_rows import TrackedArm, final_rows, report_rows, run_name
-from sweep.tracking_ui import experiment_url, ui_command
-from tests.drivers import wait_until
-from tests.mlflow_servers import Server, free_port, rows_of
-from tests.mlflow_servers import content as content_of
-from tests.sweeps import store_sweep
 from trainables import results
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.errors import Misuse
-from trainables.object_store import ObjectStore
-from trainables.primal_dual import Scales
-from trainables.results import ArmRecord, Evaluation, Report
+from trainables.config import RunConfig
 
-SWEEP = "lab-3"
-LAYERS = 3
-STARTED = 1_700_000_000_000
-PAIR = {"pair/difference_ood_mean": -0.25, results.WORST_MISSING_SHARE: 0.04, results.FEASIBLE: 1.0}
-
-
-def report(step: int, shift: float = 0.0, constrained: bool = True) -> Report:
-    scalars = {results.TRAIN_LOSS: 1.0 / step + shift, results.HELD_OUT_LOSS: 0.5}
-    layers = {"losses": [1.0, 0.8, 0.7, 0.5 + shift]}
-    if constrained:
-        scalars[results.REPORTED_MISSING_SHARE] = 0.2
-        layers |= {"violations": [0.1, 0.0, -0.1], "multipliers": [0.0, 0.5, 0.25]}
-    return Report(step=step, timestamp_ms=STARTED + 10 * step, scalars=scalars, layers=layers)
-
-
-def evaluation() -> Evaluation:
-    losses = [[2.0, 1.6, 1.2, 0.8], [2.0, 1.2, 1.0, 0.6]]
-    return Evaluation(
-        scales=Scales(constant_loss=2.0, identity_loss=1.0),
-        dev_units=["a", "b"],
-        dev_losses=losses,
-        train_units=["c", "d"],
-        train_losses=losses,
-        scores={"0.00": 0.1, "0.15": 0.2, "0.30": 0.4},
-        layer_losses_by_gamma={"0.15": losses[0]},
-        references={"identity": {"0.00": 0.0, "0.15": 0.5, "0.30": 0.9}},
-        reference_losses={"identity": 1.0},
-        ood_auc=0.07,
-        ood_mean=0.23,
-        objective=0.3,
-        objective_gammas=[0.3],
-        descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
-        descent_share=[0.9] * LAYERS,
-        multipliers=[0.0, 0.5, 0.25],
-    )
-
-
-def config(seed: int = 0, alpha: float | None = 0.1) -> RunConfig:
-    constraint = None if alpha is None else ConstraintConfig(alpha=alpha)
-    return RunConfig(seed=seed, constraint=constraint)
-
-
-def record(run: RunConfig, n_reports: int = 3, status: results.Status = "running") -> ArmRecord:
-    constrained = run.constraint is not None
-    made = ArmRecord(
-        signature=run.signature(),
-        config=run,
-        status=status,
-        reason="" if status in ("running", "finished") else f"it {status}",
-        started_ms=STARTED,
-        reports=[report(100 * (i + 1), constrained=constrained) for i in range(n_reports)],
-        environment={"commit": "abc", "dirty": False, "packages": {"torch": "2.13.0"}, "gpu": None},
-    )
-    if made.is_final:
-        made.ended_ms = STARTED + 60_000
-        made.evaluation = evaluation() if status == "finished" else None
-    return made
-
-
-def tracked(made: ArmRecord, proposal: int | None = 0, **changes: Any) -> TrackedArm:
-    constrained = made.config.constraint is not None
-    return TrackedArm(
-        record=made,
-        sweep=SWEEP,
-        setting="ut_l3_g015",
-        proposal=proposal if constrained else None,
-        unconstrained_signature=made.config.unconstrained().signature() if constrained else None,
-        **({"outcome": made.status} | changes),
-    )
-
-
-def history(n_arms: int) -> list[list[TrackedArm]]:
-    """For each arm the states that a driver offers: running, finished, joined into its pair."""
-    runs = [
-        config(seed=i % 2, alpha=None if i < 2 else round(0.1 + 0.01 * i, 2)) for i in range(n_arms)
-    ]
-    states = []
-    for number, run in enumerate(runs):
-        offered = [tracked(record(run, n), number) for n in (1, 2)]
-        offered.append(tracked(record(run, 3, "finished"), number))
-        if run.constraint is not None:
-            offered.append(dataclasses.replace(offered[-1], pair=PAIR, outcome="feasible"))
-        states.append(offered)
-    return states
-
-
-def content(uri: str) -> dict[str, Any]:
-    return content_of(uri, SWEEP)
-
-
-def assert_each_row_once(everything: dict[str, Any]) -> None:
-    for signature, run in everything.items():
-        if signature != "kind":
-            points = [(key, step) for key, _, _, step in run["rows"]]
-            assert len(points) == len(set(points)), signature
-
-
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database without an experiment of ours: creating one takes a second, copying it nothing."""
-    folder = tmp_path_factory.mktemp("empty")
-    make_client(tracking_uri(str(folder))).get_experiment_by_name(SWEEP)
-    return folder / "mlflow.db"
-
-
-@pytest.fixture
-def uri(tmp_path: Path, empty_database: Path) -> str:
-    shutil.copy(empty_database, tmp_path)
-    return tracking_uri(str(tmp_path))
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What twelve arms look like on a database that was never away."""
-    place = tracking_uri(str(tmp_path_factory.mktemp("undisturbed")))
-    tracker = Tracker(place)
-    for offered in history(12):
-        for arm in offered:
-            tracker.sync(arm)
-    return content(place)
-
-
-# --- what a run holds ---------------------------------------------------------------------------
+# --- what a run holds -----------------------------------------------------------------------------
 
 
 def test_importing_tracking_does_not_import_mlflow() -> None:
@@ -316,7 +190,7 @@ def test_the_summary_run_counts_outcomes_by_setting(uri: str) -> None:
     assert len(content(uri)) == 1 + 2  # the kind, the arm and the summary
 
 
-# --- exactly once -------------------------------------------------------------------------------
+# --- exactly once ---------------------------------------------------------------------------------
 
 
 def test_syncing_twice_adds_nothing(uri: str) -> None:
@@ -523,83 +397,7 @@ def test_a_tag_that_is_empty_now_goes(uri: str) -> None:
     assert "created_ns" in tags
 
 
-# --- finding things -----------------------------------------------------------------------------
-
-
-def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
-    nowhere = tracking_uri(str(tmp_path / "nowhere"))
-    assert run_ids(nowhere, SWEEP) == ({}, f"nothing is tracked at {nowhere} yet.")
-    assert not (tmp_path / "nowhere").exists()
-    arms = [offered[-1] for offered in history(3)]
-    tracker = Tracker(uri)
-    ids = {arm.signature: tracker.sync(arm) for arm in arms}
-    tracker.sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
-    assert run_ids(uri, SWEEP) == (ids, "")
-    assert "no experiment of 'other'" in run_ids(uri, "other").reason
-
-
-def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
-    ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
-    assert ids == {}
-    assert "could not be reached" in reason
-
-
-def test_the_url_shows_arms_as_charts_sorted_by_objective(uri: str) -> None:
-    Tracker(uri).sync(history(1)[0][-1])
-    url = experiment_url("http://127.0.0.1:5000/", uri, SWEEP)
-    assert url.startswith("http://127.0.0.1:5000/#/experiments/1/runs?searchFilter=tags.kind%20%3D")
-    assert "orderByKey=metrics.%60ood%2Fobjective%60&orderByAsc=true&compareRunsMode=CHART" in url
-    with pytest.raises(TrackingError, match="sweep sync other"):
-        experiment_url("http://127.0.0.1:5000/", uri, "other")
-
-
-def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tracking_uri(str(tmp_path)) == f"sqlite:///{tmp_path}/mlflow.db"
-    with pytest.raises(Misuse, match="--mlflow or MLFLOW_TRACKING_URI"):
-        tracking_uri("s3://bucket/sweeps")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
-    assert tracking_uri("s3://bucket/sweeps") == "http://host:5000"
-    assert tracking_uri("s3://bucket/sweeps", "http://other:1") == "http://other:1"
-    with pytest.raises(Misuse, match="plain folders"):
-        tracking_uri(str(tmp_path), "./mlruns")
-
-
-@pytest.mark.parametrize(
-    "uri",
-    ["http://me:secret@host:5000", "postgresql://me:secret@host/db", "mysql://h/d?password=secret"],
-)
-def test_an_address_with_a_password_is_refused_and_not_repeated(uri: str) -> None:
-    with pytest.raises(Misuse, match="without a password") as refused:
-        tracking_uri("/root", uri)
-    assert "secret" not in str(refused.value)
-    assert "MLFLOW_TRACKING_PASSWORD" in str(refused.value)
-    assert tracking_uri("/root", "http://me@host:5000") == "http://me@host:5000"
-
-
-@pytest.mark.parametrize("name", ["what?mode=memory", "50%20"])
-def test_a_root_that_would_lead_the_database_elsewhere_is_refused(
-    tmp_path: Path, name: str
-) -> None:
-    with pytest.raises(Misuse, match=r"without '\?' and '%'"):
-        tracking_uri(str(tmp_path / name))
-    assert tracking_uri(str(tmp_path / name), "http://host:5000") == "http://host:5000"
-
-
-def test_the_address_last_used_is_found_in_another_shell(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    objects = ObjectStore(tmp_path)
-    definition = store_sweep(objects, {})
-    below = place_of(objects, definition)
-    assert below == tracking_uri(objects.root)
-    remember_place(objects, "tiny", below)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://host:5000")
-    assert place_of(objects, definition) == "http://host:5000"  # what lies below is no choice
-    remember_place(objects, "tiny", place_of(objects, definition))
-    monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert place_of(objects, definition) == "http://host:5000"
-    assert place_of(objects, definition, "http://other:1") == "http://other:1"
-    assert load_definition(objects, "tiny") == definition  # a place is no part of what it is
+# --- experiments ----------------------------------------------------------------------------------
 
 
 def test_sweeps_of_one_name_in_two_stores_have_an_experiment_each(uri: str) -> None:
@@ -617,19 +415,6 @@ def test_sweeps_of_one_name_in_two_stores_have_an_experiment_each(uri: str) -> N
     assert len(pages) == 2
 
 
-def test_a_sweep_keeps_its_id(tmp_path: Path) -> None:
-    objects = ObjectStore(tmp_path)
-    assert known_id(objects, SWEEP) is None
-    first = sweep_id(objects, SWEEP)
-    assert first == sweep_id(objects, SWEEP) == known_id(objects, SWEEP)
-    assert first != sweep_id(objects, "other")
-
-
-def test_a_server_is_its_own_ui() -> None:
-    with pytest.raises(Misuse, match="open it in a browser"):
-        ui_command("http://host:5000", None, 5001)
-
-
 def test_an_experiment_in_the_trash_says_how_to_restore_it(uri: str) -> None:
     Tracker(uri).sync(history(1)[0][-1])
     client = make_client(uri)
@@ -638,123 +423,3 @@ def test_an_experiment_in_the_trash_says_how_to_restore_it(uri: str) -> None:
     client.delete_experiment(experiment.experiment_id)
     with pytest.raises(TrackingError, match="mlflow experiments restore"):
         Tracker(uri).sync(history(1)[0][-1])
-
-
-def test_a_tracker_travels_as_its_address(uri: str) -> None:
-    tracker = Tracker(uri)
-    tracker.sync(history(1)[0][0])
-    again = pickle.loads(pickle.dumps(tracker))
-    assert again.sync(history(1)[0][-1])
-    with pytest.raises(TypeError, match="create it after"):
-        pickle.dumps(BackgroundTracker(tracker))
-
-
-# --- in the background --------------------------------------------------------------------------
-
-
-def test_the_newest_state_wins_in_the_background(uri: str, undisturbed: dict[str, Any]) -> None:
-    warnings: list[str] = []
-    background = BackgroundTracker(Tracker(uri), warn=warnings.append)
-    for offered in history(12):
-        for arm in offered:
-            background.offer(arm)
-    assert background.close(60) == []
-    assert warnings == []
-    assert content(uri) == undisturbed
-
-
-def test_a_running_arms_reports_wait_to_go_together_and_its_end_does_not(uri: str) -> None:
-    first, *held, final = history(1)[0]
-    background = BackgroundTracker(Tracker(uri), pace_s=3600)
-    background.offer(first)
-    wait_until(lambda: not background.behind())
-    for arm in held:
-        background.offer(arm)
-    other = history(2)[1][0]
-    background.offer(other)  # whoever is due is not held up
-    wait_until(lambda: other.signature not in background.behind())
-    assert background.behind() == [first.signature]
-    background.offer(final)
-    wait_until(lambda: not background.behind())
-    assert background.close(60) == []
-
-
-def test_closing_sends_what_waits_its_turn(uri: str) -> None:
-    first, *_, final = history(1)[0]
-    later = dataclasses.replace(final, record=dataclasses.replace(final.record, status="running"))
-    background = BackgroundTracker(Tracker(uri), pace_s=3600)
-    background.offer(first)
-    wait_until(lambda: not background.behind())
-    background.offer(later)
-    assert background.close(60) == []
-    run_id = run_ids(uri, SWEEP).ids[first.signature]
-    newest = make_client(uri).get_metric_history(run_id, results.HELD_OUT_LOSS)
-    assert max(row.step for row in newest) == final.record.reports[-1].step
-
-
-def test_closing_without_a_server_says_who_is_behind() -> None:
-    warnings: list[str] = []
-    away = Tracker(f"http://127.0.0.1:{free_port()}")
-    background = BackgroundTracker(away, first_wait_s=0.1, longest_wait_s=0.2, warn=warnings.append)
-    arms = [offered[-1] for offered in history(5)]
-    for arm in arms:
-        background.offer(arm)
-    wait_until(lambda: bool(warnings))
-    assert sorted(background.close(0.1)) == sorted(arm.signature for arm in arms)
-    assert len(warnings) == 1
-    assert f"sweep sync {SWEEP}" in warnings[0]
-    assert "nothing is lost" in warnings[0]
-
-
-def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
-    warnings: list[str] = []
-    arms = [offered[-1] for offered in history(4)]
-    arms[0].record.reports[0].scalars["no such/name?!"] = 1.0
-    background = BackgroundTracker(
-        Tracker(uri), first_wait_s=0.01, longest_wait_s=0.1, warn=warnings.append
-    )
-    for arm in arms:
-        background.offer(arm)
-    wait_until(lambda: background.behind() == [arms[0].signature])
-    assert background.close(0.1) == [arms[0].signature]
-    assert len(warnings) == 1
-    assert set(run_ids(uri, SWEEP).ids) >= {arm.signature for arm in arms[1:]}
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
-    tmp_path: Path, undisturbed: dict[str, Any]
-) -> None:
-    server = Server(tmp_path)
-    warnings: list[str] = []
-    background = BackgroundTracker(
-        Tracker(server.uri), first_wait_s=0.2, longest_wait_s=1.0, warn=warnings.append
-    )
-    arms = history(12)
-    try:
-        server.start()
-        for third in range(3):
-            if third == 1:
-                wait_until(lambda: not background.behind())
-                server.stop()
-            if third == 2:
-                assert len(background.behind()) == 4
-                server.start()
-            for offered in arms[4 * third : 4 * third + 4]:
-                for arm in offered:
-                    background.offer(arm)
-            if third == 1:
-                wait_until(lambda: len(warnings) == 1)
-        wait_until(lambda: not background.behind())
-        assert background.close(60) == []
-        assert content(server.uri) == undisturbed
-        assert len(warnings) == 2
-        assert "sweep sync" in warnings[0]
-        assert "is back" in warnings[1]
-        again = Tracker(server.uri)
-        sync_all(again, [offered[-1] for offered in arms], say=warnings.append)
-        assert (again.created, again.rows_sent) == (0, 0)
-        assert len(run_ids(server.uri, SWEEP).ids) == 12
-    finally:
-        server.stop()

@@ -1,4 +1,4 @@
-"""The embedded MLflow database is whole or not there, whenever its maker is killed."""
+"""The embedded MLflow database is whole or not there, whoever is killed; runs are found in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import sys
 import time
 from pathlib import Path
 
-from sweep.tracking_client import make_client
+from sweep.tracking import Tracker
+from sweep.tracking_client import make_client, run_ids
+from sweep.tracking_place import tracking_uri
+from tests.mlflow_servers import free_port
+from tests.tracked_arms import STARTED, SWEEP, history
 
 MAKE = "import sys; from sweep.tracking_client import make_client; make_client(sys.argv[1])"
 
@@ -37,3 +41,24 @@ def test_the_first_of_two_makers_stays(tmp_path: Path) -> None:
     assert {e.name for e in make_client(uri).search_experiments()} == {"Default", "mine"}
     assert path.stat().st_ino == made
     assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+# --- finding runs ---------------------------------------------------------------------------------
+
+
+def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
+    nowhere = tracking_uri(str(tmp_path / "nowhere"))
+    assert run_ids(nowhere, SWEEP) == ({}, f"nothing is tracked at {nowhere} yet.")
+    assert not (tmp_path / "nowhere").exists()
+    arms = [offered[-1] for offered in history(3)]
+    tracker = Tracker(uri)
+    ids = {arm.signature: tracker.sync(arm) for arm in arms}
+    tracker.sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
+    assert run_ids(uri, SWEEP) == (ids, "")
+    assert "no experiment of 'other'" in run_ids(uri, "other").reason
+
+
+def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
+    ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
+    assert ids == {}
+    assert "could not be reached" in reason
