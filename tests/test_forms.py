@@ -342,11 +342,13 @@ def test_no_form_reads_a_number_off_the_device(name: str) -> None:
 
 
 def test_a_run_that_would_end_before_its_first_dual_step_is_refused() -> None:
-    for fields in ({"dual_every_unit": "epoch", "dual_every": 5}, {"dual_every": STEPS + 1}):
-        with pytest.raises(InvalidValue, match="dual_every must bring a dual step"):
-            ours(config_of(fields))
+    with pytest.raises(InvalidValue, match="dual_every must bring a dual step"):
+        ours(config_of({"dual_every_unit": "epoch", "dual_every": 5}))
+    for fields in ({"dual_every": STEPS + 1}, {"dual_every": 40, "warmup_steps": STEPS - 39}):
+        with pytest.raises(InvalidValue, match="dual_every must be at most steps less warmup"):
+            config_of(fields)
     assert ours(config_of({"dual_every": STEPS, "dual_every_unit": "step"}))
-    assert ours(config_of({"warmup_steps": STEPS}))  # plain to its end, as asked
+    assert ours(config_of({"warmup_steps": STEPS, "dual_every": 3}))  # plain to its end, as asked
 
 
 @pytest.mark.parametrize("seldom", [{"dual_every_unit": "epoch"}, {"dual_every": EPOCH}])

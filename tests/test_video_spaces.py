@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def assert_trained(view: SweepView, rows: Iterator[published.Comparison]) -> Non
             assert [report.step for report in record.reports] == [2]
             (losses,) = (report.layers["losses"] for report in record.reports)
             assert len(losses) == row.layers + 1
+            assert all(map(math.isfinite, losses))
         assert pair.differences.keys() >= {"ood_mean", "objective"}
         assert (pair.judgement is not None and pair.judgement.useful) <= (row.train_gamma > 0)
 

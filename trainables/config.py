@@ -343,14 +343,8 @@ class RunConfig(_Section):
             "numbers of at most two decimals",
             "scores are kept under these names.",
         )
-        for name in (
-            "steps",
-            "batch_size",
-            "report_every",
-            "eval_windows",
-            "eval_draws",
-            "threads",
-        ):
+        counts = ("steps", "batch_size", "report_every", "eval_windows", "eval_draws", "threads")
+        for name in counts:
             _require(getattr(self, name) > 0, name, getattr(self, name), "positive")
         _require(self.seed >= 0, "seed", self.seed, "at least 0")
         _require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
@@ -381,12 +375,21 @@ class RunConfig(_Section):
                 f"at most steps ({self.steps})",
                 "the warm-up is part of the budget.",
             )
+            left = self.steps - self.constraint.warmup_steps
             _require(
-                self.constraint.warmup_steps + self.constraint.alpha_ramp_steps <= self.steps,
+                self.constraint.alpha_ramp_steps <= left,
                 "alpha_ramp_steps",
                 self.constraint.alpha_ramp_steps,
-                f"at most steps less warmup_steps ({self.steps - self.constraint.warmup_steps})",
+                f"at most steps less warmup_steps ({left})",
                 "alpha would never reach its value.",
+            )
+            by_epoch = self.constraint.dual_every_unit == "epoch"  # checked in weighting.py
+            _require(
+                by_epoch or left == 0 or self.constraint.dual_every <= left,
+                "dual_every",
+                self.constraint.dual_every,
+                f"at most steps less warmup_steps ({left})",
+                "the run would end before its first dual step.",
             )
             _require(
                 self.model.layers >= 2,
