@@ -182,16 +182,19 @@ def _data(folder: str) -> Check:
             fits[name] = list_clips(DataConfig(name=name, folder=folder))
         except OtherLayout:
             continue
-        except BadData as error:  # it looks like this one, and something in it is wrong
-            problems.append(str(error))
+        except BadData as error:  # it looks like this one, and something in it is wrong; or it is
+            problems.append(str(error))  # another whose folders have the same names: see below
     if not fits and not problems:  # the user's own, which almost any folder could be
         try:
             fits["clips"] = list_clips(DataConfig(name="clips", folder=folder))
         except BadData as error:
             problems.append(str(error))
-    if not fits:
-        advice = "docs/data.md says how each data set must lie on disk."
-        return Check("data", False, problems[0], advice)
-    video = next(iter(fits.values()))
-    counts = f"{len(video.train)} training and {len(video.test)} test clips"
-    return Check("data", True, f"{' or '.join(fits)}: {counts} in {video.root}")
+    elsewhere = [p for p in problems if not any(video.root in p for video in fits.values())]
+    wrong = elsewhere if fits else problems[:1]
+    names: dict[str, list[str]] = {}
+    for name, video in fits.items():
+        counts = f"{len(video.train)} training and {len(video.test)} test clips in {video.root}"
+        names.setdefault(counts, []).append(name)
+    found = [f"{' or '.join(those)}: {counts}" for counts, those in names.items()]
+    advice = "docs/data.md says how each data set must lie on disk."
+    return Check("data", not wrong, "; ".join(found + wrong), advice)

@@ -298,3 +298,21 @@ def test_doctor_names_what_is_wrong_in_a_folder_that_it_knows(tmp_path: Path) ->
     assert "03_0031 are not numbered in one row" in check.found
     assert "docs/data.md" in check.advice
     assert not doctor._data(str(tmp_path / "nowhere")).passed
+
+
+def test_doctor_counts_every_data_set_of_a_folder_that_holds_several(tmp_path: Path) -> None:
+    roots = [
+        LAYOUTS[name].write(tmp_path / LAYOUTS[name].folder)
+        for name in ("cuhk_avenue as published", "shanghaitech as published")
+    ]
+    check = doctor._data(str(tmp_path))
+    assert check.passed
+    assert check.found == "; ".join(
+        f"{name}: 4 training and 2 test clips in {root}"
+        for name, root in zip(("cuhk_avenue", "shanghaitech"), roots, strict=True)
+    )
+    (roots[1] / "testing" / "frames" / "03_0031" / "002.png").unlink()
+    check = doctor._data(str(tmp_path))
+    assert not check.passed
+    assert check.found.startswith("cuhk_avenue: 4 training and 2 test clips in")
+    assert "03_0031 are not numbered in one row" in check.found
