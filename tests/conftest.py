@@ -151,6 +151,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
+@pytest.fixture
+def objects(tmp_path: Path) -> ObjectStore:
+    """An empty store."""
+    from trainables.object_store import ObjectStore
+
+    return ObjectStore(tmp_path)
+
+
 # --- sweeps for the command line ------------------------------------------------------------------
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +14,6 @@ from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 SETTING = SPACE.settings[0].name
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(tmp_path)
 
 
 def change(objects: ObjectStore, name: str, **values: Any) -> None:

@@ -19,15 +19,15 @@ from tests.sweeps import (
     DIVERGED,
     ENVIRONMENT,
     FEASIBLE,
+    FIRST,
     INFEASIBLE,
+    SECOND,
     SPACE,
     point,
     store_sweep,
 )
 from trainables.errors import InvalidValue, Misuse
 from trainables.object_store import ObjectStore
-
-FIRST, SECOND = (s.name for s in SPACE.settings)
 
 
 @pytest.fixture

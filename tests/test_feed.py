@@ -10,13 +10,11 @@ from sweep import feed
 from sweep.plan import Arm
 from sweep.tracking_rows import TrackedArm
 from sweep.views import load_sweep
-from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, store_sweep
+from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.results import FEASIBLE as FEASIBLE_METRIC
 from trainables.results import OOD_MEAN, WORST_MISSING_SHARE
 from trainables.run_store import RunStore
-
-FIRST, SECOND = (s.name for s in SPACE.settings)
 
 
 @pytest.fixture

@@ -16,11 +16,6 @@ from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 
 
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(tmp_path)
-
-
 def test_a_reader_does_not_keep_a_driver_from_starting(objects: ObjectStore) -> None:
     with driver_lock(objects, "toy"):
         pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 (SETTING,) = ONLY = SPACE.settings[:1]
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(tmp_path)
 
 
 def store(objects: ObjectStore, name: str, losses: list[Losses], asked_for: int) -> Definition:

@@ -6,22 +6,14 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from search_spaces.space import SearchSpace
 from sweep import tables, views
 from sweep.table_formats import Table, to_csv, to_latex, to_markdown
-from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, USELESS, store_sweep
+from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, USELESS, store_sweep
 from trainables.object_store import ObjectStore
-
-FIRST, SECOND = (s.name for s in SPACE.settings)
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(tmp_path)
 
 
 def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:

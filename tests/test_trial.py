@@ -30,11 +30,6 @@ def arm(seed: int = 0) -> RunConfig:
     return space.run(space.settings[0], {}, seed=seed)
 
 
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(tmp_path)
-
-
 def trial_of(objects: ObjectStore, config: RunConfig) -> ArmTrial:
     return ArmTrial(config=trial_config(config, objects.root, patience_s=0))
 

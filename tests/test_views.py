@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +12,19 @@ from sweep import views
 from sweep.cli_reading import print_best
 from sweep.definition import put_definition, put_extension
 from sweep.proposals import put_proposal
-from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, USELESS, point, store_sweep
+from tests.sweeps import (
+    DIVERGED,
+    FEASIBLE,
+    FIRST,
+    INFEASIBLE,
+    SECOND,
+    SPACE,
+    USELESS,
+    point,
+    store_sweep,
+)
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
-
-FIRST, SECOND = (s.name for s in SPACE.settings)
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    return ObjectStore(tmp_path)
 
 
 def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list[dict[str, Any]]:
