@@ -130,6 +130,12 @@ def test_descriptions_load_without_heavy_libraries(module: str) -> None:
     assert ran.stdout.split() == [], f"import {module} loads {ran.stdout}"
 
 
+def test_the_driver_imports_no_torch_and_reading_proposals_no_optuna() -> None:
+    for module, forbidden in (("sweep.driver", "torch"), ("sweep.proposals", "optuna")):
+        code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
 # --- names and sizes ----------------------------------------------------------------------------
 
 

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.oracles import TINY
-from trainables.errors import DamagedObject, Misuse, StoreError
+from trainables.errors import Misuse, StoreError
 from trainables.object_store import ObjectStore
-from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
 
@@ -184,49 +183,6 @@ def test_whatever_fails_below_the_root_is_a_store_error_that_names_it(
     monkeypatch.setattr(ObjectStore, "_filesystem", stale)
     with pytest.raises(StoreError, match=r"could not \w+ arms.*Stale file handle"):
         use(objects)
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long a patient store would have waited; it does not."""
-    waited: list[float] = []
-    monkeypatch.setattr("trainables.patient_store.time.sleep", waited.append)
-    return waited
-
-
-def test_a_listing_that_fails_once_does_not_fail_a_checkpoint(
-    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
-) -> None:
-    real, failures = os.listdir, [OSError(errno.ESTALE, "Stale file handle")]
-
-    def listdir(path: str) -> list[str]:
-        if failures:
-            raise failures.pop()
-        return real(path)
-
-    monkeypatch.setattr(os, "listdir", listdir)
-    store = RunStore(PatientStore(objects.root))
-    store.put_checkpoint("s", 10, b"10")
-    assert store.newest_checkpoint("s") == (10, b"10")
-    assert waits == [0.5]
-
-
-def test_what_waiting_does_not_mend_is_told_at_once(
-    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
-) -> None:
-    patient = PatientStore(objects.root)
-    patient.put("thing", b"content")
-    Path(objects.root, "thing").write_bytes(b"torn")
-    with pytest.raises(DamagedObject, match=r"Restore it from a copy, or delete it"):
-        patient.get("thing")
-
-    def refused(*_: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_bytes", refused)
-    with pytest.raises(StoreError, match="Permission denied"):
-        patient.get("thing")
-    assert waits == []
 
 
 def test_a_checkpoint_that_cannot_be_read_now_is_not_passed_over(

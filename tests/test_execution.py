@@ -1,0 +1,142 @@
+"""The frame around an executor: one driver, arms to their end, and requests to stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from sweep.coordinator import Coordinator
+from sweep.definition import put_definition
+from sweep.errors import AlreadyRunning
+from sweep.execution import run_sweep
+from sweep.lock import driver_lock, driver_of
+from sweep.plan import Arm
+from sweep.signals import request_stop, stop_on_request
+from tests.records import finished
+from tests.toy_sweeps import LOSSES, definition
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord, Report
+from trainables.run_store import RunStore
+
+
+@pytest.fixture
+def stub_arms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """ArmRun without training: two reports, then the final record. Lists what was trained."""
+    trained: list[str] = []
+
+    class StubArmRun:
+        def __init__(self, config: Any, store: RunStore) -> None:
+            self.store, self.config = store, config
+            there = store.record(config.signature())
+            self.record = there or ArmRecord(signature=config.signature(), config=config)
+
+        def advance(self) -> ArmRecord:
+            step = len(self.record.reports) * 20 + 20
+            self.record.reports.append(Report(step=step, timestamp_ms=step))
+            if step == 40:
+                trained.append(self.config.signature())
+                self.record = finished(self.config, LOSSES)
+            self.record = self.store.put_record(self.record)
+            return self.record
+
+    from trainables import arm_run
+
+    monkeypatch.setattr(arm_run, "ArmRun", StubArmRun)
+    return trained
+
+
+def test_a_second_driver_is_refused_and_the_first_is_named(objects: ObjectStore) -> None:
+    assert driver_of(objects, "toy") is None
+    with driver_lock(objects, "toy"):
+        driver = driver_of(objects, "toy")
+        assert driver is not None
+        with pytest.raises(AlreadyRunning, match=rf"{driver.pid}.*sweep stop toy"):
+            run_sweep(objects, definition(), where="inline")
+    assert driver_of(objects, "toy") is None
+
+
+def test_a_sweep_runs_inline(objects: ObjectStore, stub_arms: list[str]) -> None:
+    asked = put_definition(objects, definition())
+    summary = run_sweep(objects, asked, where="inline", display=False)
+    assert (summary.is_done, summary.exit_code) == (True, 0)
+    assert len(stub_arms) == len(set(stub_arms)) == 16
+    again = run_sweep(objects, asked, where="inline", display=False)
+    assert again == summary
+    assert len(stub_arms) == 16
+
+
+def test_without_a_terminal_one_line_per_arm_is_printed(
+    objects: ObjectStore, stub_arms: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = put_definition(objects, definition(n_settings=1, n_proposals=1, seeds=(0,)))
+    run_sweep(objects, asked, where="inline")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].endswith("0 of 2 arms are done")
+    assert lines[1].startswith("[1/2] g1 unconstrained seed 0: finished in 49 s")
+    assert lines[2].startswith("[2/2] g1 proposal 0 seed 0: finished")
+
+
+# --- requests to stop -----------------------------------------------------------------------------
+
+
+def test_a_stop_request_ends_running_arms_at_their_next_report(
+    objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    asked = put_definition(objects, definition())
+    stopped = threading.Event()
+
+    def on_record(arm: Arm, record: ArmRecord) -> None:
+        if arm.proposal is not None and not record.is_final and not stopped.is_set():
+            request_stop(objects, "toy")
+            stopped.wait(0.5)
+            stopped.set()
+
+    summary = run_sweep(objects, asked, where="inline", display=False, on_record=on_record)
+    assert "sweep stop toy" in summary.stopped
+    assert summary.exit_code == 1
+    assert len(stub_arms) == 4  # the baselines; the first constrained arm stopped at its report
+    assert run_sweep(objects, asked, where="inline", display=False).is_done
+    assert len(stub_arms) == len(set(stub_arms)) == 16
+
+
+def test_a_stop_request_during_the_start_is_not_lost(
+    objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    asked = put_definition(objects, definition())
+    start = Coordinator.start
+
+    def slow_start(self: Coordinator, **options: Any) -> None:
+        start(self, **options)
+        request_stop(objects, "toy")
+        time.sleep(0.3)
+
+    monkeypatch.setattr(Coordinator, "start", slow_start)
+    summary = run_sweep(objects, asked, where="inline", display=False)
+    assert "sweep stop toy" in summary.stopped
+    assert stub_arms == []
+
+
+def test_a_stop_request_just_after_the_lock_was_taken_is_not_lost(
+    objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    asked = put_definition(objects, definition())
+    objects.put_json("sweeps/toy/stop", {"requested_ms": time.time_ns() // 1_000_000 + 5_000})
+    coordinator = Coordinator(objects, asked)
+    with stop_on_request(coordinator, since_ms=time.time_ns() // 1_000_000):
+        time.sleep(0.3)
+    assert coordinator.stopping
+
+
+def test_an_old_stop_request_does_not_stop_a_new_run(
+    objects: ObjectStore, stub_arms: list[str]
+) -> None:
+    asked = put_definition(objects, definition())
+    request_stop(objects, "toy")
+    assert run_sweep(objects, asked, where="inline", display=False).is_done
