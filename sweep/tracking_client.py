@@ -11,7 +11,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -53,8 +52,12 @@ def _create_whole(path: Path) -> None:
         made, whole = Path(aside, "made.db"), Path(aside, "whole.db")
         MlflowClient(tracking_uri=f"sqlite:///{made}").search_experiments(max_results=1)
         shutil.copyfile(made, whole)  # a file of its own: mlflow keeps the first one open
-        with suppress(FileExistsError):
+        try:
             os.link(whole, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links; here the last of two makers stays
+            os.replace(whole, path)
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

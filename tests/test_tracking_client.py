@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from sweep.tracking import Tracker
 from sweep.tracking_client import make_client, run_ids
@@ -40,6 +44,18 @@ def test_the_first_of_two_makers_stays(tmp_path: Path) -> None:
 
     assert {e.name for e in make_client(uri).search_experiments()} == {"Default", "mine"}
     assert path.stat().st_ino == made
+    assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_file_system_without_hard_links_gets_a_database_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "link", refused)
+    client = make_client(f"sqlite:///{tmp_path}/mlflow.db")
+    assert [e.name for e in client.search_experiments()] == ["Default"]
     assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
 
 
