@@ -81,8 +81,8 @@ _DIFFERENCE = "difference_mean_rmse_selection_biased"
 _VACUOUS = "{}: vacuous: the unconstrained arm meets the constraint by itself."
 _SEEN_AND_UNSEEN = (
     "seen: the mean over the test gammas that training or selection looked at, up to "
-    f"train gamma + {NEAR_SHIFT:.2f}; unseen: the mean over what neither looked at. Only what is "
-    "unseen speaks of OOD robustness."
+    f"train gamma + {NEAR_SHIFT:.2f}, or the next one where none lies in that range; unseen: the "
+    "mean over what neither looked at. Only what is unseen speaks of OOD robustness."
 )
 
 
@@ -167,15 +167,17 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         *((header, [_value_text(row[column]) for row in rows]) for header, column in columns),
     ]
     searched = ", ".join(name.removeprefix("constraint.") for name in space.ranges)
+    fewer = any(space.proposals_of(s) < space.n_proposals for s in space.settings)
     notes = [
-        f"searched: {searched or 'nothing'}; {space.n_proposals} proposals a setting by "
-        f"{space.sampler}, seed {space.sampler_seed}; search seeds "
+        f"searched: {searched or 'nothing'}; {'up to ' * fewer}{space.n_proposals} proposals a "
+        f"setting by {space.sampler}, seed {space.sampler_seed}; search seeds "
         f"{', '.join(map(str, space.search_seeds))}.",
         *(
             f"{r['setting']}: {'closest pair, no winner' if r['alpha'] else 'no finished pair'}."
             for r in rows
             if not r["winner"]
         ),
+        *_also_notes(rows),
         *_unmatched_note(rows),
     ]
     return Table("hyperparameters", "Hyperparameters of the pairs", rows, shown, notes)
@@ -323,11 +325,48 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
         "test_gammas": _listed(config.test_gammas),
         "searched": " ".join(space.ranges),
         "search_seeds": _listed(space.search_seeds),
-        "n_proposals": space.n_proposals,
+        "n_proposals": space.proposals_of(space.setting(entry["setting"])),
         "sampler": space.sampler,
         "sampler_seed": space.sampler_seed,
         "tolerance": TOLERANCE,
     }
+
+
+# Columns of CSV that say how a pair was trained and that the short form leaves to a note.
+_ALSO = {
+    "dual_signal": "constraint.dual_signal",
+    "signal_clip": "constraint.signal_clip",
+    "resilience_form": "constraint.resilience_form",
+    "dual_every": "constraint.dual_every",
+    "dual_every_unit": "constraint.dual_every_unit",
+    "violation_ema": "constraint.violation_ema",
+    "alpha_ramp_steps": "constraint.alpha_ramp_steps",
+    "weight_ema": "weight_ema",
+    "decay_share": "decay_share",
+    "grad_clip": "grad_clip",
+    "early_stop": "early_stop",
+    "dtype": "dtype",
+    "model_checkpoint": "model.checkpoint",
+    "model_atoms_per_side": "model.atoms_per_side",
+    "model_threshold": "model.threshold",
+}
+
+
+def _also_notes(rows: Sequence[Row]) -> list[str]:
+    """What is not at its default and has no column, once for all settings that share it."""
+    plain = RunConfig(constraint=ConstraintConfig())
+    settings: dict[str, list[str]] = {}
+    for row in rows:
+        if row["alpha"] is None:  # nothing was measured
+            continue
+        also = [
+            f"{column} {_value_text(row[column])}"
+            for column, name in _ALSO.items()
+            if row[column] != plain.value_of(name)
+        ]
+        if also:
+            settings.setdefault(", ".join(also), []).append(row["setting"])
+    return [f"{', '.join(names)}: also {also}." for also, names in settings.items()]
 
 
 # ``form`` is what a reader calls the whole: see ``_form``.

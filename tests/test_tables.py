@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from search_spaces.space import SearchSpace
 from sweep import tables, views
 from sweep.table_formats import Table, to_csv, to_latex, to_markdown
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, USELESS, store_sweep
+from trainables.config import ConstraintConfig
 from trainables.object_store import ObjectStore
 
 
@@ -197,6 +199,36 @@ def test_hyperparameters_are_plain_values(objects: ObjectStore) -> None:
     assert float(row["reference_loss_absolute"]) == 1.0
     assert row["form"] == "Lagrangian"
     assert row["search_seeds"] == "0 1"
+
+
+def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectStore) -> None:
+    """A dual_lr says nothing beside another signal; every field is a column or a note."""
+    values = {"dual_signal": "violation", "signal_clip": None, "violation_ema": 0.5}
+    space = SPACE.with_base(
+        {f"constraint.{name}": value for name, value in values.items()} | {"weight_ema": 0.9}
+    )
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=space)
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    table = tables.hyperparameters_table(space, entries)
+    also = "also dual_signal violation, signal_clip —, violation_ema 0.5, weight_ema 0.9."
+    assert f"{FIRST}, {SECOND}: {also}" in table.notes
+    shown = {header for header, _ in table.shown} | {n.replace("_", " ") for n in tables._ALSO}
+    other_words = {
+        "grad_through_previous": "form", "dual_optimizer": "dual optimiser",
+        "reference_unit": "unit", "warmup_steps": "warm-up",
+    }  # fmt: skip
+    for field in vars(ConstraintConfig()):
+        assert other_words.get(field, field.replace("_", " ")) in shown
+
+
+def test_a_setting_of_fewer_proposals_says_how_many(objects: ObjectStore) -> None:
+    first, second = SPACE.settings
+    space = replace(SPACE, settings=(first, replace(second, n_proposals=1)))
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    table = tables.hyperparameters_table(space, entries)
+    assert [row["n_proposals"] for row in table.rows] == [3, 1]
+    assert table.notes[0].startswith("searched: alpha; up to 3 proposals a setting by random")
 
 
 def test_detached_settings_are_named_as_that(objects: ObjectStore) -> None:
