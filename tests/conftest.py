@@ -159,6 +159,24 @@ def objects(tmp_path: Path) -> ObjectStore:
     return ObjectStore(tmp_path)
 
 
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test decodes anew, into its own folder."""
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="module")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def cache_of_the_file(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One cache for the tests of a file, which decode once and not into that of the run."""
+    monkeypatch.setenv("SWEEP_CACHE", str(shared_cache))
+
+
 # --- sweeps for the command line ------------------------------------------------------------------
 
 

@@ -35,12 +35,7 @@ from trainables.training import from_bytes
 
 SIZE = 32
 
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Every test decodes anew, into its own folder."""
-    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 @pytest.fixture(params=LAYOUTS)

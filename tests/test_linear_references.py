@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,15 +19,7 @@ RUN = RunConfig(
     data=DATA, train_gamma=0.2, test_gammas=(0.0, 0.2, 0.5), eval_windows=80, eval_draws=2
 )
 
-
-@pytest.fixture(scope="module")
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True)
-def cache(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWEEP_CACHE", str(shared_cache))
+pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
 
 def task_of(config: RunConfig = RUN, dtype: torch.dtype = torch.float32) -> VideoDenoising:

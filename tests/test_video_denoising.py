@@ -24,15 +24,7 @@ CPU = torch.device("cpu")
 DATA = DataConfig(frame_size=32, patch_size=8, frames=5, stride=3)
 RUN = RunConfig(data=DATA, train_gamma=0.2, batch_size=24, eval_windows=6)
 
-
-@pytest.fixture(scope="module")
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(autouse=True)
-def cache(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SWEEP_CACHE", str(shared_cache))
+pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
 
 def task_of(config: RunConfig = RUN, dtype: torch.dtype = torch.float64) -> VideoDenoising:
