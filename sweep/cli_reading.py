@@ -32,6 +32,7 @@ from trainables.shifts import FAMILIES
 
 Json = Any
 _NOTHING = "—"
+SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
 
 # --- list, status ---------------------------------------------------------------------------------
@@ -142,9 +143,12 @@ def _print_training(entry: Mapping[str, Json]) -> None:
             f"  {arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}: "
             f"step {arm['step']} of {arm['steps']}"
         )
-    for failure in entry["failures"]:
+    failures = entry["failures"]
+    for failure in failures[:SHOWN_FAILURES]:
         text = f"  {failure['signature']}  {failure['setting']}: {failure['reason']}"
         out.print(escape(text), style="red")
+    if len(failures) > SHOWN_FAILURES:
+        out.print(f"  and {len(failures) - SHOWN_FAILURES} more arms: `--json` has every reason")
     for setting, why in entry["retired"].items():
         out.print(escape(f"  {setting}: its search ended early: {why}"), style="red")
     if entry["warnings"]:
@@ -261,7 +265,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
             for shift in FAMILIES
             if shift in shown["shifts"]
         ),
-        row("held-out loss", of("held_out_loss"), ".4g"),
+        row("held-out loss", of("held_out_loss"), ".3g"),
     ]
     shares = row("missing share", of("worst_missing_share"), ".2f")
     shares |= {"difference*": "", "Identity": "", "Wiener": ""}

@@ -106,6 +106,7 @@ def tags_of(arm: TrackedArm) -> dict[str, str]:
         "status": record.status,
         "reason": record.reason,
         "unconstrained_signature": arm.unconstrained_signature or "",
+        "matched_capacity": "" if record.config.matched_capacity else "no",
         "non_finite": _non_finite(arm),
         "mlflow.note.content": _note(record),
     }
@@ -258,6 +259,11 @@ def _note(record: ArmRecord) -> str:
     """The description on the run's page: how it ended, early signs, how to train it again."""
     paragraphs = [f"**{record.status}**: {record.reason}"] if record.reason else []
     paragraphs += [f"* {warning}" for warning in record.warnings]
+    if not record.config.matched_capacity:
+        paragraphs.append(
+            "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "
+            "layer, so their difference is not that of constraining alone."
+        )
     paragraphs.append(
         "To train it again and compare, download the artifact `config.json` and run\n\n"
         "    sweep run config.json --fresh"

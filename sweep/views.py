@@ -21,7 +21,7 @@ from sweep.proposals import StoredProposal, retired_settings, stored_proposals
 from sweep.selection import ProposalResult, SettingResult, select
 from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Outcome, first_layer
+from trainables.results import ArmRecord, Outcome, Status, first_layer
 from trainables.run_store import RunStore
 from trainables.shifts import seen_gammas
 
@@ -263,6 +263,7 @@ def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
 
 
 ARMS = ("constrained", "unconstrained")
+ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first
 NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
 
 
@@ -389,9 +390,15 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
             for warning in a.record.warnings
         ],
         "failures": [
-            {"signature": a.signature, "setting": a.setting, "reason": a.record.reason}
+            {
+                "signature": a.signature,
+                "setting": a.setting,
+                "status": status,
+                "reason": a.record.reason,
+            }
+            for status in ENDED_EARLY
             for a in arms
-            if a.record is not None and a.record.status in ("failed", "diverged", "stopped")
+            if a.record is not None and a.record.status == status
         ],
     }
 

@@ -7,6 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from sweep import views
+from sweep.cli_reading import print_best
 from sweep.definition import load_definition
 from sweep.lock import driver_lock
 from sweep.proposals import put_retired
@@ -56,6 +60,17 @@ def test_status_names_failures_and_how_to_continue(root: Path) -> None:
     text = sweep("status", "broken").stdout
     assert "the loss is nan" in " ".join(text.split())
     assert "sweep resume broken" in text
+
+
+def test_status_prints_a_few_reasons_and_what_failed_first(root: Path) -> None:
+    came_to: list[Any] = ["stopped", "stopped", "failed"]
+    store_sweep(ObjectStore(root), {FIRST: came_to, SECOND: came_to}, name="ended")
+    failures = json.loads(sweep("status", "ended", "--json").stdout)["failures"]
+    assert [f["status"] for f in failures] == ["failed"] * 4 + ["stopped"] * 8
+    text = " ".join(sweep("status", "ended").stdout.split())
+    assert text.count("the loss is nan at step 20") == 4  # the failed ones
+    assert text.count("the loss is nan") == 6
+    assert "and 6 more arms: `--json` has every reason" in text
 
 
 def test_arms_without_a_driver_are_interrupted_not_in_training(stored: ObjectStore) -> None:
@@ -114,6 +129,24 @@ def test_best_has_an_entry_per_setting_with_everything_that_was_promised(
         assert entry["difference"]["selection_biased"] is True
         assert len(entry["constrained"]["missing_share"]) == 3
         assert len(entry["constrained"]["layer_losses"]) == 4
+
+
+def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
+    stored: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Per pixel, as ViT's are: what a short run on UCSD Ped2 came to."""
+    entry = views.best(views.load_sweep(stored, "tiny"), {})[0]
+    losses = {"constrained": 0.0846112, "unconstrained": 0.0846107, "difference": 4.8112e-7}
+    for who, loss in losses.items():
+        entry[who]["held_out_loss"] = loss
+    entry["constrained"]["ood_mean"] = entry["unconstrained"]["ood_mean"] = 73.7861
+    entry["difference"]["ood_mean"] = 0.000306112
+    entry["references"]["identity"]["held_out_loss"] = 0.00043971
+    entry["references"]["wiener"]["held_out_loss"] = 0.00025571
+    print_best([entry])
+    text = capsys.readouterr().out
+    assert "  feasible, useful  " in text
+    assert max(len(line) for line in text.splitlines()) <= 80
 
 
 def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectStore) -> None:

@@ -1,4 +1,4 @@
-"""What MLflow is shown of shifts and of constrained layers: names, values, layer numbers."""
+"""What MLflow is shown of shifts, constrained layers and capacity: names, values, layer numbers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.tracking_rows import TrackedArm, final_rows
+from sweep.tracking_rows import TrackedArm, final_rows, tags_of
 from tests.records import finished, pair_config
 from trainables.results import Report
 
@@ -51,3 +51,14 @@ def test_series_of_constrained_layers_keep_their_numbers(constrained: int, first
             assert {n for n in names if n.endswith(pattern.partition("}")[2])} == wanted
         assert {f"descent/{layer:02d}_loss" for layer in range(4)} <= names
         assert {f"train/{layer:02d}_weight" for layer in range(4)} <= names
+
+
+@pytest.mark.parametrize("variant", ["per_layer", "paper"])
+def test_both_arms_of_unmatched_capacity_are_marked(variant: str) -> None:
+    config = pair_config().with_fields({"model.name": "dust", "model.variant": variant})
+    for side in (config, config.unconstrained()):
+        arm = TrackedArm(record=finished(side, LOSSES), sweep="s", setting="x", proposal=None)
+        tags = tags_of(arm)
+        assert tags.get("matched_capacity") == (None if variant == "per_layer" else "no")
+        note = tags["mlflow.note.content"]
+        assert ("one dictionary, the constrained one per layer" in note) == (variant == "paper")
