@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,14 +57,32 @@ def write_video(
     path.parent.mkdir(parents=True, exist_ok=True)
     with av.open(str(path), "w") as container:
         container.metadata["title"] = title
-        stream = container.add_stream(codec, rate=25, options=options or {})
-        stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, pixel_format
-        for i, pixels in enumerate(frames):
-            frame = as_frame(pixels, pixel_format)
-            frame.pts = i if times is None else times[i]
-            container.mux(stream.encode(frame))
-        container.mux(stream.encode())
+        shown = (as_frame(pixels, pixel_format) for pixels in frames)
+        at = range(len(frames)) if times is None else times
+        add_film(container, codec, pixel_format, timed(shown, at), options)
     return path
+
+
+def add_film(
+    container: av.container.OutputContainer,
+    codec: str,
+    pixel_format: str,
+    frames: Iterable[av.VideoFrame],
+    options: dict[str, str] | None = None,
+) -> None:
+    """A whole film of 25 frames per second; no other stream can be added after it."""
+    stream = container.add_stream(codec, rate=25, options=options or {})
+    stream.width, stream.height, stream.pix_fmt = WIDTH, HEIGHT, pixel_format
+    for frame in frames:
+        container.mux(stream.encode(frame))
+    container.mux(stream.encode())
+
+
+def timed(frames: Iterable[av.VideoFrame], times: Iterable[int]) -> Iterator[av.VideoFrame]:
+    """The frames, to be shown at these multiples of 1/25 second."""
+    for frame, time in zip(frames, times, strict=True):
+        frame.pts = time
+        yield frame
 
 
 def write_frames(folder: Path, frames: Sequence[Pixels], name: str = "{:03d}.png") -> Path:
