@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -201,12 +201,8 @@ def test_sequences_too_long_for_a_decomposition_have_no_temporal_filter(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "SWEEP_TEST_DATA" not in os.environ,
-    reason="SWEEP_TEST_DATA is not set to the folder that contains ped2",
-)
-def test_real_ped2_references_are_near_those_measured_before() -> None:
-    data = DataConfig(name="ucsd_ped2", folder=f"{os.environ['SWEEP_TEST_DATA']}/ped2")
+def test_real_ped2_references_are_near_those_measured_before(real_data: Path) -> None:
+    data = DataConfig(name="ucsd_ped2", folder=str(real_data / "ped2"))
     config = RunConfig(data=data, train_gamma=0.13)
     found = linear_references(config, task_of(config), "test")
     means = {name: np.mean(list(scores.values())) for name, scores in found.metrics.items()}

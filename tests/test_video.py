@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -175,26 +174,18 @@ def test_a_blank_video_is_refused(tmp_path: Path) -> None:
 # --- the real data, where they are ----------------------------------------------------------------
 
 
-ped2 = pytest.mark.skipif(
-    "SWEEP_TEST_DATA" not in os.environ,
-    reason="SWEEP_TEST_DATA is not set to the folder that contains ped2 and UCSD_Anomaly_Dataset",
-)
-
-
-@ped2
-def test_real_ped2_frames_have_the_known_std() -> None:
-    clips = load_video(DataConfig(name="ucsd_ped2", folder=f"{os.environ['SWEEP_TEST_DATA']}/ped2"))
+def test_real_ped2_frames_have_the_known_std(real_data: Path) -> None:
+    clips = load_video(DataConfig(name="ucsd_ped2", folder=str(real_data / "ped2")))
     assert [c.name for c in clips.train] == ["clip01", "clip02", "clip04", "clip07"]
     assert [c.name for c in clips.dev] == ["clip08", "clip10"]
     assert [len(c.frames) for c in clips.test] == [180] * 4
     assert clips.std == pytest.approx(0.1786, abs=2e-4)  # resampling moves the end
 
 
-@ped2
-def test_real_ped2_in_its_original_layout_is_the_same_clips() -> None:
-    root = os.environ["SWEEP_TEST_DATA"]
-    original = load_video(DataConfig(name="ucsd_ped2", folder=f"{root}/UCSD_Anomaly_Dataset.v1p2"))
-    frames = load_video(DataConfig(name="ucsd_ped2", folder=f"{root}/ped2"))
+def test_real_ped2_in_its_original_layout_is_the_same_clips(real_data: Path) -> None:
+    published = real_data / "UCSD_Anomaly_Dataset.v1p2"
+    original = load_video(DataConfig(name="ucsd_ped2", folder=str(published)))
+    frames = load_video(DataConfig(name="ucsd_ped2", folder=str(real_data / "ped2")))
     assert [c.name for c in original.train] == ["clip01", "clip02", "clip04"]
     for a, b in zip(original.train, frames.train, strict=False):
         np.testing.assert_array_equal(a.frames, b.frames)

@@ -344,12 +344,8 @@ def test_without_training_noise_the_identity_scale_is_at_the_smallest_gamma_abov
     assert torch.equal(batch.inputs, batch.targets)
 
 
-@pytest.mark.skipif(
-    "SWEEP_TEST_DATA" not in os.environ,
-    reason="SWEEP_TEST_DATA is not set to the folder that contains ped2",
-)
-def test_real_ped2_has_the_scales_that_were_measured_before() -> None:
-    data = DataConfig(name="ucsd_ped2", folder=f"{os.environ['SWEEP_TEST_DATA']}/ped2")
+def test_real_ped2_has_the_scales_that_were_measured_before(real_data: Path) -> None:
+    data = DataConfig(name="ucsd_ped2", folder=str(real_data / "ped2"))
     task = task_of(RunConfig(data=data, train_gamma=0.13))
     assert task.train_sequences == 11_600  # stride 5, training clips 01 02 04 07
     assert task.scales.identity_loss == pytest.approx(0.138, abs=5e-4)

@@ -23,12 +23,24 @@ from tests.sweeps import (
     point,
     store_sweep,
 )
+from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 
 def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list[dict[str, Any]]:
     return views.best(views.load_sweep(objects, "tiny"), run_ids or {})
+
+
+def measure_again(objects: ObjectStore, config: RunConfig, losses: list[float]) -> None:
+    """A stored arm comes to other held-out losses."""
+    store = RunStore(objects)
+    record = store.record(config.signature())
+    assert record is not None
+    assert record.evaluation is not None
+    record.evaluation.dev_losses[:] = [losses]
+    store.forget(config.signature())
+    store.put_record(record)
 
 
 def test_a_setting_with_a_feasible_and_useful_proposal_has_a_winner(objects: ObjectStore) -> None:
@@ -71,14 +83,7 @@ def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: Object
 def test_a_proposal_that_fails_on_one_seed_is_no_winner(objects: ObjectStore) -> None:
     definition = store_sweep(objects, {FIRST: [FEASIBLE]})
     setting = definition.space.setting(FIRST)
-    config = definition.space.run(setting, point(0), seed=1)
-    store = RunStore(objects)
-    record = store.record(config.signature())
-    assert record is not None
-    assert record.evaluation is not None
-    record.evaluation.dev_losses[:] = [INFEASIBLE]
-    store.forget(config.signature())
-    store.put_record(record)
+    measure_again(objects, definition.space.run(setting, point(0), seed=1), INFEASIBLE)
     entry = entries(objects)[0]
     assert entry["winner"] is False
     assert entry["constrained"]["feasible"] is False
@@ -183,16 +188,10 @@ def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> Non
 def test_a_pair_whose_unconstrained_arm_is_feasible_is_vacuous(objects: ObjectStore) -> None:
     definition = store_sweep(objects, {FIRST: [FEASIBLE]})
     assert entries(objects)[0]["vacuous"] is False
-    store = RunStore(objects)
     for seed in definition.space.search_seeds:
         setting = definition.space.setting(FIRST)
-        config = definition.space.run(setting, {}, seed=seed).unconstrained()
-        record = store.record(config.signature())
-        assert record is not None
-        assert record.evaluation is not None
-        record.evaluation.dev_losses[:] = [FEASIBLE]
-        store.forget(config.signature())
-        store.put_record(record)
+        twin = definition.space.run(setting, {}, seed=seed).unconstrained()
+        measure_again(objects, twin, FEASIBLE)
     assert entries(objects)[0]["vacuous"] is True
 
 
@@ -235,7 +234,7 @@ def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
             space=space,
             objectives={(FIRST, 0): -0.2, (FIRST, 1): -0.1},
         )
-        entry = views.best(views.load_sweep(store, "tiny"), {})[0]
+        entry = entries(store)[0]
         assert (entry["winner"], entry["proposal"]) == (True, 0)
         assert entry["constrained"]["objective"] == pytest.approx(-0.195)
 
@@ -255,7 +254,7 @@ def test_unmatched_capacity_is_said_of_the_setting(objects: ObjectStore) -> None
         store = ObjectStore(f"{objects.root}/{matched}")
         store_sweep(store, {FIRST: [FEASIBLE]}, space=space)
         # of the second setting nothing is finished
-        both = [e["matched_capacity"] for e in views.best(views.load_sweep(store, "tiny"), {})]
+        both = [e["matched_capacity"] for e in entries(store)]
         assert both == [matched, matched]
 
 
@@ -267,7 +266,7 @@ def test_best_prints_the_blocks_and_marks_unmatched_capacity(
     for values, marked in ((fields, False), (paper, True)):
         store = ObjectStore(f"{objects.root}/{marked}")
         store_sweep(store, {FIRST: [FEASIBLE]}, space=SPACE.with_base(values))
-        print_best(views.best(views.load_sweep(store, "tiny"), {}))
+        print_best(entries(store))
         lines = capsys.readouterr().out.splitlines()
         found = {line[2:22].strip(): line[22:].split() for line in lines if "seen " in line[:10]}
         # constrained, unconstrained, difference, identity, Wiener
