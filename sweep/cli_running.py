@@ -31,6 +31,7 @@ from sweep.lock import driver_of
 from sweep.requirements import (
     absolute,
     require_device,
+    require_training,
     resolve_checkpoints,
     resolve_data,
     with_folder,
@@ -128,6 +129,7 @@ def run(
     require_device(definition.space)
     space_there = resolve_checkpoints(definition.space)  # named before data are decoded
     definition = replace(definition, space=resolve_data(space_there))
+    require_training(definition.space)
     if fresh:
         from sweep.fresh import run_fresh
 

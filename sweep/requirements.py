@@ -12,7 +12,7 @@ from pathlib import Path
 from search_spaces.space import SearchSpace, Setting
 from sweep.definition import Definition
 from trainables.config import DataConfig, ModelConfig, RunConfig
-from trainables.errors import BadData, Misuse
+from trainables.errors import BadData, InvalidValue, Misuse
 
 
 def resolve_data(space: SearchSpace) -> SearchSpace:
@@ -65,6 +65,22 @@ def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
             checked.add((run.model, run.data.frame_size))
         prints[s.name] = checkpoint_fingerprint(run.model.checkpoint)
     return _with_each(space, "model.checkpoint_fingerprint", prints)
+
+
+def require_training(space: SearchSpace) -> None:
+    """Raise what the first proposal of a setting would come to at its start, with its name.
+
+    Raises:
+        InvalidValue: batch_size exceeds a setting's sequences, say, or its runs end before their
+            first dual step: known once the data are.
+    """
+    from trainables.build import check_training
+
+    for s in space.settings:
+        try:
+            check_training(space.run(s, space.default_point(s), seed=space.search_seeds[0]))
+        except InvalidValue as error:
+            raise InvalidValue(f"setting {s.name} cannot be trained: {error}") from error
 
 
 def _run(space: SearchSpace, setting: Setting) -> RunConfig:

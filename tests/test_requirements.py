@@ -14,7 +14,12 @@ from safetensors.torch import load_file, save_file
 from search_spaces.space import SearchSpace, Setting
 from sweep.cli import main
 from sweep.definition import load_definition
-from sweep.requirements import resolve_checkpoints, resolve_data, with_folder
+from sweep.requirements import (
+    require_training,
+    resolve_checkpoints,
+    resolve_data,
+    with_folder,
+)
 from tests.checkpoints import tiny_vit
 from tests.oracles import TINY
 from tests.sweeps import SPACE
@@ -155,3 +160,25 @@ def test_a_missing_checkpoint_is_named_and_nothing_is_written(tmp_path: Path) ->
 
 def test_spaces_without_a_checkpoint_are_left_as_they_are() -> None:
     assert resolve_checkpoints(SPACE) is SPACE
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"batch_size": 100_000}, "setting one cannot be trained: batch_size must be at most"),
+        (
+            {"constraint.dual_every_unit": "epoch", "constraint.dual_every": 30},
+            "setting one cannot be trained: dual_every must bring a dual step",
+        ),
+    ],
+)
+def test_what_data_and_constraint_do_not_allow_is_refused_before_an_arm_starts(
+    fields: dict[str, object], message: str
+) -> None:
+    space = replace(SPACE, base=TINY.with_fields(fields), settings=(Setting("one", {}),))
+    with pytest.raises(InvalidValue, match=message):
+        require_training(resolve_data(space))
+
+
+def test_what_can_be_trained_passes() -> None:
+    require_training(resolve_data(replace(SPACE, base=TINY)))

@@ -218,7 +218,7 @@ def test_checkpoints_that_do_not_fit_are_refused(
 
 def test_a_processor_that_disagrees_with_its_network_is_refused(tmp_path: Path) -> None:
     folder = tiny_vit(tmp_path, processor={"size": {"height": 32, "width": 32}})
-    with pytest.raises(InvalidValue, match=r"takes images of 16 pixels, .* makes 32"):
+    with pytest.raises(InvalidValue, match=r"takes images of 16 x 16 pixels, .* makes 32"):
         ViT(str(folder), 2, 32)
 
 

@@ -13,6 +13,7 @@ from trainables.tasks.base import Task
 from trainables.tasks.denoising import Denoising
 from trainables.tasks.frame_denoising import FrameDenoising
 from trainables.tasks.video_denoising import VideoDenoising
+from trainables.weighting import weighting_of
 
 
 def parameter_dtype(config: RunConfig) -> torch.dtype:
@@ -32,6 +33,18 @@ def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> D
     """
     kind = FrameDenoising if config.task == "frame_denoising" else VideoDenoising
     return kind(config, device, dtype)
+
+
+def check_training(config: RunConfig) -> None:
+    """Raise what starting the run would, as far as its data and its constraint decide it.
+
+    Raises:
+        BadData, UnknownName, InvalidValue: as the task and the weighting; batch_size exceeds the
+            sequences, say, or the run ends before its first dual step.
+    """
+    device, dtype = torch.device("cpu"), parameter_dtype(config)
+    task = build_task(config, device, dtype)
+    weighting_of(config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch)
 
 
 def check_model(config: RunConfig) -> None:

@@ -70,7 +70,8 @@ def reason_to_stop(
 
 def _is_late_enough(config: RunConfig, sign: Sign, report: Report) -> bool:
     if not sign.of_constraint:
-        return report.step >= SETTLED * config.steps
+        averaged = 1.0 / (1.0 - config.weight_ema)  # steps that the evaluated weights look back
+        return report.step >= SETTLED * config.steps + averaged - 1.0
     assert config.constraint is not None
     in_force = settled_from(config.constraint)
     is_infeasible = max(report.layers["missing_shares"]) > TOLERANCE

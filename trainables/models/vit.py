@@ -169,11 +169,12 @@ def _check_frame_size(
             f"data.frame_size must be that of checkpoint {checkpoint!r}'s image processor, "
             f"{asked}, got {frame_size}."
         )
-    images = config.image_size if isinstance(config.image_size, int) else config.image_size[0]
-    if config.model_type not in _OF_ANY_SIZE and images != frame_size:
+    size = config.image_size
+    images = [size, size] if isinstance(size, int) else list(size)
+    if config.model_type not in _OF_ANY_SIZE and images != [frame_size, frame_size]:
         raise InvalidValue(
-            f"checkpoint {checkpoint!r} takes images of {images} pixels, but its image "
-            f"processor makes {frame_size}. Correct its preprocessor_config.json."
+            f"checkpoint {checkpoint!r} takes images of {images[0]} x {images[1]} pixels, but its "
+            f"image processor makes {frame_size}. Correct its preprocessor_config.json."
         )
     if frame_size % patch:
         raise InvalidValue(
