@@ -207,17 +207,14 @@ def own(folder: Path) -> DataConfig:
     return DataConfig(name="clips", folder=str(folder), frame_size=32, frames=4, patch_size=8)
 
 
-def test_a_damaged_video_leaves_nothing_in_the_cache(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+def test_a_damaged_video_leaves_nothing_in_the_cache(tmp_path: Path, own_cache: Path) -> None:
     for name in "abcd":
         write_video(tmp_path / "data" / f"{name}.avi", NOISE)
     last = tmp_path / "data" / "d.avi"
     last.write_bytes(last.read_bytes()[:-2000])
     with pytest.raises(BadData, match=r"the video .*/d\.avi "):
         load_video(own(tmp_path / "data"))
-    left = [p.name for p in (tmp_path / "cache" / "video").iterdir()]
+    left = [p.name for p in (own_cache / "video").iterdir()]
     assert [name for name in left if not name.endswith(".lock")] == []
 
 
