@@ -15,26 +15,9 @@ from search_spaces import catalog
 from sweep import export as export_module
 from sweep.export import export
 from sweep.views import load_sweep
-from tests.sweeps import (
-    DIVERGED,
-    ENVIRONMENT,
-    FEASIBLE,
-    FIRST,
-    INFEASIBLE,
-    SECOND,
-    SPACE,
-    point,
-    store_sweep,
-)
+from tests.sweeps import DIVERGED, ENVIRONMENT, FEASIBLE, FIRST, SECOND, SPACE, point, store_sweep
 from trainables.errors import InvalidValue, Misuse
 from trainables.object_store import ObjectStore
-
-
-@pytest.fixture
-def objects(tmp_path: Path) -> ObjectStore:
-    store = ObjectStore(tmp_path / "store")
-    store_sweep(store, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE]})
-    return store
 
 
 def write(objects: ObjectStore, out: Path, **options: Any) -> list[str]:
@@ -46,9 +29,9 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_an_export_holds_tables_winning_configurations_and_a_manifest(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
-    files = write(objects, tmp_path / "out")
+    files = write(stored, tmp_path / "out")
     tables = {
         f"tables/{table}.{form}"
         for table in ("results", "shifts", "hyperparameters")
@@ -59,60 +42,60 @@ def test_an_export_holds_tables_winning_configurations_and_a_manifest(
 
 
 def test_all_adds_the_closest_pairs_marked_as_no_winners(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
-    assert f"configs/{SECOND}.json" in write(objects, tmp_path / "out", everything=True)
+    assert f"configs/{SECOND}.json" in write(stored, tmp_path / "out", everything=True)
     plain = json.loads((tmp_path / "out" / "configs" / f"{SECOND}.json").read_text())
     assert plain["winner"] is False
     assert "layer 2" in plain["why"]
 
 
-def test_the_same_store_exports_the_same_bytes(objects: ObjectStore, tmp_path: Path) -> None:
+def test_the_same_store_exports_the_same_bytes(stored: ObjectStore, tmp_path: Path) -> None:
     for folder in ("one", "two", "two"):
-        write(objects, tmp_path / folder)
+        write(stored, tmp_path / folder)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
 
 
 def test_an_export_again_removes_what_no_longer_belongs(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
-    write(objects, tmp_path / "out", everything=True)
-    files = write(objects, tmp_path / "out")
+    write(stored, tmp_path / "out", everything=True)
+    files = write(stored, tmp_path / "out")
     assert set(contents(tmp_path / "out")) == set(files)
 
 
-def test_a_foreign_folder_is_refused_and_left_alone(objects: ObjectStore, tmp_path: Path) -> None:
+def test_a_foreign_folder_is_refused_and_left_alone(stored: ObjectStore, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.tex").write_text("mine")
     with pytest.raises(Misuse, match="no export wrote"):
-        write(objects, tmp_path / "thesis")
+        write(stored, tmp_path / "thesis")
     assert contents(tmp_path / "thesis") == {"chapter.tex": b"mine"}
 
 
-def test_the_export_of_another_sweep_is_refused(objects: ObjectStore, tmp_path: Path) -> None:
-    write(objects, tmp_path / "out")
+def test_the_export_of_another_sweep_is_refused(stored: ObjectStore, tmp_path: Path) -> None:
+    write(stored, tmp_path / "out")
     before = contents(tmp_path / "out")
-    store_sweep(objects, {FIRST: [FEASIBLE]}, name="other")
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="other")
     with pytest.raises(Misuse, match="'tiny', not of 'other'"):
-        export(load_sweep(objects, "other"), {}, tmp_path / "out")
+        export(load_sweep(stored, "other"), {}, tmp_path / "out")
     assert contents(tmp_path / "out") == before
 
 
 def test_a_place_that_cannot_be_written_is_refused_without_a_trace(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("a file")
     with pytest.raises(Misuse, match="--out"):
-        write(objects, tmp_path / "file" / "below")
+        write(stored, tmp_path / "file" / "below")
     with pytest.raises(Misuse, match="must be a folder"):
-        write(objects, tmp_path / "file")
+        write(stored, tmp_path / "file")
     assert contents(tmp_path)["file"] == b"a file"
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty folder", "an earlier export"])
 @pytest.mark.parametrize("moved", [0, 1, 4])
 def test_an_export_killed_at_any_time_does_not_block_its_folder(
-    objects: ObjectStore,
+    stored: ObjectStore,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     there: str,
@@ -125,7 +108,7 @@ def test_an_export_killed_at_any_time_does_not_block_its_folder(
     if there == "an empty folder":
         out.mkdir()
     elif there == "an earlier export":
-        write(objects, out, everything=True)
+        write(stored, out, everything=True)
 
     def move(rename: Any, source: Path, target: Path) -> None:
         if len(moves) == moved:
@@ -139,19 +122,19 @@ def test_an_export_killed_at_any_time_does_not_block_its_folder(
         patch.setattr(export_module.shutil, "rmtree", lambda *_, **__: None)
         if there != "nothing" or moved == 0:  # one rename makes a new folder
             with pytest.raises(Killed):
-                write(objects, out)
+                write(stored, out)
     if moved and there != "nothing":
         assert json.loads((out / "manifest.json").read_text())["complete"] is False
-    files = write(objects, out)
+    files = write(stored, out)
     assert set(contents(out)) == set(files)
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
     assert json.loads((out / "manifest.json").read_text())["complete"] is True
 
 
 def test_the_manifest_carries_the_provenance_of_both_arms(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
-    view = load_sweep(objects, "tiny")
+    view = load_sweep(stored, "tiny")
     signatures = [arm.signature for arm in view.settings[0].arms]
     export(view, {signature: f"run-{signature}" for signature in signatures}, tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
@@ -181,9 +164,9 @@ def test_the_manifest_marks_pairs_of_unmatched_capacity(tmp_path: Path) -> None:
 
 
 def test_an_exported_configuration_reads_back_as_the_stored_arms(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
-    write(objects, tmp_path / "out")
+    write(stored, tmp_path / "out")
     found = catalog.find(str(tmp_path / "out" / "configs" / f"{FIRST}.json"))
     assert found.name == FIRST
     assert found.space.search_seeds == SPACE.search_seeds
@@ -199,9 +182,9 @@ def test_an_exported_configuration_reads_back_as_the_stored_arms(
 
 
 def test_a_configuration_whose_runs_do_not_match_is_refused(
-    objects: ObjectStore, tmp_path: Path
+    stored: ObjectStore, tmp_path: Path
 ) -> None:
-    write(objects, tmp_path / "out")
+    write(stored, tmp_path / "out")
     path = tmp_path / "out" / "configs" / f"{FIRST}.json"
     plain = json.loads(path.read_text())
     plain["runs"]["1"]["config"]["steps"] = 41
