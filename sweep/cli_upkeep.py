@@ -63,11 +63,15 @@ def export_(name: str, out: str, everything: bool, storage: str) -> None:
     files = export(view, ids, folder_out, everything=everything)
     for file in files:
         click.echo(str(folder_out / file))
-    unwon = [s.setting.name for s in view.settings if s.chosen.winner is None]
-    if unwon and not everything:
+    closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]
+    nothing = [s.setting.name for s in view.settings if not s.chosen.shown]
+    if closest and not everything:
         note(
-            f"no configuration for {', '.join(unwon)}: no winner. --all writes the closest pair's."
+            f"no configuration for {', '.join(closest)}: no winner. --all writes the closest "
+            "pair's."
         )
+    if nothing:
+        note(f"no configuration for {', '.join(nothing)}: no finished pair.")
 
 
 @click.command()

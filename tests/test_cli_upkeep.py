@@ -11,7 +11,7 @@ import pytest
 from sweep.lock import driver_lock
 from sweep.views import load_sweep
 from tests.command_line import contents, refused, sweep
-from tests.sweeps import FEASIBLE, FIRST, SECOND, store_sweep
+from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.object_store import ObjectStore
 
 # --- export ---------------------------------------------------------------------------------------
@@ -22,6 +22,15 @@ def test_export_prints_its_files_and_what_it_left_out(stored: ObjectStore, tmp_p
     assert str(tmp_path / "out" / "manifest.json") in result.stdout.splitlines()
     assert SECOND in result.stderr
     assert "--all" in result.stderr
+
+
+def test_export_offers_no_closest_pair_where_none_finished(root: Path, tmp_path: Path) -> None:
+    store_sweep(ObjectStore(root), {FIRST: [DIVERGED], SECOND: [INFEASIBLE]}, name="ended")
+    out = str(tmp_path / "out")
+    for words, offered in (((), True), (("--all",), False)):
+        note = sweep("export", "ended", "--out", out, *words).stderr
+        assert note.endswith(f"no configuration for {FIRST}: no finished pair.\n")
+        assert (f"no configuration for {SECOND}: no winner. --all" in note) == offered
 
 
 # --- rm -------------------------------------------------------------------------------------------
