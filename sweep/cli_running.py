@@ -34,6 +34,7 @@ from sweep.requirements import (
     require_training,
     resolve_checkpoints,
     resolve_data,
+    with_checkpoint_of,
     with_folder,
 )
 from sweep.retention import keep_winners_weights
@@ -141,6 +142,7 @@ def run(
     there = put_definition(objects, definition)
     if wanted.get("data.folder") is not None:
         there = with_folder(there, definition.space.base.data.folder)
+    there = with_checkpoint_of(there, definition.space)
     there = _attached(objects, there, definition.space, asked=wanted.keys())
     code = _train(objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow)
     raise SystemExit(code)

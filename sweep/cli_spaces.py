@@ -59,7 +59,7 @@ def spaces(
     space = catalog.with_values(space, parse_values(values))
     from sweep.estimates import estimate  # loads torch
 
-    cost = estimate(space, gpu)
+    cost = estimate(space, None if gpu is None else gpu.lower())
     if as_json:
         print_json(
             {
@@ -107,6 +107,17 @@ def _published(setting: Setting) -> dict[str, Json] | None:
     }
 
 
+def counted(number: int, thing: str) -> str:
+    """``1 setting``, ``2 settings``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _most(space: SearchSpace) -> str:
+    """How many proposals a setting gets; some may ask for fewer."""
+    fewer = any(s.n_proposals not in (None, space.n_proposals) for s in space.settings)
+    return ("up to " if fewer else "") + counted(space.n_proposals, "proposal")
+
+
 def _print_space(space: SearchSpace) -> None:
     out = console()
     seeds = ", ".join(map(str, space.search_seeds))
@@ -114,7 +125,7 @@ def _print_space(space: SearchSpace) -> None:
     constrained = catalog.arm_count(space) - plain
     out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
     out.print(
-        f"{len(space.settings)} settings x {space.n_proposals} proposals by {space.sampler}, "
+        f"{counted(len(space.settings), 'setting')} x {_most(space)} by {space.sampler}, "
         f"search seeds {seeds}: {constrained} constrained and {plain} unconstrained arms (shared "
         f"ones are trained once) of {_steps(space)} steps."
     )
@@ -191,8 +202,8 @@ def _print_cost(cost: Estimate) -> None:
     out.print()
     out.print(
         f"[bold]Estimate, within a factor of 2[/bold]: {_hours(cost.device_hours)} of "
-        f"{escape(cost.device)}, {_hours(cost.wall_hours)} with {cost.workers} arms at a time; "
-        f"{cost.memory_gb:.1f} GB an arm."
+        f"{escape(cost.device)}, {_hours(cost.wall_hours)} with {counted(cost.workers, 'arm')} at "
+        f"a time; {cost.memory_gb:.1f} GB an arm."
     )
     out.print(f"From: {escape(cost.assumption)}.")
     rows: dict[tuple[str, str], list[str]] = {}
@@ -214,4 +225,6 @@ def _hours(hours: float) -> str:
 
 
 def _seconds(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:,.0f} min"
+    if seconds < 180:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else _hours(seconds / 3600)

@@ -152,6 +152,13 @@ def _compared(definition: Definition) -> dict[str, Json]:
         plain["summary"],
     )
     plain["settings"] = {s.pop("name"): {**s.pop("fields"), **s} for s in plain["settings"]}
+    fingerprint = "model.checkpoint_fingerprint"  # stands for where a checkpoint lies
+    in_base = plain["base"]["model"].get("checkpoint_fingerprint", "")
+    if in_base:
+        del plain["base"]["model"]["checkpoint"]
+    for fields in plain["settings"].values():
+        if fields.get(fingerprint, in_base):
+            fields.pop("model.checkpoint", None)
     return plain
 
 

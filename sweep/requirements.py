@@ -20,7 +20,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
 
     Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
     """
-    from trainables.datasets.video import resolve
+    from trainables.datasets.video import BUILT_IN, resolve
 
     _refuse_unread_folder(space)
     space = _mapped(space, "data.folder", absolute)
@@ -30,7 +30,8 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
         try:
             seen[data] = seen.get(data) or resolve(data).fingerprint
         except BadData as error:
-            hint = " Give the folder with --data." if data.folder is None else ""
+            gives_none = data.folder is None and data.name not in BUILT_IN
+            hint = " Give the folder with --data." if gives_none else ""
             if len({d.name for d in datas.values()}) > 1:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
@@ -160,3 +161,14 @@ def require_device(space: SearchSpace) -> None:
 def with_folder(definition: Definition, folder: str | None) -> Definition:
     """The definition with its data in another place; a place is no part of what it is."""
     return replace(definition, space=definition.space.with_base({"data.folder": folder}))
+
+
+def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition:
+    """The definition with its checkpoint where ``given`` has it: the same files, another place."""
+    model = given.base.model
+    is_own = any("model.checkpoint" in s.fields for s in definition.space.settings)
+    if not model.checkpoint_fingerprint or is_own:
+        return definition
+    return replace(
+        definition, space=definition.space.with_base({"model.checkpoint": model.checkpoint})
+    )

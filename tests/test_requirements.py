@@ -13,11 +13,13 @@ from safetensors.torch import load_file, save_file
 
 from search_spaces.space import SearchSpace, Setting
 from sweep.cli import main
-from sweep.definition import load_definition
+from sweep.definition import Definition, load_definition, put_definition
+from sweep.errors import NameTaken
 from sweep.requirements import (
     require_training,
     resolve_checkpoints,
     resolve_data,
+    with_checkpoint_of,
     with_folder,
 )
 from tests.checkpoints import tiny_vit
@@ -182,3 +184,20 @@ def test_what_data_and_constraint_do_not_allow_is_refused_before_an_arm_starts(
 
 def test_what_can_be_trained_passes() -> None:
     require_training(resolve_data(replace(SPACE, base=TINY)))
+
+
+def test_a_checkpoint_in_another_place_is_the_same_sweep(checkpoint: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(checkpoint, tmp_path / "copy"))
+    objects = ObjectStore(tmp_path / "store")
+    here, there = (
+        Definition("vit", resolve_checkpoints(space_of(str(place)))) for place in (checkpoint, copy)
+    )
+    put_definition(objects, here)
+    stored = put_definition(objects, there)
+    assert stored.space.base.model.checkpoint == str(checkpoint)
+    moved = with_checkpoint_of(stored, there.space)
+    assert moved.space == there.space
+
+    other = tiny_vit(tmp_path / "other", "deit")
+    with pytest.raises(NameTaken, match="checkpoint_fingerprint: stored"):
+        put_definition(objects, Definition("vit", resolve_checkpoints(space_of(str(other)))))

@@ -24,6 +24,8 @@ UNBOUNDED_WIND_UP = 20.0  # the same where nothing bounds how far it can come
 PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight is negative
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
 WELL_MET = -0.25  # mean violation below which a multiplier should fall fast
+# of layer 0 under bound_zero, whose loss UT and DUST cannot change
+INPUT_ADVICE = "Raise reference_loss, bound the first layer (reference=bound_first)"
 IMPROVING = 0.95  # what is wrong has fallen below this share of itself since the last report
 
 
@@ -123,11 +125,13 @@ def _wound_up(
     farthest = UNBOUNDED_WIND_UP if bound is None else bound * constraint.dual_lr * taken
     shares_L = report.layers["missing_shares"]
     for index, value in enumerate(report.layers["multipliers"]):
+        layer = _layer(report, index)
         missed = shares_L[index] > TOLERANCE and value > 0
         if missed and report.step >= SETTLED * config.steps and value >= WOUND_UP * farthest:
             yield Sign(
-                f"The multiplier of layer {_layer(report, index)} only ever rose and its "
-                "constraint is still missed (wound up). Ask for less alpha, or train longer.",
+                f"The multiplier of layer {layer} only ever rose and its constraint is still "
+                f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or train "
+                "longer.",
                 badness=shares_L[index],
                 ends=True,
                 of_constraint=True,

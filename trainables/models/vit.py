@@ -121,9 +121,9 @@ def _read(what: str, reader: Any, checkpoint: str, place: str, **options: Any) -
             ) from error
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
         raise BadData(
-            f"cannot read the {what} of checkpoint {checkpoint!r}: {reason} It needs config.json, "
-            "preprocessor_config.json and model.safetensors, as save_pretrained writes them: "
-            "download or copy it again."
+            f"cannot read the {what} of checkpoint {checkpoint!r}: {reason.rstrip('.')}. It needs "
+            "config.json, preprocessor_config.json and model.safetensors, as save_pretrained "
+            "writes them: download or copy it again."
         ) from error
     finally:
         logging.set_verbosity(verbosity)
