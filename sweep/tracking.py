@@ -273,13 +273,18 @@ class Tracker:
         return max((metric.step for metric in there), default=-1)
 
     def _twin(self, sweep: str, signature: str, *, search: bool) -> _Known | None:
-        """The run of an arm's twin, if it is tracked yet; asks MLflow only when ``search``."""
+        """The run of an arm's twin, if it is tracked yet; asks MLflow only when ``search``.
+
+        Asked even where it is remembered: another writer may have deleted that run as the younger
+        of two.
+        """
         twin = self._runs.get((sweep, signature))
-        if twin is None and search:
-            twin = self._find(sweep, signature)
-            if twin is not None:
-                self._runs[sweep, signature] = twin
-        return twin
+        if not search:
+            return twin
+        found = self._find(sweep, signature)
+        if found is not None and (twin is None or twin.run_id != found.run_id):
+            self._runs[sweep, signature] = twin = found
+        return twin if found is not None else None
 
     def _send(
         self, known: _Known, rows: Sequence[Row], params: Mapping[str, str], tags: Mapping[str, str]

@@ -322,6 +322,24 @@ def test_two_writers_leave_one_active_run(uri: str) -> None:
     assert sum(t.created for t in trackers) >= len(arms)
 
 
+def test_a_twins_run_that_another_writer_deleted_is_not_named(uri: str) -> None:
+    """Of two runs of the base the younger one is deleted, though one writer remembers it."""
+    base, constrained = (offered[-1] for offered in (history(3)[0], history(3)[2]))
+    assert constrained.unconstrained_signature == base.signature
+    tracker = Tracker(uri)
+    lost = tracker.sync(base)
+    client = make_client(uri)
+    client.set_tag(lost, "created_ns", str(time.time_ns() + 10**12))
+    experiment = client.get_experiment_by_name(SWEEP)
+    assert experiment is not None
+    tags = {"kind": "arm", "sweep": SWEEP, "signature": base.signature, "created_ns": "1"}
+    kept = client.create_run(experiment.experiment_id, start_time=STARTED, tags=tags).info.run_id
+    assert Tracker(uri).sync(base) == kept  # and deletes the other one
+
+    run_id = tracker.sync(constrained)
+    assert client.get_run(run_id).data.tags["unconstrained_run_id"] == kept
+
+
 def test_of_several_runs_the_oldest_stays(uri: str) -> None:
     arm = history(1)[0][-1]
     oldest = Tracker(uri).sync(arm)
