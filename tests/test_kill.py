@@ -7,7 +7,7 @@ import random
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -110,10 +110,15 @@ def reports(objects: ObjectStore) -> int:
 
 
 @pytest.fixture
-def sweep_of(tmp_path: Path) -> Iterator[list[Sweep]]:
-    """Sweeps whose last driver is killed at the end of the test, if it still runs."""
+def sweep_of(tmp_path: Path) -> Iterator[Callable[[Definition], Sweep]]:
+    """Stores a sweep whose last driver is killed at the end of the test, if it still runs."""
     sweeps: list[Sweep] = []
-    yield sweeps
+
+    def store(asked: Definition) -> Sweep:
+        sweeps.append(Sweep(asked, tmp_path))
+        return sweeps[-1]
+
+    yield store
     for sweep in sweeps:
         if sweep.driver is not None:
             sweep.driver.kill()
@@ -152,11 +157,10 @@ def disturb_workers(sweep: Sweep, rng: random.Random) -> None:
 
 
 def test_after_eleven_kills_a_random_sweep_equals_an_undisturbed_one(
-    tmp_path: Path, sweep_of: list[Sweep]
+    tmp_path: Path, sweep_of: Callable[[Definition], Sweep]
 ) -> None:
     asked = tiny("random", n_proposals=9, **LONG)
-    sweep = Sweep(asked, tmp_path)
-    sweep_of.append(sweep)
+    sweep = sweep_of(asked)
     rng = random.Random(1)
     disturb_workers(sweep, rng)
     disturb(sweep, rng)
@@ -174,11 +178,10 @@ def test_after_eleven_kills_a_random_sweep_equals_an_undisturbed_one(
 
 
 def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
-    tmp_path: Path, sweep_of: list[Sweep]
+    tmp_path: Path, sweep_of: Callable[[Definition], Sweep]
 ) -> None:
     asked = tiny("tpe", n_proposals=5, **LONG)
-    sweep = Sweep(asked, tmp_path)
-    sweep_of.append(sweep)
+    sweep = sweep_of(asked)
     disturb(sweep, random.Random(2))
     sweep.finish()
 
