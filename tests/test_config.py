@@ -199,3 +199,11 @@ def test_an_unconstrained_run_can_be_given_a_constraint_by_field() -> None:
     given_back = TINY.unconstrained().with_fields({"constraint.alpha": 0.4})
     assert given_back.constraint == ConstraintConfig(alpha=0.4)
     assert replace(TINY, data=DataConfig()).data.folder is None
+
+
+def test_many_known_names_are_cut_to_the_closest() -> None:
+    known = [f"setting-{number}" for number in range(60)]
+    text = str(UnknownName.of("setting", "setting-599", known))
+    assert "the closest of 60: " in text
+    assert "setting-59" in text
+    assert text.count("setting-") < 20

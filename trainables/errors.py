@@ -30,6 +30,10 @@ class InvalidValue(Misuse, ValueError):
     """A value is out of range or of the wrong type."""
 
 
+_MOST_NAMES = 40  # more fill the screen
+_CLOSEST = 12
+
+
 class UnknownName(Misuse, LookupError):
     """A name that nothing here answers to."""
 
@@ -43,7 +47,12 @@ class UnknownName(Misuse, LookupError):
         names = sorted(known)
         close = difflib.get_close_matches(got, names, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        return cls(f"unknown {kind} {got!r}. Known: {', '.join(names) or 'none'}.{hint}")
+        if len(names) > _MOST_NAMES:
+            closest = difflib.get_close_matches(got, names, n=_CLOSEST, cutoff=0.0)
+            shown = f"Known, the closest of {len(names)}: {', '.join(sorted(closest))}"
+        else:
+            shown = f"Known: {', '.join(names) or 'none'}"
+        return cls(f"unknown {kind} {got!r}. {shown}.{hint}")
 
 
 class BadData(Misuse):
