@@ -7,17 +7,14 @@ so search spaces and the command line load in milliseconds.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
-import math
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal
 
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import UnknownName
+from trainables.sections import Json, Section, require
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -41,86 +38,9 @@ _ADDED: dict[str, Any] = {
     "shifts": [],
 }
 
-Json = Any  # whatever json.loads returns
-_LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
-
-
-def _require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
-    if not ok:
-        raise InvalidValue(
-            f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else ".")
-        )
-
-
-class _Section:
-    """JSON round trip and validation shared by the config dataclasses."""
-
-    def __post_init__(self) -> None:
-        """Check every field's type and range; each message names the field and what is allowed."""
-        hints = _hints(type(self))  # type: ignore[arg-type]  # a class hashes
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _checked(f.name, getattr(self, f.name), hints[f.name])
-            object.__setattr__(self, f.name, value)
-        self._check()
-
-    def _check(self) -> None:
-        """Ranges; overridden by each section."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal object."""
-        plain = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
-        return cast(dict[str, Json], plain)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Json]) -> Self:
-        """Build from plain values; unknown fields and wrong values are errors."""
-        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        for name in values:
-            if name not in known:
-                raise UnknownName.of(f"field of {cls.__name__}", name, known)
-        return cls(**values)
-
-
-@functools.cache
-def _hints(section: type) -> dict[str, Any]:
-    return typing.get_type_hints(section)
-
-
-def _checked(name: str, value: object, hint: Any) -> object:
-    """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _checked(name, value, next(a for a in args if a is not type(None)))
-    if origin is Literal:
-        _require(value in args, name, value, "one of " + ", ".join(map(repr, args)))
-        return value
-    if origin is tuple:
-        _require(isinstance(value, list | tuple), name, value, "a list")
-        return tuple(_checked(name, v, args[0]) for v in cast(list[object], value))
-    if isinstance(hint, type) and issubclass(hint, _Section):
-        if isinstance(value, Mapping):
-            return hint.from_json(value)
-        _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
-        return value
-    if hint is float:
-        ok = isinstance(value, int | float) and not isinstance(value, bool)
-        ok = ok and abs(cast(float, value)) < _LARGEST
-        _require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
-        return float(cast(float, value))
-    if hint is int:
-        _require(
-            isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number"
-        )
-        _require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
-        return value
-    _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
-    return value
-
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig(_Section):
+class DataConfig(Section):
     """Which clips, and how sequences are cut from them (docs/method.md, The task)."""
 
     name: str = "photographs"  # a data set of trainables/datasets
@@ -134,17 +54,17 @@ class DataConfig(_Section):
     fingerprint: str = ""  # hash of the decoded pixels; filled in when the data are resolved
 
     def _check(self) -> None:
-        _require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
-        _require(
+        require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
+        require(
             self.frame_size > 0 and self.frame_size % self.patch_size == 0,
             "frame_size",
             self.frame_size,
             f"a positive multiple of patch_size {self.patch_size}",
         )
-        _require(self.frames > 0, "frames", self.frames, "positive")
-        _require(self.stride > 0, "stride", self.stride, "positive")
-        _require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
-        _require(
+        require(self.frames > 0, "frames", self.frames, "positive")
+        require(self.stride > 0, "stride", self.stride, "positive")
+        require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
+        require(
             self.max_clips is None or self.max_clips >= 2,
             "max_clips",
             self.max_clips,
@@ -167,7 +87,7 @@ _ONLY_OF = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(_Section):
+class ModelConfig(Section):
     """Which network. ``variant`` names a forward of that model; '' is its default."""
 
     name: Literal["ut", "dust", "vit"] = "ut"
@@ -185,33 +105,31 @@ class ModelConfig(_Section):
         super().__post_init__()
 
     def _check(self) -> None:
-        _require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
+        require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
         known = VARIANTS[self.name]
         allowed = f"one of {', '.join(map(repr, known))} for {self.name}"
-        _require(self.variant in known, "variant", self.variant, allowed)
+        require(self.variant in known, "variant", self.variant, allowed)
         for name, owner in _ONLY_OF.items():
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            _require(
+            require(
                 self.name == owner or value == default,
                 name,
                 value,
                 f"left at {default!r} for {self.name}",
                 f"only {owner} has it.",
             )
-        _require(
+        require(
             (self.name == "vit") == (self.checkpoint is not None),
             "checkpoint",
             self.checkpoint,
             "the name or folder of a Hugging Face ViT where model.name is 'vit'",
         )
-        _require(
-            1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256"
-        )
-        _require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
+        require(1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256")
+        require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConstraintConfig(_Section):
+class ConstraintConfig(Section):
     """The descent constraints of one arm and how its multipliers move (docs/method.md)."""
 
     alpha: float = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
@@ -240,22 +158,22 @@ class ConstraintConfig(_Section):
     warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
 
     def _check(self) -> None:
-        _require(
+        require(
             0 < self.alpha < 1,
             "alpha",
             self.alpha,
             "in (0, 1)",
             "no layer can remove more than its whole loss.",
         )
-        _require(self.reference_loss > 0, "reference_loss", self.reference_loss, "positive")
-        _require(
+        require(self.reference_loss > 0, "reference_loss", self.reference_loss, "positive")
+        require(
             self.dual_lr >= 0,
             "dual_lr",
             self.dual_lr,
             "at least 0",
             "0 holds the multipliers at zero.",
         )
-        _require(
+        require(
             self.resilience >= 0,
             "resilience",
             self.resilience,
@@ -263,27 +181,27 @@ class ConstraintConfig(_Section):
             "0 means hard constraints.",
         )
         is_decay, is_sgd = self.resilience_form == "decay", self.dual_optimizer == "sgd"
-        _require(
+        require(
             not (is_decay and is_sgd) or self.dual_lr * self.resilience < 1,
             "dual_lr x resilience",
             self.dual_lr * self.resilience,
             "below 1",
             "one dual step would decay a multiplier past zero.",
         )
-        _require(
+        require(
             self.signal_clip is None or self.signal_clip > 0,
             "signal_clip",
             self.signal_clip,
             "positive or null",
         )
-        _require(
+        require(
             self.resilience_form == "decay" or self.resilience > 0,
             "resilience",
             self.resilience,
             f"positive with resilience_form {self.resilience_form!r}",
             "a slack that costs infinitely much is no slack.",
         )
-        _require(
+        require(
             is_decay or not is_sgd or self.dual_lr < min(1.0, self.resilience),
             "dual_lr",
             self.dual_lr,
@@ -291,16 +209,14 @@ class ConstraintConfig(_Section):
             f"with resilience_form {self.resilience_form!r}",
             "the steps of slack and multiplier would overshoot each other and diverge.",
         )
-        _require(self.dual_every > 0, "dual_every", self.dual_every, "positive")
-        _require(0 <= self.violation_ema < 1, "violation_ema", self.violation_ema, "in [0, 1)")
-        _require(
-            self.alpha_ramp_steps >= 0, "alpha_ramp_steps", self.alpha_ramp_steps, "at least 0"
-        )
-        _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
+        require(self.dual_every > 0, "dual_every", self.dual_every, "positive")
+        require(0 <= self.violation_ema < 1, "violation_ema", self.violation_ema, "in [0, 1)")
+        require(self.alpha_ramp_steps >= 0, "alpha_ramp_steps", self.alpha_ramp_steps, "at least 0")
+        require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(_Section):
+class RunConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
     task: Literal["video_denoising", "frame_denoising"] = "video_denoising"
@@ -328,15 +244,15 @@ class RunConfig(_Section):
     constraint: ConstraintConfig | None = None
 
     def _check(self) -> None:
-        _require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
+        require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
         rising = all(a < b for a, b in zip(self.test_gammas, self.test_gammas[1:], strict=False))
-        _require(
+        require(
             len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
             "test_gammas",
             list(self.test_gammas),
             "at least two rising numbers from 0 up",
         )
-        _require(
+        require(
             all(round(g, 2) == g for g in self.test_gammas),
             "test_gammas",
             list(self.test_gammas),
@@ -351,21 +267,21 @@ class RunConfig(_Section):
             "eval_draws",
             "threads",
         ):
-            _require(getattr(self, name) > 0, name, getattr(self, name), "positive")
-        _require(self.seed >= 0, "seed", self.seed, "at least 0")
-        _require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
-        _require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
-        _require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
-        _require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
-        _require(
+            require(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        require(self.seed >= 0, "seed", self.seed, "at least 0")
+        require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
+        require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
+        require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
+        require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
+        require(
             len(set(self.shifts)) == len(self.shifts),
             "shifts",
             list(self.shifts),
             "named once each",
         )
         task = "frame_denoising" if self.model.name == "vit" else "video_denoising"
-        _require(self.task == task, "task", self.task, f"{task!r} for model {self.model.name}")
-        _require(
+        require(self.task == task, "task", self.task, f"{task!r} for model {self.model.name}")
+        require(
             self.task != "frame_denoising" or "frame_drop" not in self.shifts,
             "shifts",
             list(self.shifts),
@@ -373,21 +289,21 @@ class RunConfig(_Section):
             "a frame that is lost cannot be restored from itself.",
         )
         if self.constraint is not None:
-            _require(
+            require(
                 self.constraint.warmup_steps <= self.steps,
                 "warmup_steps",
                 self.constraint.warmup_steps,
                 f"at most steps ({self.steps})",
                 "the warm-up is part of the budget.",
             )
-            _require(
+            require(
                 self.constraint.warmup_steps + self.constraint.alpha_ramp_steps <= self.steps,
                 "alpha_ramp_steps",
                 self.constraint.alpha_ramp_steps,
                 f"at most steps less warmup_steps ({self.steps - self.constraint.warmup_steps})",
                 "alpha would never reach its value.",
             )
-            _require(
+            require(
                 self.model.layers >= 2,
                 "model.layers",
                 self.model.layers,
@@ -395,7 +311,7 @@ class RunConfig(_Section):
                 "one layer has no layer before it to descend from.",
             )
             lowest = (1 - self.constraint.alpha) ** self.model.layers
-            _require(
+            require(
                 lowest > 1e-12,
                 "alpha",
                 self.constraint.alpha,
@@ -470,7 +386,7 @@ class RunConfig(_Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_SECTIONS: dict[str, type[_Section]] = {
+_SECTIONS: dict[str, type[Section]] = {
     "data": DataConfig,
     "model": ModelConfig,
     "constraint": ConstraintConfig,
