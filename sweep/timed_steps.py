@@ -11,8 +11,9 @@ from torch import Tensor
 from trainables.build import build_model, parameter_dtype
 from trainables.config import RunConfig
 from trainables.primal_dual import Scales
+from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, autocast_of
-from trainables.tasks.perturbations import gaussian, keyed_generator
+from trainables.tasks.perturbations import gaussian
 from trainables.training import Training
 from trainables.weighting import weighting_of
 

@@ -25,8 +25,9 @@ from trainables.datasets.clips import Pixels, StoredClip, VideoClips
 from trainables.datasets.video import load_video
 from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual import Scales
+from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, autocast_of
-from trainables.tasks.perturbations import after_noise, before_noise, gaussian, keyed_generator
+from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]
 # (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
