@@ -24,7 +24,12 @@ OWNERS = {
     "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py"),
     "optuna": ("sweep/search.py",),
     "ray": ("trainables/trial.py", "sweep/driver.py", "sweep/submission.py"),
-    "transformers": ("trainables/models/*.py", "trainables/tasks/*.py"),
+    "sklearn": ("trainables/probes.py",),
+    "transformers": (
+        "trainables/checkpoints.py",
+        "trainables/models/*.py",
+        "trainables/tasks/*.py",
+    ),
 }
 HEAVY = ("mlflow", "optuna", "ray", "torch", "transformers")
 LIGHT_MODULES = (

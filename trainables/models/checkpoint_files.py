@@ -1,4 +1,4 @@
-"""The files of a checkpoint: where they lie, and a fingerprint of what they hold.
+"""The fingerprint of a checkpoint: what the files of its network hold.
 
 Weights are part of what a run computes, as its pixels are: two checkpoints under one path are two
 runs. Hashing them takes about a second per gigabyte, once per process.
@@ -10,12 +10,9 @@ import functools
 import hashlib
 from pathlib import Path
 
-from huggingface_hub import snapshot_download
-
+from trainables.checkpoints import files_of
 from trainables.errors import BadData
 
-# what is loaded: the network, how images enter it, its weights, whole or in parts
-_READ = ("config.json", "preprocessor_config.json", "*.safetensors", "*.safetensors.index.json")
 _BLOCK_BYTES = 1 << 20
 
 
@@ -29,12 +26,8 @@ def checkpoint_fingerprint(checkpoint: str) -> str:
         BadData: there are no such files, or one cannot be read.
     """
     try:
-        folder = Path(checkpoint).expanduser()
-        if not folder.is_dir():
-            folder = Path(snapshot_download(checkpoint, local_files_only=True))
-        files = sorted(file for pattern in _READ for file in folder.glob(pattern))
         digest = hashlib.sha256()
-        for file in files:
+        for file in files_of(checkpoint):
             seen = file.stat()
             digest.update(f"{file.name} {_hash(file, seen.st_size, seen.st_mtime_ns)}\n".encode())
     except (OSError, ValueError, RuntimeError) as error:
