@@ -34,11 +34,11 @@ class NoiseTask:
         self.autocast = autocast_of(config)
         self.scales = Scales(constant_loss=float(shape[2]), identity_loss=0.02 * shape[2])
         self._pixels = torch.randint(0, 256, shape, dtype=torch.uint8)
-        self._dtype = parameter_dtype(config)
+        self.dtype = parameter_dtype(config)
 
     def train_batch(self, step: int) -> Batch:
         """The same clean sequences with new noise."""
-        targets = self._pixels.to(self._dtype).div_(255)
+        targets = self._pixels.to(self.dtype).div_(255)
         return Batch(gaussian(targets, 0.02, keyed_generator(CPU, "timed", step)), targets)
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from trainables.errors import UnknownName
 from trainables.sections import Json, Section, require
+from trainables.task_fields import check_task_fields
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -27,6 +28,9 @@ _ADDED: dict[str, Any] = {
     "model.checkpoint_fingerprint": "",
     "model.atoms_per_side": 24,
     "model.threshold": 0.01,
+    "model.pooling": None,
+    "data.max_length": 256,
+    "data.max_items": None,
     "constraint.form": "difference",
     "constraint.resilience_form": "decay",
     "constraint.dual_every": 1,
@@ -36,12 +40,19 @@ _ADDED: dict[str, Any] = {
     "weight_ema": 0.0,
     "early_stop": True,
     "shifts": [],
+    "readout_lr": None,
+    "warmup_share": 0.0,
+    "weight_decay": 0.0,
+    "accumulate": 1,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataConfig(Section):
-    """Which clips, and how sequences are cut from them (docs/method.md, The task)."""
+    """Which data, and how samples are made of them (docs/method.md, The task).
+
+    A task reads its own part of these fields; the others must keep their defaults (task_fields.py).
+    """
 
     name: str = "photographs"  # a data set of trainables/datasets
     folder: str | None = None  # where its files lie; a place, not part of the signature
@@ -49,9 +60,11 @@ class DataConfig(Section):
     patch_size: int = 16  # a token is one patch: patch_size squared pixels
     frames: int = 10  # T: a sequence is the same patch over T consecutive frames
     stride: int = 5  # frames between the starts of two training windows
-    dev_share: float = 0.25  # of the training clips: held out as dev, rounded up to whole clips
+    dev_share: float = 0.25  # of the training clips (text: groups): held out as dev, rounded up
     max_clips: int | None = None  # take only the first clips of each split; None: all
-    fingerprint: str = ""  # hash of the decoded pixels; filled in when the data are resolved
+    max_length: int = 256  # text: tokens of a sample, special ones included; longer ones are cut
+    max_items: int | None = None  # text: at most so many samples of each split; None: all
+    fingerprint: str = ""  # hash of the pixels or texts; filled in when the data are resolved
 
     def _check(self) -> None:
         require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
@@ -70,6 +83,13 @@ class DataConfig(Section):
             self.max_clips,
             "at least 2 or null",
         )
+        require(4 <= self.max_length <= 8192, "max_length", self.max_length, "in 4..8192")
+        require(
+            self.max_items is None or self.max_items >= 2,
+            "max_items",
+            self.max_items,
+            "at least 2 or null",
+        )
 
 
 # The forwards of each model, its default first; models/<name>.py says what they are.
@@ -77,12 +97,18 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "ut": ("distance", "sharp", "literal"),
     "dust": ("per_layer", "shared", "paper"),
     "vit": ("blocks",),
+    "encoder": ("blocks",),
+    "text_ut": ("distance", "sharp", "literal"),
 }
-_ONLY_OF = {
-    "checkpoint": "vit",
-    "checkpoint_fingerprint": "vit",
-    "atoms_per_side": "dust",
-    "threshold": "dust",
+# What a classifier reads of a layer: its first token ([CLS]), or the mean over its tokens.
+POOLINGS: dict[str, Literal["cls", "mean"]] = {"encoder": "cls", "text_ut": "mean"}
+_OF_CHECKPOINTS = ("vit", "encoder", "text_ut")
+_ONLY_OF: dict[str, tuple[str, ...]] = {
+    "checkpoint": _OF_CHECKPOINTS,
+    "checkpoint_fingerprint": _OF_CHECKPOINTS,
+    "pooling": tuple(POOLINGS),
+    "atoms_per_side": ("dust",),
+    "threshold": ("dust",),
 }
 
 
@@ -90,39 +116,45 @@ _ONLY_OF = {
 class ModelConfig(Section):
     """Which network. ``variant`` names a forward of that model; '' is its default."""
 
-    name: Literal["ut", "dust", "vit"] = "ut"
-    layers: int = 3  # L; of a checkpoint: as many as it has
+    name: Literal["ut", "dust", "vit", "encoder", "text_ut"] = "ut"
+    layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
     variant: str = ""  # one of VARIANTS[name]
-    checkpoint: str | None = None  # vit: a Hugging Face model by name or folder
+    checkpoint: str | None = None  # vit, encoder: a Hugging Face model by name or folder
+    # ^ text_ut: the model whose tokenizer and word embeddings it takes
     checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
     atoms_per_side: int = 24  # dust: m, a dictionary of m x m cosine atoms
     threshold: float = 0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
+    pooling: Literal["cls", "mean"] | None = None  # what a classifier reads; None: POOLINGS[name]
 
     def __post_init__(self) -> None:
-        """Fill in the model's default variant, then check."""
+        """Fill in the model's default variant and pooling, then check."""
         if self.variant == "" and self.name in tuple(VARIANTS):  # a file may give what has no hash
             object.__setattr__(self, "variant", VARIANTS[self.name][0])
+        if self.pooling is None and self.name in tuple(POOLINGS):
+            object.__setattr__(self, "pooling", POOLINGS[self.name])
         super().__post_init__()
 
     def _check(self) -> None:
-        require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
+        least = 0 if self.name == "encoder" else 1
+        require(least <= self.layers <= 64, "layers", self.layers, f"in {least}..64")
         known = VARIANTS[self.name]
         allowed = f"one of {', '.join(map(repr, known))} for {self.name}"
         require(self.variant in known, "variant", self.variant, allowed)
-        for name, owner in _ONLY_OF.items():
+        for name, owners in _ONLY_OF.items():
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             require(
-                self.name == owner or value == default,
+                self.name in owners or value == default,
                 name,
                 value,
                 f"left at {default!r} for {self.name}",
-                f"only {owner} has it.",
+                f"only {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it.",
             )
+        kind = "ViT" if self.name == "vit" else "encoder"
         require(
-            (self.name == "vit") == (self.checkpoint is not None),
+            self.name not in _OF_CHECKPOINTS or self.checkpoint is not None,
             "checkpoint",
             self.checkpoint,
-            "the name or folder of a Hugging Face ViT where model.name is 'vit'",
+            f"the name or folder of a Hugging Face {kind} where model.name is {self.name!r}",
         )
         require(1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256")
         require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
@@ -215,28 +247,38 @@ class ConstraintConfig(Section):
         require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
 
 
+Shift = Literal[
+    "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
+]
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
-    task: Literal["video_denoising", "frame_denoising"] = "video_denoising"
-    # ^ sequences of co-located patches; or whole frames, one by one (vit)
+    task: Literal["video_denoising", "frame_denoising", "text_classification"] = "video_denoising"
+    # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    train_gamma: float = 0.15  # noise std over the clean data's std, while training
+    train_gamma: float = 0.15  # noise std over the clean data's (word embeddings') std, in training
     test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
     seed: int = 0  # keys every random draw: weights, batches, noise
     steps: int = 1000  # primal steps, warm-up included
-    batch_size: int = 32  # sequences
+    batch_size: int = 32  # samples of a primal step
+    accumulate: int = 1  # its parts that pass the network one by one: less memory, the same step
     primal_lr: float = 1e-3  # Adam
-    decay_share: float = 0.2  # both learning rates fall linearly to 0 over this last share of steps
+    readout_lr: float | None = None  # text: of the readout, which starts untrained; None: primal_lr
+    weight_decay: float = 0.0  # AdamW's, on matrices other than word embeddings; 0: Adam
+    warmup_share: float = 0.0  # both learning rates rise linearly over this first share of steps
+    decay_share: float = 0.2  # and fall linearly to 0 over this last share
     grad_clip: float = 1.0  # global norm of the primal gradient
     report_every: int = 100  # steps between reports; each is followed by a checkpoint
-    eval_windows: int = 24  # at most so many held-out windows in reports and the final result
-    eval_draws: int = 4  # noise draws per window for feasibility, averaged before judging
+    eval_windows: int = 24  # at most so many held-out units in reports and the final result:
+    # ^ windows of frames; in text, reviews or premises with all their hypotheses
+    eval_draws: int = 4  # noise draws per unit for feasibility, averaged before judging
     weight_ema: float = 0.0  # share of the evaluated weights kept from the step before; 0: none
     early_stop: bool = True  # end an arm that its reports show to go wrong (docs/method.md)
-    shifts: tuple[Literal["blur", "salt_and_pepper", "frame_drop", "brightness"], ...] = ()
+    shifts: tuple[Shift, ...] = ()
     # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: autocast, as usual
     device: Literal["cpu", "cuda"] = "cpu"
@@ -270,7 +312,26 @@ class RunConfig(Section):
             require(getattr(self, name) > 0, name, getattr(self, name), "positive")
         require(self.seed >= 0, "seed", self.seed, "at least 0")
         require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
+        require(
+            self.readout_lr is None or self.readout_lr > 0,
+            "readout_lr",
+            self.readout_lr,
+            "positive or null",
+        )
+        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
         require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
+        require(
+            self.warmup_share >= 0 and self.warmup_share + self.decay_share <= 1 + 1e-9,
+            "warmup_share",
+            self.warmup_share,
+            f"at least 0, and with decay_share {self.decay_share:g} at most 1",
+        )
+        require(
+            self.accumulate > 0 and self.batch_size % self.accumulate == 0,
+            "accumulate",
+            self.accumulate,
+            f"a positive divisor of batch_size {self.batch_size}",
+        )
         require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
         require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
         require(
@@ -279,15 +340,7 @@ class RunConfig(Section):
             list(self.shifts),
             "named once each",
         )
-        task = "frame_denoising" if self.model.name == "vit" else "video_denoising"
-        require(self.task == task, "task", self.task, f"{task!r} for model {self.model.name}")
-        require(
-            self.task != "frame_denoising" or "frame_drop" not in self.shifts,
-            "shifts",
-            list(self.shifts),
-            "without 'frame_drop' in frame_denoising",
-            "a frame that is lost cannot be restored from itself.",
-        )
+        check_task_fields(self)
         if self.constraint is not None:
             require(
                 self.constraint.warmup_steps <= self.steps,
@@ -303,6 +356,15 @@ class RunConfig(Section):
                 f"at most steps less warmup_steps ({self.steps - self.constraint.warmup_steps})",
                 "alpha would never reach its value.",
             )
+            require(
+                self.accumulate == 1 or self.constraint.form == "difference",
+                "accumulate",
+                self.accumulate,
+                "1 with form 'ratio'",
+                "its layer weights need the losses of the whole batch at once.",
+            )
+            if self.model.layers == 0:
+                return  # known once the checkpoint is read
             require(
                 self.model.layers >= 2,
                 "model.layers",
@@ -358,6 +420,8 @@ class RunConfig(Section):
             target[leaf] = value
         if plain["model"]["name"] != self.model.name and "model.variant" not in values:
             plain["model"]["variant"] = ""  # another model has other ones
+            if "model.pooling" not in values:
+                plain["model"]["pooling"] = None
         return RunConfig.from_json(plain)
 
     def value_of(self, name: str) -> Json:

@@ -155,6 +155,7 @@ def measure_shifted(
     names = len(task.dev_units)
     sums, counts = np.zeros(()), np.zeros(names)
     for batch in task.shifted("dev", shift, severity, 0):
+        assert isinstance(batch.inputs, torch.Tensor)
         unchanged_B = task.loss(batch.inputs, batch.targets)[None]
         rows = torch.cat([unchanged_B, layer_losses(model, task, batch)]).double().cpu().numpy()
         if not sums.shape:
