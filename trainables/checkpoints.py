@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE
-from torch import nn
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
@@ -99,11 +99,27 @@ class Checkpoint:
         Raises:
             BadData: weights are missing or damaged, or do not fill the network.
         """
+        return copy.deepcopy(self._base())
+
+    def word_embeddings(self) -> Tensor:
+        """A copy of its word embeddings [vocabulary, width].
+
+        Raises:
+            BadData: as ``network``.
+            InvalidValue: its network is not one of texts.
+        """
+        base = self._base()
         try:
-            found = [(str(f), (s := f.stat()).st_size, s.st_mtime_ns) for f in files_of(self.name)]
-        except (OSError, ValueError):  # reading says it better
-            return _read_network(self)
-        return copy.deepcopy(_base_network(self, tuple(found)))
+            table = base.get_input_embeddings()  # type: ignore[operator]  # of a PreTrainedModel
+        except NotImplementedError:
+            table = None
+        if type(table) is not nn.Embedding:
+            raise InvalidValue(
+                f"checkpoint {self.name!r} is of type {base.config.model_type!r}, "  # type: ignore[union-attr]
+                "which has no plain table of word embeddings: give model.checkpoint an encoder of "
+                "texts, such as distilbert-base-uncased or roberta-base."
+            )
+        return table.weight.detach().clone()
 
     def check_depth(self, config: Any, layers: int) -> None:
         """InvalidValue unless ``layers`` is the depth that its configuration gives."""
@@ -113,6 +129,14 @@ class Checkpoint:
                 f"model.layers must be {depth}, the depth of checkpoint {self.name!r}, got "
                 f"{layers}."
             )
+
+    def _base(self) -> nn.Module:
+        """Not to be changed: all of this process share it."""
+        try:
+            found = [(str(f), (s := f.stat()).st_size, s.st_mtime_ns) for f in files_of(self.name)]
+        except (OSError, ValueError):  # reading says it better
+            return _read_network(self)
+        return _base_network(self, tuple(found))
 
     @property
     def _files(self) -> str:
@@ -162,7 +186,7 @@ def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
 
 @functools.lru_cache(maxsize=1)
 def _base_network(checkpoint: Checkpoint, found: tuple[tuple[str, int, int], ...]) -> nn.Module:
-    """Of one checkpoint, once per process while its files stay the same. Not to be changed."""
+    """Of one checkpoint, once per process while its files stay the same."""
     return _read_network(checkpoint)
 
 
