@@ -53,9 +53,17 @@ class NoiseTask:
         """As in video denoising: [B] from two of [B, T, D]."""
         return (prediction - targets).square().sum(-1).mean(-1)
 
-    def metric(self, mean_loss: float) -> float:
-        """No step asks for it."""
-        return mean_loss
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """No step asks for them."""
+        return losses
+
+    def metric(self, mean_score: float) -> float:
+        """Nor for this."""
+        return mean_score
+
+    def unchanged_losses(self, batch: Batch) -> Tensor | None:
+        """Nor for these."""
+        return None
 
 
 def step_times(config: RunConfig, most_s: float) -> list[float]:

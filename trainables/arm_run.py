@@ -20,7 +20,7 @@ from trainables.config import RunConfig
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
 from trainables.errors import StoreError, SweepError
-from trainables.evaluation import evaluate, unit_losses
+from trainables.evaluation import evaluate, measure
 from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
@@ -158,15 +158,16 @@ class ArmRun:
     def _report(self, arm: _Arm) -> Report:
         scalars, layers = arm.training.measured()
         started = time.perf_counter()
-        losses_F = unit_losses(
-            arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1
-        ).mean(axis=0)
+        dev = measure(arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1)
+        losses_F = dev.units.mean(axis=0)
         losses_F /= arm.task.scales.constant_loss
         arm.eval_seconds += time.perf_counter() - started
         scalars[results.HELD_OUT_LOSS] = float(losses_F[-1])
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
+        if dev.scores is not None:
+            layers["accuracies"] = dev.metrics(arm.task)
         if self.config.constraint is not None:
             constraints = descent_constraints(
                 self.config.constraint, self.config.model.layers, arm.task.scales

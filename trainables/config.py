@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from trainables.errors import UnknownName
 from trainables.sections import Json, Section, require
-from trainables.task_fields import check_task_fields
+from trainables.task_facts import TASKS, TaskFacts, check_task_fields
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -51,7 +51,7 @@ _ADDED: dict[str, Any] = {
 class DataConfig(Section):
     """Which data, and how samples are made of them (docs/method.md, The task).
 
-    A task reads its own part of these fields; the others must keep their defaults (task_fields.py).
+    A task reads its own part of these fields; the others must keep their defaults (task_facts.py).
     """
 
     name: str = "photographs"  # a data set of trainables/datasets
@@ -389,6 +389,11 @@ class RunConfig(Section):
     def arm(self) -> Literal["constrained", "unconstrained"]:
         """Which arm of its pair this is."""
         return "unconstrained" if self.constraint is None else "constrained"
+
+    @property
+    def facts(self) -> TaskFacts:
+        """What is known of this run's task: its metric, its words, its fields."""
+        return TASKS[self.task]
 
     @property
     def matched_capacity(self) -> bool:

@@ -29,14 +29,34 @@ def layer_losses(model: Model | nn.Module, task: Task, batch: Batch) -> Tensor:
     Under ``task.autocast`` only the forward pass is cast: parameters, predictions as the loss sees
     them, losses and all that follows are of ``task.dtype`` (decision 0023).
     """
-    with torch.autocast(
-        batch.targets.device.type, task.autocast, enabled=task.autocast is not None
-    ):
-        predictions = _predictions(model, batch)
-    return torch.stack([task.loss(p.to(task.dtype), batch.targets) for p in predictions])
+    predictions = _predictions(model, task, batch)
+    return torch.stack([task.loss(p, batch.targets) for p in predictions])
 
 
-def _predictions(model: Model | nn.Module, batch: Batch) -> list[Tensor]:
+def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> tuple[Tensor, Tensor]:
+    """``layer_losses``, and the scores of the same predictions, [L + 1, B] both.
+
+    One tensor twice where the scores are the losses.
+    """
+    losses, scores = [], []
+    for prediction in _predictions(model, task, batch):
+        losses.append(task.loss(prediction, batch.targets))
+        scores.append(task.scores(prediction, batch.targets, losses[-1]))
+    losses_FB = torch.stack(losses)
+    if all(score is loss for score, loss in zip(scores, losses, strict=True)):
+        return losses_FB, losses_FB
+    return losses_FB, torch.stack(scores)
+
+
+def _predictions(model: Model | nn.Module, task: Task, batch: Batch) -> list[Tensor]:
+    """Of layers 0..L, in the type that losses are taken in."""
+    device = batch.targets.device.type
+    with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
+        predictions = _forward(model, batch)
+    return [prediction.to(task.dtype) for prediction in predictions]
+
+
+def _forward(model: Model | nn.Module, batch: Batch) -> list[Tensor]:
     inputs = batch.inputs
     if not isinstance(inputs, Tokens):
         return cast(LayerwiseModel, model)(inputs)

@@ -100,8 +100,19 @@ class Task(Protocol):
         """Per-sample loss of one prediction, [B], in the task's own unit."""
         ...
 
-    def metric(self, mean_loss: float) -> float:
-        """The reported metric from a split's mean last-layer loss (video: RMSE in grey levels)."""
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """Per sample, what the metric is made of the mean of, [B]: in text 1 where it is right.
+
+        ``losses``, the very tensor, where the metric follows from the mean loss.
+        """
+        ...
+
+    def metric(self, mean_score: float) -> float:
+        """The reported metric (``config.facts.metric``) from a split's mean last-layer score."""
+        ...
+
+    def unchanged_losses(self, batch: Batch) -> Tensor | None:
+        """Loss of the input itself as the prediction, [B]; None where it is no prediction."""
         ...
 
 

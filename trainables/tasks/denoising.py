@@ -117,8 +117,17 @@ class Denoising(ABC):
         """Per-sample loss of one prediction, [B], in the task's own unit."""
 
     @abstractmethod
-    def metric(self, mean_loss: float) -> float:
+    def metric(self, mean_score: float) -> float:
         """RMSE in grey levels (0..255) from a mean loss; lower is better."""
+
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """The losses: RMSE follows from their mean."""
+        return losses
+
+    def unchanged_losses(self, batch: Batch) -> Tensor:
+        """Of the disturbed frames as they are."""
+        assert isinstance(batch.inputs, Tensor)
+        return self.loss(batch.inputs, batch.targets)
 
     # --- what the linear references ask -----------------------------------------------------------
 
