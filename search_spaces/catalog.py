@@ -20,8 +20,9 @@ from typing import Any, cast
 
 import search_spaces
 from search_spaces.space import SearchSpace, Setting
-from trainables.config import ConstraintConfig, RunConfig, field_names
+from trainables.config import RunConfig, default_constraint, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.task_facts import TASKS, task_of_model
 
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
@@ -64,8 +65,9 @@ def setting(
 ) -> Setting:
     """One row of a results table, named after what distinguishes it.
 
-    Without training noise nothing can be useful (docs/method.md): such a setting is trained and
-    reported, and gets one proposal, because no search could find a winner there.
+    Without training noise nothing can be useful where the input is its own answer, in denoising
+    (docs/method.md): such a setting is trained and reported, and gets one proposal, because no
+    search could find a winner there.
 
     Args:
         data: name of the data set.
@@ -97,7 +99,8 @@ def setting(
         sets["constraint.alpha"] = alpha
     form = f"-{variant}" * bool(variant) + "-detached" * detached
     name = f"{data}-{model}-L{layers}-g{gamma:g}{form}"
-    return Setting(name, {**sets, **(fields or {})}, 1 if gamma == 0 else n_proposals)
+    is_answered = gamma == 0 and TASKS[task_of_model(model)].has_identity
+    return Setting(name, {**sets, **(fields or {})}, 1 if is_answered else n_proposals)
 
 
 def space_names() -> list[str]:
@@ -270,9 +273,9 @@ def _of_json(path: Path) -> Found:
 def _of_run(config: RunConfig) -> Found:
     """A space of one pair: the arm of this config (config.json of an MLflow run), and its twin.
 
-    The twin of an unconstrained arm is constrained by the defaults of ConstraintConfig.
+    The twin of an unconstrained arm is constrained by its task's defaults.
     """
-    constraint = config.constraint or ConstraintConfig()
+    constraint = config.constraint or default_constraint(config.task)
     detached = not constraint.grad_through_previous
     name = setting(
         config.data.name, config.model.name, config.model.layers, config.train_gamma,

@@ -98,7 +98,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "dust": ("per_layer", "shared", "paper"),
     "vit": ("blocks",),
     "encoder": ("blocks",),
-    "text_ut": ("distance", "sharp", "literal"),
+    "text_ut": ("literal",),
 }
 # What a classifier reads of a layer: its first token ([CLS]), or the mean over its tokens.
 POOLINGS: dict[str, Literal["cls", "mean"]] = {"encoder": "cls", "text_ut": "mean"}
@@ -408,7 +408,7 @@ class RunConfig(Section):
         """Replace fields by dotted name: ``{"constraint.alpha": 0.2, "model.layers": 5}``.
 
         A field of a section that is None (``constraint.alpha`` of an unconstrained run) starts from
-        that section's defaults.
+        that section's defaults for the task.
 
         >>> RunConfig().with_fields({"model.layers": 5}).model.layers
         5
@@ -420,7 +420,9 @@ class RunConfig(Section):
             target = plain
             if section:
                 if plain[section] is None:
-                    plain[section] = ConstraintConfig().to_json()
+                    plain[section] = default_constraint(
+                        str(values.get("task", self.task))
+                    ).to_json()
                 target = plain[section]
             target[leaf] = value
         if plain["model"]["name"] != self.model.name and "model.variant" not in values:
@@ -453,6 +455,16 @@ class RunConfig(Section):
                 del holder[leaf]
         text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def default_constraint(task: str) -> ConstraintConfig:
+    """The constraint of a run for which nothing of it is said.
+
+    In text f0 is the constant prediction's loss, of a virtual layer 0: the input is no prediction.
+    """
+    if task in TASKS and not TASKS[task].has_identity:
+        return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
+    return ConstraintConfig()
 
 
 _SECTIONS: dict[str, type[Section]] = {

@@ -112,7 +112,9 @@ def evaluate(
         layer_losses_by_gamma={
             key: measured.first_draw.mean(axis=0).tolist() for key, measured in at_gamma.items()
         },
-        layer_scores_by_gamma={} if dev.scores is None else by_layer,
+        layer_scores_by_gamma={}
+        if dev.scores is None
+        else by_layer | {gamma_key(gamma): dev.metrics(task)},
         references=references.metrics,
         reference_losses=references.losses,
         ood_auc=ood_auc,
