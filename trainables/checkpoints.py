@@ -191,6 +191,7 @@ def _base_network(checkpoint: Checkpoint, found: tuple[tuple[str, int, int], ...
 
 
 def _read_network(checkpoint: Checkpoint) -> nn.Module:
+    checkpoint.config()  # where nothing is there at all, it says what to do
     with torch.random.fork_rng(devices=[]):  # what a checkpoint lacks is drawn, then dropped
         network, loading = checkpoint.read(
             "weights", AutoModel, dtype=torch.float32, output_loading_info=True
