@@ -414,15 +414,14 @@ class RunConfig(Section):
         5
         """
         plain = self.to_json()
+        task = str(values.get("task", self.task))
         for name, value in values.items():
             field_of(name)
             section, _, leaf = name.rpartition(".")
             target = plain
             if section:
                 if plain[section] is None:
-                    plain[section] = default_constraint(
-                        str(values.get("task", self.task))
-                    ).to_json()
+                    plain[section] = default_constraint(task).to_json()
                 target = plain[section]
             target[leaf] = value
         if plain["model"]["name"] != self.model.name and "model.variant" not in values:

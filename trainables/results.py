@@ -146,7 +146,7 @@ class Evaluation:
     # The metric of predictors that need no training: identity (the disturbed input), constant.
     shift_references: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     # The metric read off every layer, [L + 1] by test gamma and at train_gamma, dev; empty where it
-    # follows from the losses. A cross entropy can fall by the scale of the logits alone (docs/method.md, Scores).
+    # follows from the losses. A cross entropy can fall by the scale of the logits alone.
     layer_scores_by_gamma: dict[str, list[float]] = field(default_factory=dict)
 
     @property
