@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import CLIPConfig
 
 from tests.text_checkpoints import tiny_encoder
 from trainables import checkpoints
 from trainables.checkpoints import Checkpoint, downloaded, files_of
-from trainables.errors import UnknownName
+from trainables.errors import InvalidValue, UnknownName
 from trainables.models.checkpoint_files import checkpoint_fingerprint
 
 NEEDS = ("config.json", "model.safetensors")
@@ -80,6 +81,14 @@ def test_old_weights_count_where_there_are_no_new_ones(folder: Path) -> None:
     torch.save({name: 2 * w for name, w in weights.items()}, folder / "pytorch_model.bin")
     assert len({with_new, with_old, checkpoint_fingerprint(str(folder))}) == 3
     assert torch.equal(weights_of(Checkpoint(str(folder), NEEDS).network()), 2 * as_read)
+
+
+def test_depth_is_the_configurations_whatever_it_calls_it(tmp_path: Path) -> None:
+    for kind in ("distilbert", "roberta"):  # n_layers, num_hidden_layers
+        assert Checkpoint(str(tiny_encoder(tmp_path / kind, kind)), NEEDS).depth() == 3
+    CLIPConfig().save_pretrained(tmp_path / "two")
+    with pytest.raises(InvalidValue, match="type 'clip', which does not say how many layers"):
+        Checkpoint(str(tmp_path / "two"), NEEDS).depth()
 
 
 @pytest.fixture

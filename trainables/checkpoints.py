@@ -121,10 +121,25 @@ class Checkpoint:
             )
         return table.weight.detach().clone()
 
-    def check_depth(self, config: Any, layers: int) -> None:
-        """InvalidValue unless ``layers`` is the depth that its configuration gives."""
+    def depth(self) -> int:
+        """How many layers it has, from its configuration alone.
+
+        Raises:
+            UnknownName, BadData: as ``config``.
+            InvalidValue: its configuration does not say.
+        """
+        config = self.config()
         depth = getattr(config, "num_hidden_layers", None)
-        if layers != depth:
+        if not isinstance(depth, int):
+            raise InvalidValue(
+                f"checkpoint {self.name!r} is of type {config.model_type!r}, which does not say "
+                "how many layers it has: give model.checkpoint one encoder, not several in one."
+            )
+        return depth
+
+    def check_depth(self, layers: int) -> None:
+        """InvalidValue unless ``layers`` is its depth."""
+        if layers != (depth := self.depth()):
             raise InvalidValue(
                 f"model.layers must be {depth}, the depth of checkpoint {self.name!r}, got "
                 f"{layers}."

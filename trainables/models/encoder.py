@@ -78,7 +78,7 @@ def encoder(
     """
     found = Checkpoint(checkpoint, NEEDS)
     config = found.config()
-    found.check_depth(config, layers)
+    found.check_depth(layers)
     words_VE = found.word_embeddings()
     states = EncoderStates(found.network(), config)
     width = _checked_width(states, words_VE.shape[1], layers, found, config)

@@ -55,7 +55,7 @@ class ViT(nn.Module):
         found = Checkpoint(checkpoint, NEEDS)
         config = found.config()
         self.patch_size = _checked_patch_size(checkpoint, config)
-        found.check_depth(config, layers)
+        found.check_depth(layers)
         processor = found.read("image processor", AutoImageProcessor, backend="pil")
         _check_frame_size(checkpoint, config, processor, frame_size, self.patch_size)
         self.patches_per_side = frame_size // self.patch_size
