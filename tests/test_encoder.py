@@ -10,13 +10,20 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoModel, AutoModelForSequenceClassification, GPT2Config, T5Config
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    FNetConfig,
+    GPT2Config,
+    T5Config,
+)
 
 from tests.checkpoints import tiny_vit
 from tests.text_checkpoints import KINDS, LAYERS, WORDS, tiny_encoder, write
+from trainables.checkpoints import Checkpoint
 from trainables.errors import BadData, InvalidValue, UnknownName
 from trainables.models.base import TextInputs
-from trainables.models.encoder import EncoderStates, encoder
+from trainables.models.encoder import EncoderStates, _checked_width, encoder
 from trainables.models.readout import Pooling, TextClassifier
 
 CLASSES = 3
@@ -241,12 +248,24 @@ def test_saving_and_loading_is_exact_and_leaves_the_words_to_the_checkpoint(
             T5Config(vocab_size=9, d_model=8, d_kv=4, d_ff=8, num_layers=3, num_heads=2),
             "of type 't5' and cannot be read as an encoder of texts",
         ),
+        (
+            FNetConfig(vocab_size=9, hidden_size=8, num_hidden_layers=3, intermediate_size=8),
+            "its tokens see padding",
+        ),
     ],
 )
 def test_networks_of_another_kind_are_refused(config: Any, message: str, tmp_path: Path) -> None:
     write(tmp_path, config)
     with pytest.raises(InvalidValue, match=message):
         loaded(tmp_path)
+
+
+def test_states_that_are_not_one_per_layer_are_refused(folders: dict[str, Path]) -> None:
+    states = loaded(folders["bert"]).states
+    assert isinstance(states, EncoderStates)
+    found = Checkpoint(str(folders["bert"]), ("config.json", "model.safetensors"))
+    with pytest.raises(InvalidValue, match="it returns 4 states, not one of each token after each"):
+        _checked_width(states, 16, LAYERS + 1, found, found.config())
 
 
 def test_a_network_of_images_is_refused(tmp_path: Path) -> None:
