@@ -251,6 +251,7 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         "scores": _means([m.scores for m in done]) if whole else None,
         "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
         "layer_scores": _layer_scores(first.config, done) if whole else None,
+        **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
         "scales": vars(done[0].scales) if whole else None,
         "mlflow_run_id": run_ids.get(first.signature),
     }
@@ -260,6 +261,14 @@ def _layer_scores(config: RunConfig, done: Sequence[Evaluation]) -> list[float] 
     """The metric of every layer at train_gamma; None where it follows from the losses."""
     rows = [m.layer_scores_by_gamma.get(gamma_key(config.train_gamma)) for m in done]
     return _mean_by_layer([row for row in rows if row]) if all(rows) else None
+
+
+PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
+
+
+def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] | None:
+    """Mean by layer; None where an arm has none."""
+    return _mean_by_layer(rows) if whole and all(rows) else None
 
 
 def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:

@@ -21,11 +21,19 @@ from trainables.layer_losses import layer_outcomes
 from trainables.results import Evaluation
 from trainables.shifts import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.task_facts import Metric, shift_references
-from trainables.tasks.base import References, Task
+from trainables.tasks.base import References, Task, TokenTask
 
 Floats = NDArray[np.float64]
 
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the readout of a model of texts saw of every layer, and the labels."""
+
+    layers: list[NDArray[np.float32]]  # L + 1 of [samples, H], float32
+    labels: NDArray[np.int64]  # [samples]
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Measured:
     first_draw: Floats  # [units, L + 1]: of draw 0 alone
     samples: Floats  # [L + 1, samples]: losses of draw 0
     scores: Floats | None  # [L + 1]: mean score of draw 0 over samples; None: scores are the losses
+    features: Features | None = None  # where they were asked for
 
     def metrics(self, task: Task) -> list[float]:
         """The metric of every layer's prediction, of draw 0."""
@@ -44,8 +53,19 @@ class Measured:
 
 
 @torch.no_grad()
-def measure(model: nn.Module, task: Task, split: str, gamma: float, draws: int) -> Measured:
-    """Every layer's loss on the units of ``split``, over ``draws`` keyed draws."""
+def measure(
+    model: nn.Module,
+    task: Task,
+    split: str,
+    gamma: float,
+    draws: int,
+    *,
+    feature_draws: int = 0,
+) -> Measured:
+    """Every layer's loss on the units of ``split``, over ``draws`` keyed draws.
+
+    Features are kept of the first ``feature_draws`` of them, where the model has any.
+    """
     model.eval()
     names = task.dev_units if split == "dev" else task.train_units
     if not names:
@@ -54,21 +74,40 @@ def measure(model: nn.Module, task: Task, split: str, gamma: float, draws: int) 
         )
     sums, counts = np.zeros(()), np.zeros(len(names))
     first_draw, samples, scores = sums, [], []
+    kept: list[tuple[list[Tensor], Tensor]] = []
     for draw in range(draws):
         for batch in task.held_out(split, gamma, draw):
-            losses, scored = layer_outcomes(model, task, batch)
-            losses_FB = _plain(losses)
+            found = layer_outcomes(model, task, batch)
+            losses_FB = _plain(found.losses)
+            if draw < feature_draws and found.features is not None:
+                kept.append(([x.float().cpu() for x in found.features], batch.targets.cpu()))
             if not sums.shape:
                 sums = np.zeros((len(names), losses_FB.shape[0]))
             np.add.at(sums, list(batch.units), losses_FB.T)
             np.add.at(counts, list(batch.units), 1.0)
             if draw == 0:
                 samples.append(losses_FB)
-                scores += [] if scored is losses else [_plain(scored)]
+                scores += [] if found.scores is found.losses else [_plain(found.scores)]
         if draw == 0:
             first_draw = sums / counts[:, None]
     mean_F = np.concatenate(scores, axis=1).mean(axis=1) if scores else None
-    return Measured(sums / counts[:, None], first_draw, np.concatenate(samples, axis=1), mean_F)
+    return Measured(
+        units=sums / counts[:, None],
+        first_draw=first_draw,
+        samples=np.concatenate(samples, axis=1),
+        scores=mean_F,
+        features=_joined(kept),
+    )
+
+
+def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Features | None:
+    if not kept:
+        return None
+    by_layer = zip(*(layers for layers, _ in kept), strict=True)
+    return Features(
+        [torch.cat(parts).numpy() for parts in by_layer],
+        torch.cat([labels for _, labels in kept]).numpy(),
+    )
 
 
 def _plain(losses: Tensor) -> Floats:
@@ -90,8 +129,9 @@ def evaluate(
 ) -> Evaluation:
     """The final measurement of one arm on its dev split; see ``Evaluation`` for every field."""
     gamma = config.train_gamma
-    dev = measure(model, task, "dev", gamma, config.eval_draws)
-    train = unit_losses(model, task, "train", gamma, config.eval_draws)
+    draws = config.eval_draws
+    dev = measure(model, task, "dev", gamma, draws, feature_draws=1)
+    train = measure(model, task, "train", gamma, draws, feature_draws=draws)
     at_gamma = {
         gamma_key(g): dev if g == gamma else measure(model, task, "dev", g, 1)
         for g in config.test_gammas
@@ -107,7 +147,7 @@ def evaluate(
         dev_units=list(task.dev_units),
         dev_losses=dev.units.tolist(),
         train_units=list(task.train_units),
-        train_losses=train.tolist(),
+        train_losses=train.units.tolist(),
         scores=scores,
         layer_losses_by_gamma={
             key: measured.first_draw.mean(axis=0).tolist() for key, measured in at_gamma.items()
@@ -124,16 +164,38 @@ def evaluate(
         descent_ratio_quantiles=quantiles.tolist(),
         descent_share=share.tolist(),
         multipliers=multipliers,
+        **probe_fields(task, train.features, dev.features),
         **shift_fields(config, task, model, references),
     )
 
 
+def probe_fields(task: Task, train: Features | None, dev: Features | None) -> Fields:
+    """The fields of ``Evaluation`` about probes, fitted to what ``measure`` saw at train_gamma.
+
+    Nothing where a model has no features, where they are not finite, and where the training units
+    lack a label.
+    """
+    if train is None or dev is None or not isinstance(task, TokenTask):
+        return {}
+    finite = all(np.isfinite(x).all() for split in (train, dev) for x in split.layers)
+    if not finite or len(np.unique(train.labels)) < task.classes:
+        return {}
+    from trainables.probes import Split, probe_layers  # loads scikit-learn
+
+    of_train, of_dev = (Split(split.layers, split.labels) for split in (train, dev))
+    probes = probe_layers(of_train, of_dev, task.classes)
+    return {
+        "probe_losses": [probe.loss for probe in probes],
+        "probe_train_losses": [probe.train_loss for probe in probes],
+        "probe_scores": [probe.accuracy for probe in probes],
+    }
+
+
+Fields = dict[str, Any]  # of ``Evaluation``
 ByShift = dict[str, dict[str, Any]]  # a value by family and severity
 
 
-def shift_fields(
-    config: RunConfig, task: Task, model: nn.Module, references: References
-) -> dict[str, ByShift]:
+def shift_fields(config: RunConfig, task: Task, model: nn.Module, references: References) -> Fields:
     """The fields of ``Evaluation`` about shifts beside Gaussian noise, over ``config.shifts``.
 
     The identity is the disturbed input itself, where that is a prediction; the constant
@@ -177,13 +239,14 @@ def measure_shifted(model: nn.Module, task: Task, shift: str, severity: float) -
     scores = []
     for batch in task.shifted("dev", shift, severity, 0):
         unchanged = task.unchanged_losses(batch)
-        losses, scored = layer_outcomes(model, task, batch)
-        rows = _plain(losses if unchanged is None else torch.cat([losses, unchanged[None]]))
+        found = layer_outcomes(model, task, batch)
+        losses = found.losses if unchanged is None else torch.cat([found.losses, unchanged[None]])
+        rows = _plain(losses)
         if not sums.shape:
             sums = np.zeros((names, len(rows)))
         np.add.at(sums, list(batch.units), rows.T)
         np.add.at(counts, list(batch.units), 1.0)
-        scores += [] if scored is losses else [_plain(scored[-1:])]
+        scores += [] if found.scores is found.losses else [_plain(found.scores[-1:])]
     means = (sums / counts[:, None]).mean(axis=0)
     layers = means if unchanged is None else means[:-1]
     score = float(np.concatenate(scores, axis=1).mean()) if scores else float(layers[-1])

@@ -44,6 +44,9 @@ OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (decisio
 OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean metric
 OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
+ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout
+PROBE_CURVE = "descent/probe_curve"  # of texts: held-out loss of a probe per layer, over f_c
+PROBE_ACCURACY_CURVE = "descent/probe_accuracy_curve"
 
 # the layer first: the UI cuts chart titles after about ten characters
 LAYER_SERIES = {
@@ -148,6 +151,12 @@ class Evaluation:
     # The metric read off every layer, [L + 1] by test gamma and at train_gamma, dev; empty where it
     # follows from the losses. A cross entropy can fall by the scale of the logits alone.
     layer_scores_by_gamma: dict[str, list[float]] = field(default_factory=dict)
+    # Of texts: what a linear classifier of each layer's own reaches on frozen features at
+    # train_gamma (trainables/probes.py), [L + 1], mean over samples; empty elsewhere. The shared
+    # readout's losses of an arm that never trained it on inner layers are no measure of these.
+    probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
+    probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
+    probe_scores: list[float] = field(default_factory=list)  # the metric, dev
 
     @property
     def gamma_range(self) -> tuple[float, float]:
@@ -222,7 +231,15 @@ def _without_empty(evaluation: Evaluation) -> dict[str, Json]:
     return {n: v for n, v in plain.items() if v or n not in _ADDED}
 
 
-_ADDED = ("shift_scores", "shift_layer_losses", "shift_references", "layer_scores_by_gamma")
+_ADDED = (
+    "shift_scores",
+    "shift_layer_losses",
+    "shift_references",
+    "layer_scores_by_gamma",
+    "probe_losses",
+    "probe_train_losses",
+    "probe_scores",
+)
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

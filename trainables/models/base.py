@@ -40,6 +40,14 @@ class TextModel(Protocol):
         """Word embeddings [B, T, H] of token ids [B, T]: clean, before positions and LayerNorm."""
         ...
 
+    def features(self, inputs: TextInputs) -> list[Tensor]:
+        """What the readout sees of layers 0..L, in reading order: [B, H] each."""
+        ...
+
+    def readout(self, features: Tensor) -> Tensor:
+        """Logits [B, classes] from features [B, H]: a layer's prediction."""
+        ...
+
     def __call__(self, inputs: TextInputs) -> list[Tensor]:
-        """L + 1 predictions, in reading order: logits [B, classes] of the readout."""
+        """L + 1 predictions: the readout of each layer's features."""
         ...

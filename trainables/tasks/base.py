@@ -59,6 +59,14 @@ class Batch:
     targets: Tensor  # clean, same shape; of texts their labels, [B] int64
     units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
 
+    def parts(self, count: int) -> list[Batch]:
+        """The batch in ``count`` equal parts, which divides it."""
+        if count == 1:
+            return [self]
+        size = len(self.targets) // count
+        rows = [slice(first, first + size) for first in range(0, len(self.targets), size)]
+        return [Batch(self.inputs[r], self.targets[r], self.units[r]) for r in rows]
+
 
 class References(Protocol):
     """Predictors that need no training, measured on the models' own held-out draws, by name."""
@@ -121,6 +129,7 @@ class TokenTask(Protocol):
     """What a task has beside ``Task`` whose batches hold ``Tokens``."""
 
     classes: int  # how many labels there are: the width of a prediction
+    vocabulary: int  # token ids are below it
 
     def calibrate(self, embed: Embed) -> None:
         """Measure the clean embeddings of the training split: sigma's unit, and H.
