@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from trainables.config import DataConfig
 from trainables.datasets.layouts import given_folder
@@ -33,6 +32,7 @@ PAIRS = (  # columns of two texts, the one that groups first
     ("text1", "text2"),
 )
 SINGLE = ("text", "sentence", "review", "content")
+_OLDEST = 4  # earlier versions may run a script that lies beside the data
 TESTS = ("test", "validation_matched", "validation")  # the first one whose labels are known
 
 Table = Any  # a datasets.Dataset
@@ -45,22 +45,16 @@ def list_text(data: DataConfig) -> RawText:
     """
     library = _library(data)
     name, _, configuration = data.name.removeprefix("hf:").partition(":")
-    root = _root(data, name)
+    root = _root(data, name, configuration)
     files = sorted(path for path in root.rglob("*") if not path.is_dir() and path.name[0] != ".")
     seen = listing(root, files)
     splits = _opened(library, root, configuration, data)
-    tables = {"train": splits.get("train"), "test": _test(splits)}
-    for split, table in tables.items():
-        if table is None:
-            raise BadData(
-                f"{data.name} in {root} has splits {', '.join(splits) or 'none'}, but no labelled "
-                f"{split} split (train; and one of {', '.join(TESTS)}). Give another data set."
-            )
-    columns = _columns(tables["train"], data, root)
-    labels = _labels(tables["train"], data, root)
+    train = _required(splits.get("train"), "train", splits, data, root)
+    columns, labels = _columns(train, data, root), _labels(train, data, root)
+    test = _required(_test(splits), "test", splits, data, root)
     return RawText(
         labels=labels,
-        read=partial(_read, tables, columns, labels, str(root)),
+        read=partial(_read, {"train": train, "test": test}, columns, labels, str(root)),
         listing=seen,
         root=str(root),
         reader=f"datasets {library.__version__}",
@@ -68,33 +62,43 @@ def list_text(data: DataConfig) -> RawText:
 
 
 def _library(data: DataConfig) -> Any:
+    """The library; BadData where it is not installed, or so old that it runs the data's code."""
+    found = "not installed"
     try:
-        return importlib.import_module("datasets")
-    except ImportError as error:
-        raise BadData(
-            f"data set {data.name} needs the Python package `datasets`, which is not installed. "
-            "Install it (pip install datasets), or give imdb or mnli with their original files."
-        ) from error
+        library = importlib.import_module("datasets")
+        found = f"version {library.__version__}"
+        if int(library.__version__.partition(".")[0]) >= _OLDEST:
+            return library
+    except ImportError:
+        pass
+    raise BadData(
+        f"data set {data.name} needs the Python package `datasets`, version {_OLDEST} or newer; it "
+        f"is {found}. Install it (pip install -U datasets), or give imdb or mnli with their "
+        "original files."
+    )
 
 
-def _root(data: DataConfig, name: str) -> Path:
+def _root(data: DataConfig, name: str, configuration: str) -> Path:
+    wanted = f"'{name}', '{configuration}'" if configuration else f"'{name}'"
     fetch = (
-        "On a machine with a network: python -c \"import datasets; datasets.load_dataset('"
-        f"{name}').save_to_disk('DIR')\"; copy DIR here and give it as data.folder."
+        f'On a machine with a network: python -c "import datasets; datasets.load_dataset({wanted})'
+        ".save_to_disk('DIR')\"; copy DIR here and give it as data.folder."
     )
     if data.folder is not None:
         return given_folder(data, fetch)
     try:
         return Path(snapshot_download(name, repo_type="dataset", local_files_only=True))
-    except (OSError, ValueError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as e:
+    except (OSError, ValueError, RuntimeError) as error:
         raise BadData(
             f"data set {data.name} is neither given as data.folder nor in the Hub's cache on this "
             f"machine. {fetch}"
-        ) from e
+        ) from error
 
 
 def _opened(library: Any, root: Path, configuration: str, data: DataConfig) -> dict[str, Table]:
     """The tables of a data set by split."""
+    showed_bars = not library.are_progress_bars_disabled()
+    library.disable_progress_bars()
     try:
         if (root / "dataset_dict.json").exists():
             return dict(library.load_from_disk(str(root)))
@@ -107,15 +111,27 @@ def _opened(library: Any, root: Path, configuration: str, data: DataConfig) -> d
             "save_to_disk, or a copy of the data set's repository; a configuration is given as "
             "hf:NAME:CONFIGURATION. Copy it again."
         ) from error
+    finally:
+        if showed_bars:
+            library.enable_progress_bars()
+
+
+def _required(
+    table: Table | None, split: str, splits: dict[str, Table], data: DataConfig, root: Path
+) -> Table:
+    if table is None:
+        raise BadData(
+            f"{data.name} in {root} has splits {', '.join(splits) or 'none'}, but no labelled "
+            f"{split} split (train; and one of {', '.join(TESTS)}). Give another data set."
+        )
+    return table
 
 
 def _test(splits: dict[str, Table]) -> Table | None:
-    for name in TESTS:
-        if name in splits and any(
-            isinstance(label, str) or (label is not None and label >= 0)
-            for label in splits[name].unique("label")
-        ):
-            return splits[name]
+    """The first of the usual splits that has labels: hidden ones are -1 or missing."""
+    for table in (splits[name] for name in TESTS if name in splits):
+        if "label" in table.column_names and set(table.unique("label")) - {None, -1}:
+            return table
     return None
 
 

@@ -19,12 +19,14 @@ from huggingface_hub import snapshot_download
 from trainables.datasets.text_examples import Example
 from trainables.errors import BadData, InvalidValue
 
-_FILES = (  # any of them is part of what a tokenizer does
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.json", "vocab.txt", "merges.txt", "spiece.model", "sentencepiece.bpe.model"),
-    "tokenizer.model",
+_VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
+    *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"),
+    *("spiece.model", "sentencepiece.bpe.model", "tokenizer.model"),
 )
-_NEEDED = (*_FILES[:1], *_FILES[4:])  # one of them holds the vocabulary
+_FILES = (  # all that decides what it does, but for the model's kind
+    *_VOCABULARIES,
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+)
 _ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _EXPECTED = (
     "Give a folder with tokenizer.json, or with vocab.txt, or with vocab.json and merges.txt, as "
@@ -55,13 +57,13 @@ def tokenizer_folder(place: str) -> Path:
         folder = Path(place).expanduser()
         if not folder.is_dir():
             folder = Path(snapshot_download(place, local_files_only=True))
-        names = [name for name in _NEEDED if (folder / name).is_file()]
+        names = [name for name in _VOCABULARIES if (folder / name).is_file()]
     except (OSError, ValueError, RuntimeError) as error:
         raise BadData(
             f"there is no tokenizer {place!r}: neither a folder nor a model in the Hub's cache. "
             f"{_EXPECTED}"
         ) from error
-    if not names or (names == ["vocab.json"]) or (names == ["merges.txt"]):
+    if names in ([], ["vocab.json"], ["merges.txt"]):
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
         raise BadData(f"{folder} (it holds: {held}) has no whole tokenizer. {_EXPECTED}")
     return folder.resolve()

@@ -93,7 +93,7 @@ class TokenizedSplits:
     labels: tuple[str, ...]
     vocabulary: int  # token ids are below it
     pad_id: int
-    special_ids: tuple[int, ...]  # of [CLS], [SEP], padding, ...: never dropped or swapped
+    special_ids: tuple[int, ...]  # [CLS], [SEP], padding, ...: what stands for no part of a text
     fingerprint: str  # the texts'
     tokenizer_fingerprint: str
     max_length: int
@@ -195,7 +195,7 @@ def _write(
         "group_names": names,
         "cut": cut,
         "pad_id": tokenizer.pad_token_id,
-        "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "special_ids": sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}),
         "vocabulary": len(tokenizer),
     }
     (folder / "split.json").write_text(json.dumps(stored))
