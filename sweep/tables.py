@@ -25,7 +25,7 @@ from trainables.shifts import (
     severity_key,
     unseen_gammas,
 )
-from trainables.task_facts import TaskFacts, shift_references, shifts_of
+from trainables.task_facts import Metric, TaskFacts, shift_references, shifts_of
 
 Json = Any
 ARMS = ("constrained", "unconstrained")
@@ -222,6 +222,7 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         values = entry[arm] or {}
         row |= {
             f"{arm}_{mean}": values.get("ood_mean"),
+            f"{arm}_ood_auc": values.get("ood_auc"),
             f"{arm}_objective": values.get("objective"),
             f"{arm}_held_out_loss": values.get("held_out_loss"),
             f"{arm}_feasible": values.get("feasible"),
@@ -233,7 +234,11 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
             f"{arm}_missing_share_training_by_layer": _listed(values.get("missing_share_training")),
             f"{arm}_missing_share_relaxed_by_layer": _listed(values.get("missing_share_relaxed")),
             f"{arm}_signature": values.get("signature"),
+            **_by_layer(config.facts.metric, arm, values),
         }
+    measured = entry["constrained"] or entry["unconstrained"] or {}
+    row["ood_auc_range"] = _listed(measured.get("ood_range"))
+    row["ood_auc_step"] = measured.get("ood_step")
     row[f"difference_{mean}_selection_biased"] = entry["difference"].get("ood_mean")
     row["difference_held_out_loss_selection_biased"] = entry["difference"].get("held_out_loss")
     for name in config.facts.metric.references:
@@ -241,6 +246,22 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         row[f"{name}_{mean}"] = values.get("ood_mean")
         row[f"{name}_held_out_loss"] = values.get("held_out_loss")
     return row | _block_columns(config, entry)
+
+
+def _by_layer(metric: Metric, arm: str, values: Mapping[str, Json]) -> Row:
+    """Losses and the metric of every layer at train gamma, where the metric is no function of them.
+
+    Read off each layer by the shared readout, and by a probe of its own.
+    """
+    if not metric.higher_is_better:
+        return {}
+    columns = {
+        "loss": "layer_losses",
+        metric.key: "layer_scores",
+        "probe_loss": "probe_losses",
+        f"probe_{metric.key}": "probe_scores",
+    }
+    return {f"{arm}_{name}_by_layer": _listed(values.get(key)) for name, key in columns.items()}
 
 
 def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
