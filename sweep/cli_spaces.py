@@ -83,7 +83,8 @@ def _list(as_json: bool) -> None:
         print_json([_space_entry(space) for space in found])
         return
     rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
-    console().print(table(rows, right=("settings", "proposals", "seeds", "arms")))
+    numbers = ("settings", "proposals", "seeds", "arms")
+    console().print(table(rows, right=numbers, whole=("name",)))
 
 
 def _space_entry(space: SearchSpace) -> dict[str, Json]:
