@@ -48,6 +48,13 @@ def test_no_film_is_both_trained_on_and_held_out(aclimdb: Path) -> None:
     assert len(groups) == len(set(FILMS.values()))
 
 
+def test_the_last_line_of_a_list_of_films_needs_no_line_end(aclimdb: Path) -> None:
+    before = imdb(aclimdb).fingerprint
+    for path in aclimdb.glob("*/urls_*.txt"):
+        path.write_bytes(path.read_bytes().rstrip(b"\n"))
+    assert imdb(aclimdb).fingerprint == before
+
+
 def test_without_the_lists_of_films_a_group_is_a_review(aclimdb: Path) -> None:
     for path in aclimdb.glob("*/urls_*.txt"):
         path.unlink()
