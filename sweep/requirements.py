@@ -130,7 +130,8 @@ def _refuse_unread_folder(space: SearchSpace) -> None:
     """Raise Misuse when a folder is given and every setting's data set is built in."""
     from trainables.datasets.video import BUILT_IN
 
-    data = [space.base.with_fields(s.fields).data for s in space.settings]
+    runs = [space.base.with_fields(s.fields) for s in space.settings]
+    data = [run.data for run in runs if run.task != "text_classification"]
     folder = next((d.folder for d in data if d.folder is not None), None)
     if folder is not None and all(d.name in BUILT_IN for d in data):
         names = ", ".join(sorted({d.name for d in data}))
