@@ -71,9 +71,9 @@ def test_another_tokenizer_is_another_run(config: RunConfig, tmp_path: Path) -> 
     (copy / "vocab.txt").write_text("\n".join([*words[:-1], "another"]) + "\n")
     other = resolve_checkpoints(space_of(config.with_fields({"model.checkpoint": str(copy)}))).base
     assert other.signature() != known.signature()
+    task, run = text_task(config), replace(known, model=replace(known.model, checkpoint=str(copy)))
     with pytest.raises(BadData, match="changed: expected fingerprint"):
-        run = replace(known, model=replace(known.model, checkpoint=str(copy)))
-        build_model(run, text_task(config))
+        build_model(run, task)
 
 
 def test_a_tokenizer_of_another_model_is_refused(config: RunConfig, tmp_path: Path) -> None:
