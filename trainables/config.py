@@ -268,7 +268,7 @@ class RunConfig(Section):
     accumulate: int = 1  # its parts that pass the network one by one: less memory, the same step
     primal_lr: float = 1e-3  # Adam
     readout_lr: float | None = None  # text: of the readout, which starts untrained; None: primal_lr
-    weight_decay: float = 0.0  # AdamW's, on matrices other than word embeddings; 0: Adam
+    weight_decay: float = 0.0  # AdamW's, on matrices, never on biases or norms; 0: Adam
     warmup_share: float = 0.0  # both learning rates rise linearly over this first share of steps
     decay_share: float = 0.2  # and fall linearly to 0 over this last share
     grad_clip: float = 1.0  # global norm of the primal gradient
