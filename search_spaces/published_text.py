@@ -148,12 +148,15 @@ class Comparison:
         """What a reader must know before quoting the numbers; empty when nothing is known."""
         found = []
         best = BEST.get((self.model, self.data))
-        if self.asks_too_much:
-            accuracy = _best_mean_accuracy(self.model, self.data)
+        mark = self.asks_too_much
+        if mark:
+            key = self.model, self.data
+            accuracy = CLEAN_ACCURACY[key] if mark == "surely" else _best_mean_accuracy(*key)
+            of_what = "accuracy on clean text" if mark == "surely" else "best mean accuracy here"
             found.append(
-                f"{self.asks_too_much} infeasible by construction: asks for a final cross entropy "
-                f"of {self.demanded_loss:.3f}; a calibrated model has at least "
-                f"{least_loss(accuracy):.3f} at the best mean accuracy of its kind, {accuracy:.3f}"
+                f"{mark} infeasible by construction: asks for a final cross entropy of "
+                f"{self.demanded_loss:.3f}; a calibrated model has at least "
+                f"{least_loss(accuracy):.3f} at {accuracy:.3f}, the {of_what} of its kind"
             )
         if self.trained_layers != self.layers:
             asked = (

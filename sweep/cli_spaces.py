@@ -150,7 +150,7 @@ def _print_space(space: SearchSpace) -> None:
         out.print(
             f"published: {place.MEASURE} of the constrained and the unconstrained model in "
             f"{place.SOURCE}; ! has doubts, which --json names."
-            + " !! asks for more descent than can exist."
+            + " !! asks, surely or probably, for more descent than can exist."
             * any(map(_asks_too_much, compared))
         )
     if space.ranges:
