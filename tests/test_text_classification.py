@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.text_runs import LONGEST, text_task, tiny_text
+from trainables import evaluation
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_references, build_task
 from trainables.config import RunConfig
@@ -332,16 +333,18 @@ def test_features_are_what_the_readout_sees(reviews: RunConfig) -> None:
 class Fixed(nn.Module):
     """A model of texts whose layers are right about known shares of the samples."""
 
-    def __init__(self, words: Tensor) -> None:
+    def __init__(self, words: Tensor, classes: int) -> None:
         super().__init__()
         self.words = nn.Parameter(words)
+        self.classes = classes
 
     def embed(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.words)
 
     def features(self, inputs: object) -> list[Tensor]:
         mean = inputs.embeddings.sum((1, 2))  # type: ignore[attr-defined]
-        return [torch.stack([k * mean, -mean], dim=1) for k in (1.0, -1.0, 3.0)]
+        rows = ([k * mean, -mean, 0.5 - mean] for k in (1.0, -1.0, 3.0))
+        return [torch.stack(row[: self.classes], dim=1) for row in rows]
 
     def readout(self, features: Tensor) -> Tensor:
         return features
@@ -349,9 +352,7 @@ class Fixed(nn.Module):
 
 def test_the_final_evaluation_follows_from_its_parts(config: RunConfig) -> None:
     task = text_task(config)
-    if task.classes > 2:
-        pytest.skip("the model of this test answers with two labels")
-    model = Fixed(build_model(config, task).words)
+    model = Fixed(build_model(config, task).words, task.classes)
     found = evaluate(config, task, model, task.references(), [0.5])
     for gamma in config.test_gammas:
         accuracies = measure(model, task, "dev", gamma, 1).metrics(task)
@@ -377,6 +378,18 @@ def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: RunCo
     # layer 0 of [CLS] knows nothing of its text: no probe can tell the labels
     assert found.probe_scores[0] == pytest.approx(0.5, abs=0.2)
     assert found.probe_train_losses[-1] < found.probe_train_losses[0]
+
+
+def test_features_are_of_whole_draws_and_not_of_more_than_are_needed(
+    reviews: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = text_task(reviews)
+    model = build_model(reviews, task)
+    for most, draws in ((1, 1), (10, 2), (10_000, 3)):
+        monkeypatch.setattr(evaluation, "MOST_FEATURES", most)
+        found = measure(model, task, "train", 0.4, 3, feature_draws=3)
+        assert found.features is not None
+        assert len(found.features.labels) == draws * found.samples.shape[1]
 
 
 def test_units_without_a_label_have_no_probe(reviews: RunConfig) -> None:

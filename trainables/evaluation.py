@@ -25,6 +25,7 @@ from trainables.tasks.base import References, Task, TokenTask
 
 Floats = NDArray[np.float64]
 
+MOST_FEATURES = 2000  # rows that probes are fitted to: more take time, and say little more
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
 
 
@@ -64,22 +65,24 @@ def measure(
 ) -> Measured:
     """Every layer's loss on the units of ``split``, over ``draws`` keyed draws.
 
-    Features are kept of the first ``feature_draws`` of them, where the model has any.
+    Features are kept of the first ``feature_draws`` of them, where the model has any, and of no
+    more draws once there are MOST_FEATURES rows.
     """
     model.eval()
     names = task.dev_units if split == "dev" else task.train_units
     if not names:
         raise InvalidValue(
-            f"the {split} split has no unit to evaluate on, got 0 windows of held-out clips."
+            f"the {split} split must have a unit to evaluate on, got none: give it more data."
         )
     sums, counts = np.zeros(()), np.zeros(len(names))
     first_draw, samples, scores = sums, [], []
     kept: list[tuple[list[Tensor], Tensor]] = []
+    enough = feature_draws
     for draw in range(draws):
         for batch in task.held_out(split, gamma, draw):
             found = layer_outcomes(model, task, batch)
             losses_FB = _plain(found.losses)
-            if draw < feature_draws and found.features is not None:
+            if draw < enough and found.features is not None:
                 kept.append(([x.float().cpu() for x in found.features], batch.targets.cpu()))
             if not sums.shape:
                 sums = np.zeros((len(names), losses_FB.shape[0]))
@@ -90,6 +93,8 @@ def measure(
                 scores += [] if found.scores is found.losses else [_plain(found.scores)]
         if draw == 0:
             first_draw = sums / counts[:, None]
+        if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
+            enough = min(enough, draw + 1)
     mean_F = np.concatenate(scores, axis=1).mean(axis=1) if scores else None
     return Measured(
         units=sums / counts[:, None],
