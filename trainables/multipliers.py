@@ -17,27 +17,22 @@ from torch import Tensor
 
 from trainables.config import ConstraintConfig
 from trainables.primal_dual import dual_step
+from trainables.projected_variables import ProjectedVariables
 
 
-class Multipliers:
+class Multipliers(ProjectedVariables):
     """lambda_L, its optimiser and its state; starts at zero, never synchronises with the host."""
 
     def __init__(
         self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Zeros for ``count`` constraints, on the run's device."""
-        self.values_L = torch.zeros(count, device=device, dtype=dtype)
         self._dual_lr = config.dual_lr
         self._resilience = config.resilience if config.resilience_form == "decay" else 0.0
-        self._adam: torch.optim.Adam | None = None
+        adam: dict[str, Any] = {}
         if config.dual_optimizer == "adam":
-            self._adam = torch.optim.Adam(
-                [self.values_L],
-                lr=config.dual_lr,
-                maximize=True,
-                weight_decay=self._resilience,
-                capturable=device.type == "cuda",  # keeps Adam's step count on the device
-            )
+            adam = {"lr": config.dual_lr, "maximize": True, "weight_decay": self._resilience}
+        super().__init__(count, device, dtype, **adam)
 
     @torch.no_grad()
     def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
@@ -48,20 +43,4 @@ class Multipliers:
                 dual_step(self.values_L, signal_L, dual_lr=dual_lr, resilience=self._resilience)
             )
             return
-        self._adam.param_groups[0]["lr"] = dual_lr
-        self.values_L.grad = signal_L
-        self._adam.step()
-        self.values_L.clamp_(min=0)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to continue bit for bit."""
-        return {
-            "values": self.values_L,
-            "adam": None if self._adam is None else self._adam.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from ``state_dict``."""
-        self.values_L.copy_(state["values"])
-        if self._adam is not None:
-            self._adam.load_state_dict(state["adam"])
+        self._adam_step(self._adam, signal_L, dual_lr)

@@ -10,30 +10,25 @@ Source: arXiv 2601.17257, eqs. (34)-(36); Hounie et al. 2023, arXiv 2306.02426.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from trainables.config import ConstraintConfig
 from trainables.primal_dual import slack_step
+from trainables.projected_variables import ProjectedVariables
 
 
-class Slacks:
+class Slacks(ProjectedVariables):
     """u_L in the dual signal's unit; starts at zero, never synchronises with the host."""
 
     def __init__(
         self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Zeros for ``count`` constraints, on the run's device."""
-        self.values_L = torch.zeros(count, device=device, dtype=dtype)
         self._dual_lr = config.dual_lr
         self._resilience = config.resilience
-        self._adam: torch.optim.Adam | None = None
-        if config.dual_optimizer == "adam":
-            self._adam = torch.optim.Adam(
-                [self.values_L], lr=config.dual_lr, capturable=device.type == "cuda"
-            )
+        adam = {"lr": config.dual_lr} if config.dual_optimizer == "adam" else {}
+        super().__init__(count, device, dtype, **adam)
 
     @torch.no_grad()
     def descend(self, multipliers_L: Tensor, lr_factor: float) -> None:
@@ -46,10 +41,8 @@ class Slacks:
                 )
             )
             return
-        self._adam.param_groups[0]["lr"] = dual_lr
-        self.values_L.grad = self.values_L / self._resilience - multipliers_L
-        self._adam.step()
-        self.values_L.clamp_(min=0)
+        gradient_L = self.values_L / self._resilience - multipliers_L
+        self._adam_step(self._adam, gradient_L, dual_lr)
 
     @torch.no_grad()
     def restart(self) -> None:
@@ -59,16 +52,3 @@ class Slacks:
             for state in self._adam.state.values():
                 for moment in state.values():
                     moment.zero_()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to continue bit for bit."""
-        return {
-            "values": self.values_L,
-            "adam": None if self._adam is None else self._adam.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from ``state_dict``."""
-        self.values_L.copy_(state["values"])
-        if self._adam is not None:
-            self._adam.load_state_dict(state["adam"])
