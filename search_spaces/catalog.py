@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import search_spaces
+from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.space import SearchSpace, Setting
 from trainables.config import ConstraintConfig, RunConfig, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
@@ -98,6 +99,21 @@ def setting(
     form = f"-{variant}" * bool(variant) + "-detached" * detached
     name = f"{data}-{model}-L{layers}-g{gamma:g}{form}"
     return Setting(name, {**sets, **(fields or {})}, 1 if gamma == 0 else n_proposals)
+
+
+def video_settings(model: str, alphas: Mapping[int, float | None]) -> tuple[Setting, ...]:
+    """The paper's video comparisons of a model: every data set, depth and training noise.
+
+    Args:
+        model: as in ModelConfig.name.
+        alphas: the first proposal's alpha by depth; None: the base's.
+    """
+    return tuple(
+        setting(data, model, layers, gamma, alpha=alpha)
+        for data in DATA_SETS
+        for layers, alpha in alphas.items()
+        for gamma in TRAIN_GAMMAS
+    )
 
 
 def space_names() -> list[str]:

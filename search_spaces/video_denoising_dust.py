@@ -6,14 +6,13 @@ arm, as the paper does, and every table then says that the capacity is not match
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting
-from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
+from search_spaces.catalog import video_settings
 from search_spaces.space import LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # First guesses of alpha, from early experiments on UCSD Ped2: the paper's 0.25 held with five
 # layers; with seven the last two were at their floor before (ratios of 0.89 after 600 steps).
-ALPHAS = {3: 0.25, 5: 0.25, 7: 0.15}
+ALPHAS: dict[int, float | None] = {3: 0.25, 5: 0.25, 7: 0.15}
 
 SPACE = SearchSpace(
     name="video_denoising_dust",
@@ -34,12 +33,7 @@ SPACE = SearchSpace(
             resilience=0.05,
         ),
     ),
-    settings=tuple(
-        setting(data, "dust", layers, gamma, alpha=alpha)
-        for data in DATA_SETS
-        for layers, alpha in ALPHAS.items()
-        for gamma in TRAIN_GAMMAS
-    ),
+    settings=video_settings("dust", ALPHAS),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.45),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal

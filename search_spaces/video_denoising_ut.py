@@ -2,15 +2,14 @@
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting
-from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
+from search_spaces.catalog import video_settings
 from search_spaces.space import LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # First guesses of alpha. On UCSD Ped2 three layers meet about 0.4 unasked, and five could not reach
 # much more than 0.2 (docs/ped2.md): L - 1 factors of 1 - alpha lead from the input's loss, f0, to
 # what the network attains. The paper's 0.22 starts from an f0 of 40 times the input's loss.
-ALPHAS = {3: 0.45, 5: 0.2, 7: 0.1}
+ALPHAS: dict[int, float | None] = {3: 0.45, 5: 0.2, 7: 0.1}
 
 SPACE = SearchSpace(
     name="video_denoising_ut",
@@ -21,12 +20,7 @@ SPACE = SearchSpace(
         steps=1000,
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
     ),
-    settings=tuple(
-        setting(data, "ut", layers, gamma, alpha=alpha)
-        for data in DATA_SETS
-        for layers, alpha in ALPHAS.items()
-        for gamma in TRAIN_GAMMAS
-    ),
+    settings=video_settings("ut", ALPHAS),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.55),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal

@@ -7,8 +7,7 @@ on a GPU, like the paper's; ``--set device=cpu`` is for tiny checkpoints.
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting
-from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
+from search_spaces.catalog import video_settings
 from search_spaces.space import LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
@@ -36,7 +35,7 @@ SPACE = SearchSpace(
             resilience=0.05,
         ),
     ),
-    settings=tuple(setting(data, "vit", 12, gamma) for data in DATA_SETS for gamma in TRAIN_GAMMAS),
+    settings=video_settings("vit", {12: None}),
     ranges={
         "constraint.alpha": Uniform(0.03, 0.35),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal
