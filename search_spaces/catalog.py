@@ -21,12 +21,14 @@ from typing import Any, cast
 import search_spaces
 from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.space import SearchSpace, Setting
-from trainables.config import ConstraintConfig, RunConfig, field_names
+from trainables.config import RunConfig, default_constraint, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.task_facts import TASKS, task_of_model
 
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
-_NO_SPACES = ("catalog", "published", "space")  # modules of this package that define none
+# Modules of this package that define none.
+_NO_SPACES = ("catalog", "published", "published_text", "space")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
@@ -54,9 +56,10 @@ class Found:
 def setting(
     data: str,
     model: str,
-    layers: int,
+    layers: int | None,
     gamma: float,
     *,
+    called: str = "",
     variant: str = "",
     detached: bool = False,
     alpha: float | None = None,
@@ -65,14 +68,16 @@ def setting(
 ) -> Setting:
     """One row of a results table, named after what distinguishes it.
 
-    Without training noise nothing can be useful (docs/method.md): such a setting is trained and
-    reported, and gets one proposal, because no search could find a winner there.
+    Without training noise nothing can be useful where the input is its own answer, in denoising
+    (docs/method.md): such a setting is trained and reported, and gets one proposal, because no
+    search could find a winner there.
 
     Args:
         data: name of the data set.
         model: name of the model.
-        layers: L.
+        layers: L; None: the base's, and no part of the name: a checkpoint says how deep it is.
         gamma: train_gamma.
+        called: what the model is called in the name; '': by the name of the model.
         variant: a forward of the model other than its default one; part of the name.
         detached: without the gradient through the layer before; part of the name.
         alpha: the first proposal's.
@@ -81,15 +86,15 @@ def setting(
 
     >>> setting("ucsd_ped2", "ut", 3, 0.15, detached=True).name
     'ucsd_ped2-ut-L3-g0.15-detached'
+    >>> setting("imdb", "encoder", None, 0.2, called="distilbert").name
+    'imdb-distilbert-g0.2'
     >>> setting("ucsd_ped2", "dust", 5, 0.0, variant="paper").n_proposals
     1
     """
-    sets: dict[str, Json] = {
-        "data.name": data,
-        "model.name": model,
-        "model.layers": layers,
-        "train_gamma": gamma,
-    }
+    sets: dict[str, Json] = {"data.name": data, "model.name": model}
+    if layers is not None:
+        sets["model.layers"] = layers
+    sets["train_gamma"] = gamma
     if variant:
         sets["model.variant"] = variant
     if detached:
@@ -97,8 +102,10 @@ def setting(
     if alpha is not None:
         sets["constraint.alpha"] = alpha
     form = f"-{variant}" * bool(variant) + "-detached" * detached
-    name = f"{data}-{model}-L{layers}-g{gamma:g}{form}"
-    return Setting(name, {**sets, **(fields or {})}, 1 if gamma == 0 else n_proposals)
+    depth = "" if layers is None else f"-L{layers}"
+    name = re.sub(r"[^\w.-]", "-", f"{data}-{called or model}{depth}-g{gamma:g}{form}", flags=re.A)
+    is_answered = gamma == 0 and TASKS[task_of_model(model)].has_identity
+    return Setting(name, {**sets, **(fields or {})}, 1 if is_answered else n_proposals)
 
 
 def video_settings(model: str, alphas: Mapping[int, float | None]) -> tuple[Setting, ...]:
@@ -286,9 +293,9 @@ def _of_json(path: Path) -> Found:
 def _of_run(config: RunConfig) -> Found:
     """A space of one pair: the arm of this config (config.json of an MLflow run), and its twin.
 
-    The twin of an unconstrained arm is constrained by the defaults of ConstraintConfig.
+    The twin of an unconstrained arm is constrained by its task's defaults.
     """
-    constraint = config.constraint or ConstraintConfig()
+    constraint = config.constraint or default_constraint(config.task)
     detached = not constraint.grad_through_previous
     name = setting(
         config.data.name, config.model.name, config.model.layers, config.train_gamma,

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 SOURCE = "arXiv 2601.17257v1, Tables 1 and 3"
+MEASURE = "mean RMSE"
+KEY = "mean_rmse"
 
 Model = Literal["dust", "ut", "vit"]
 DATA_SETS = ("cuhk_avenue", "shanghaitech", "ucsd_ped2")  # the paper does not say which Ped

@@ -154,10 +154,21 @@ class SearchSpace:
         tried: set[tuple[Json, ...]] = set()
         for setting in self.settings:
             config = self.run(setting, {}, seed=self.search_seeds[0])
+            self._check_metric(setting, config)
             joint = (config.constraint, config.model.layers, config.steps)
             if joint not in tried:
                 self._check_corners(setting, config)
                 tried.add(joint)
+
+    def _check_metric(self, setting: Setting, config: RunConfig) -> None:
+        """Its tables have one column for the metric, and one text below it."""
+        ours, theirs = self.base.facts.metric, config.facts.metric
+        if ours != theirs:
+            raise InvalidValue(
+                f"search space {self.name}: all settings must report the metric of base, "
+                f"{ours.label} ({self.base.task}), got {theirs.label} ({config.task}) in setting "
+                f"{setting.name}. Make a space of each."
+            )
 
     def _check_types(self) -> None:
         """Files and the command line give plain values: what is no such thing is named here."""

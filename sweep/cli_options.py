@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 from rich.console import Console
@@ -144,11 +144,20 @@ def console() -> Console:
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
 
 
-def table(rows: Sequence[Mapping[str, str]], *, right: Sequence[str] = ()) -> Table:
-    """A plain table with one column per key; columns in ``right`` are numbers."""
+def table(
+    rows: Sequence[Mapping[str, str]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
+) -> Table:
+    """A plain table with one column per key.
+
+    Args:
+        rows: the cells.
+        right: columns of numbers.
+        whole: columns that are not broken over lines: what one would copy.
+    """
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for name in rows[0]:
-        drawn.add_column(name, justify="right" if name in right else "left", overflow="fold")
+        side: Literal["left", "right"] = "right" if name in right else "left"
+        drawn.add_column(name, justify=side, overflow="fold", no_wrap=name in whole)
     for row in rows:
         drawn.add_row(*row.values())
     return drawn

@@ -29,6 +29,7 @@ from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.primal_dual import TOLERANCE
 from trainables.shifts import FAMILIES
+from trainables.task_facts import TASKS
 
 Json = Any
 _NOTHING = "—"
@@ -180,10 +181,13 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
     """The entries of ``views.best`` for people, with what the numbers mean below."""
     for entry in entries:
         _print_best(entry)
+    metric = TASKS[entries[0]["task"]].metric
     console().print(
-        "* of a pair selected on these very clips: selection-biased, no result before fresh "
+        f"* of a pair selected on these very {TASKS[entries[0]['task']].samples}: "
+        "selection-biased, no result before fresh "
         f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
-        "RMSE: mean over the test gammas (or severities), grey levels, lower is better; seen: what "
+        f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
+        f"{metric.direction}; seen: what "
         "training or selection looked at; unseen: all else, the only rows on OOD robustness."
     )
 
@@ -242,12 +246,14 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 
 
 def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+    metric = TASKS[entry["task"]].metric
+
     def row(label: str, value_of: Callable[[Json], float | None], form: str) -> dict[str, str]:
         cells = {"  ": f"  {label}"}
         for arm in ("constrained", "unconstrained"):
             cells[arm] = _text(value_of(entry[arm] or {}), form)
         cells["difference*"] = _text(value_of(entry["difference"]), "+.3g")
-        for reference in ("identity", "wiener"):
+        for reference in metric.shown:
             value = value_of(entry["references"].get(reference, {}))
             cells[reference.capitalize()] = _text(value, form)
         return cells
@@ -257,7 +263,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
 
     shown = entry["constrained"] or entry["unconstrained"]
     rows = [
-        row("mean RMSE", of("ood_mean"), ".3f"),
+        row(f"mean {metric.label}", of("ood_mean"), ".3f"),
         row("seen gammas", of("seen_mean"), ".3f"),
         row("unseen gammas", of("unseen_mean"), ".3f"),
         *(
@@ -268,7 +274,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         row("held-out loss", of("held_out_loss"), ".3g"),
     ]
     shares = row("missing share", of("worst_missing_share"), ".2f")
-    shares |= {"difference*": "", "Identity": "", "Wiener": ""}
+    shares |= {"difference*": "", **{name.capitalize(): "" for name in metric.shown}}
     marks = {**dict.fromkeys(shares, ""), "  ": "  feasible, useful"}
     for arm in ("constrained", "unconstrained"):
         values = entry[arm] or {}

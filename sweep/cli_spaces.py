@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
 
-from search_spaces import catalog, published
+from search_spaces import catalog, published, published_text
 from search_spaces.space import Choice, LogUniform, Range, SearchSpace, Setting
 from sweep.cli_options import (
     console,
@@ -82,7 +83,8 @@ def _list(as_json: bool) -> None:
         print_json([_space_entry(space) for space in found])
         return
     rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
-    console().print(table(rows, right=("settings", "proposals", "seeds", "arms")))
+    numbers = ("settings", "proposals", "seeds", "arms")
+    console().print(table(rows, right=numbers, whole=("name",)))
 
 
 def _space_entry(space: SearchSpace) -> dict[str, Json]:
@@ -96,13 +98,35 @@ def _space_entry(space: SearchSpace) -> dict[str, Json]:
     }
 
 
+Comparison = published.Comparison | published_text.Comparison
+
+
+def _comparison(setting: str) -> Comparison | None:
+    """What the paper reports for a setting of this name."""
+    return published.comparison(setting) or published_text.comparison(setting)
+
+
+def _asks_too_much(found: Comparison) -> bool:
+    """Whether no model can be feasible at the values that the paper used."""
+    return isinstance(found, published_text.Comparison) and bool(found.asks_too_much)
+
+
+def _mark(found: Comparison) -> str:
+    return " !!" if _asks_too_much(found) else " !" if found.doubts else ""
+
+
+def _place_of(found: Comparison) -> ModuleType:
+    return published_text if isinstance(found, published_text.Comparison) else published
+
+
 def _published(setting: Setting) -> dict[str, Json] | None:
-    found = published.comparison(setting.name)
+    found = _comparison(setting.name)
     if found is None:
         return None
+    place = _place_of(found)
     return {
-        "source": published.SOURCE,
-        "mean_rmse": {"constrained": found.constrained, "unconstrained": found.unconstrained},
+        "source": place.SOURCE,
+        place.KEY: {"constrained": found.constrained, "unconstrained": found.unconstrained},
         "doubts": list(found.doubts),
     }
 
@@ -131,10 +155,14 @@ def _print_space(space: SearchSpace) -> None:
     )
     out.print()
     out.print(table([_setting_row(space, s) for s in space.settings], right=("proposals",)))
-    if any(published.comparison(s.name) for s in space.settings):
+    compared = [c for c in (_comparison(s.name) for s in space.settings) if c is not None]
+    if compared:
+        place = _place_of(compared[0])
         out.print(
-            f"published: mean RMSE of the constrained and the unconstrained model in "
-            f"{published.SOURCE}; ! has doubts, which --json names."
+            f"published: {place.MEASURE} of the constrained and the unconstrained model in "
+            f"{place.SOURCE}; ! has doubts, which --json names."
+            + " !! asks, surely or probably, for more descent than can exist."
+            * any(map(_asks_too_much, compared))
         )
     if space.ranges:
         out.print()
@@ -160,12 +188,12 @@ def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
         "also sets": escape(_also_sets(setting)) or _NOTHING,
         "proposals": str(space.proposals_of(setting)),
     }
-    if any(published.comparison(s.name) for s in space.settings):
-        found = published.comparison(setting.name)
+    if any(_comparison(s.name) for s in space.settings):
+        found = _comparison(setting.name)
         row["published"] = (
             _NOTHING
             if found is None
-            else f"{found.constrained:.3f} {found.unconstrained:.3f}{' !' * bool(found.doubts)}"
+            else f"{found.constrained:.3f} {found.unconstrained:.3f}{_mark(found)}"
         )
     return row
 
@@ -173,11 +201,15 @@ def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
 def _also_sets(setting: Setting) -> str:
     """The fields of a setting that its name does not tell."""
     fields = {name.removeprefix("constraint."): value for name, value in setting.fields.items()}
-    named = ("data.name", "model.name", "model.layers", "train_gamma")
-    if all(name in fields for name in named):
-        place = catalog.setting(*(fields[name] for name in named)).name
-        if setting.name.startswith(place):
-            fields = {name: value for name, value in fields.items() if name not in named}
+    words = setting.name.split("-")
+    told = {
+        "data.name": fields.get("data.name") in words,
+        "model.name": len(words) > 2,
+        "model.layers": f"L{fields.get('model.layers')}" in words,
+        "train_gamma": f"g{fields.get('train_gamma', -1):g}" in words,
+    }
+    if told["data.name"] and told["train_gamma"]:
+        fields = {name: value for name, value in fields.items() if not told.get(name)}
     return ", ".join(f"{name}={value}" for name, value in fields.items())
 
 

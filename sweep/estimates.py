@@ -5,6 +5,9 @@ to be; else the floating-point operations of a step are counted and divided by a
 matrix product timed here, or for a GPU the vendor's peak times the share that training reaches.
 Expect a factor of 2 either way; a GPU's figures were never compared with one.
 
+Of texts a batch is as long as its longest, and a unit has as many samples as its group, so both are
+guessed by data set.
+
 Shape letters: B batch, T tokens (frames), D pixels of a patch, K atoms, N tokens of an image.
 """
 
@@ -21,7 +24,8 @@ from typing import Any, Literal
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
-from trainables.errors import UnknownName
+from trainables.errors import BadData, Misuse, UnknownName
+from trainables.shifts import family_of
 
 Json = Any
 DType = Literal["float32", "float64", "bfloat16"]
@@ -36,6 +40,24 @@ GPU_GB = 0.8  # what CUDA and its libraries take
 SHARE_OF_PEAK = 0.4  # what training reaches of a GPU's peak
 KERNEL_S = 1e-5  # a GPU starts no faster than one kernel in this time
 KERNELS_PER_LAYER = 60  # of one step: forward, loss, backward, Adam
+
+
+@dataclass(frozen=True)
+class TextShape:
+    """What texts of one data set are like."""
+
+    tokens: int  # of a sample, cut at 256
+    per_unit: int  # samples of a held-out unit
+
+
+TEXTS: Mapping[str, TextShape] = {"imdb": TextShape(230, 7), "mnli": TextShape(45, 3)}
+# (layers, width) of checkpoints that need not be here to be counted; others are read
+ENCODERS: Mapping[str, tuple[int, int]] = {
+    "distilbert-base-uncased": (6, 768),
+    "roberta-base": (12, 768),
+    "roberta-large": (24, 1024),
+}
+OTHER_ENCODER = (12, 768)  # one that cannot be read
 
 
 @dataclass(frozen=True)
@@ -162,12 +184,15 @@ def arm_seconds(config: RunConfig, gpu: str | None = None) -> float:
 
 def evaluated_samples(config: RunConfig) -> float:
     """Samples that pass forward in an arm's reports and its final evaluation."""
-    if config.task == "frame_denoising":
+    if config.task == "text_classification":
+        window = _text_shape(config).per_unit
+    elif config.task == "frame_denoising":
         window = config.data.frames
     else:
         window = (config.data.frame_size // config.data.patch_size) ** 2
     reports = math.ceil(config.steps / config.report_every)
-    passes = reports + len(config.test_gammas) + 2 * config.eval_draws
+    severities = sum(len(family_of(shift).severities) for shift in config.shifts)
+    passes = reports + len(config.test_gammas) + 2 * config.eval_draws + severities
     return float(passes * config.eval_windows * window)
 
 
@@ -181,6 +206,8 @@ def arm_memory_gb(config: RunConfig, gpu: str | None = None) -> float:
 
 def work_of(config: RunConfig) -> Work:
     """Operations (two per multiply-add), parameters and kept bytes in float32, by model."""
+    if config.task == "text_classification":
+        return _work_of_texts(config)
     layers, frames = config.model.layers, config.data.frames
     pixels = float(config.data.patch_size**2)
     if config.model.name == "ut":
@@ -208,11 +235,45 @@ def work_of(config: RunConfig) -> Work:
     return Work(flops, layers * 12 * width**2, kept)
 
 
+def _work_of_texts(config: RunConfig) -> Work:
+    """As for a ViT of this width and depth; UT has two matrices a layer, and no MLP."""
+    depth, width = _encoder_shape(str(config.model.checkpoint))
+    tokens = _text_shape(config).tokens
+    if config.model.name == "text_ut":
+        depth = config.model.layers
+        flops = depth * (4 * tokens * width**2 + 4 * tokens**2 * width)
+        return Work(flops, depth * 2 * width**2, depth * 4 * tokens * (6 * width + 3 * tokens))
+    layers = config.model.layers or depth
+    flops = layers * (24 * tokens * width**2 + 4 * tokens**2 * width)
+    kept = layers * tokens * (64 * width + 8 * tokens * width / 64)
+    return Work(flops, layers * 12 * width**2, kept / config.accumulate)
+
+
+def _text_shape(config: RunConfig) -> TextShape:
+    known = TEXTS.get(config.data.name, TextShape(config.data.max_length, 1))
+    return TextShape(min(known.tokens, config.data.max_length), known.per_unit)
+
+
+@lru_cache(maxsize=64)
+def _encoder_shape(checkpoint: str) -> tuple[int, int]:
+    """Layers and width, of a checkpoint that is known or on this machine."""
+    if checkpoint in ENCODERS:
+        return ENCODERS[checkpoint]
+    from trainables.checkpoints import Checkpoint  # loads transformers
+    from trainables.models.encoder import NEEDS
+
+    try:
+        found = Checkpoint(checkpoint, NEEDS)
+        return found.depth(), int(found.config().hidden_size)
+    except (Misuse, BadData, AttributeError):  # a run says what is wrong; here the cost is asked
+        return OTHER_ENCODER
+
+
 def is_timed(config: RunConfig) -> bool:
     """Whether a step is small enough to be taken here; a checkpoint is never fetched for it."""
     work = work_of(config)
     small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
-    return config.model.name != "vit" and small and work.parameters < LARGEST_BUILT
+    return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
 
 
 # --- one step -------------------------------------------------------------------------------------

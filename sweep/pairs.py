@@ -28,8 +28,8 @@ Shares = tuple[float, ...]
 class Judgement:
     """One finished arm under one constraint: missing shares of its layers, and the verdict."""
 
-    held_out: Shares  # dev clips at train_gamma, unrelaxed: what feasibility is judged by
-    training: Shares  # training clips, fresh draws, unrelaxed
+    held_out: Shares  # dev units at train_gamma, unrelaxed: what feasibility is judged by
+    training: Shares  # training units, fresh draws, unrelaxed
     # ^ tells a generalisation gap from a failed optimisation
     relaxed: Shares | None  # dev, with the slack c lambda, or where slacks are variables with those
     # ^ of the last report; None for an arm without multipliers
@@ -40,7 +40,7 @@ class Judgement:
 
     @property
     def worst(self) -> float:
-        """The worst layer's missing share on held-out clips."""
+        """The worst layer's missing share on held-out data."""
         return float(np.max(self.held_out))  # NaN stays NaN
 
     @property
@@ -146,14 +146,15 @@ def judge(
 def why_not_useful(record: ArmRecord, measured: Evaluation) -> str:
     """Why a finished arm is not *useful*, or an empty string when it is.
 
-    Useful: the held-out loss at train_gamma is below that of the unchanged input (identity) and of
-    the best constant prediction. At train_gamma 0 the input is its own answer, so nothing can be
-    useful (docs/method.md, Feasible, useful, winner).
+    Useful: the held-out loss at train_gamma is below that of the best constant prediction and,
+    where the unchanged input is a prediction, of that (identity): there the input is its own answer
+    at train_gamma 0, so nothing can be useful (docs/method.md, Feasible, useful, winner).
     """
     loss = measured.held_out_losses()[-1]
-    if record.config.train_gamma == 0:
+    facts = record.config.facts
+    if facts.has_identity and record.config.train_gamma == 0:
         return "train_gamma is 0: the input is its own answer"
-    for name in ("identity", "constant"):
+    for name in ("identity", "constant") if facts.has_identity else ("constant",):
         reference = measured.reference_losses[name]
         if not loss < reference:
             return f"held-out loss {loss:.4g} is not below the {name} prediction's {reference:.4g}"

@@ -16,19 +16,21 @@ from trainables.errors import BadData, InvalidValue, Misuse
 
 
 def resolve_data(space: SearchSpace) -> SearchSpace:
-    """The space with each setting's data: an absolute folder, and the fingerprint of the pixels.
+    """The space with each setting's data: an absolute folder, and a fingerprint of the content.
 
     Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
     """
-    from trainables.datasets.video import BUILT_IN, resolve
+    from trainables.build import resolve_data as resolve
+    from trainables.datasets.video import BUILT_IN
 
     _refuse_unread_folder(space)
     space = _mapped(space, "data.folder", absolute)
-    datas = {s.name: space.base.with_fields(s.fields).data for s in space.settings}
+    runs = {s.name: space.base.with_fields(s.fields) for s in space.settings}
+    datas = {name: run.data for name, run in runs.items()}
     seen: dict[DataConfig, str] = {}
     for name, data in datas.items():
         try:
-            seen[data] = seen.get(data) or resolve(data).fingerprint
+            seen[data] = seen.get(data) or resolve(runs[name]).fingerprint
         except BadData as error:
             gives_none = data.folder is None and data.name not in BUILT_IN
             hint = " Give the folder with --data." if gives_none else ""
@@ -40,7 +42,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
 
 
 def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
-    """The space with each setting's checkpoint: an absolute folder, and its files' fingerprint.
+    """The space with each setting's checkpoint: an absolute folder, its depth and fingerprint.
 
     Every checkpoint is loaded once, so that one that is missing, damaged or does not fit is refused
     here and not arm by arm.
@@ -51,20 +53,23 @@ def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
     of_checkpoints = [s for s in space.settings if _run(space, s).model.checkpoint is not None]
     if not of_checkpoints:
         return space
-    from trainables.build import check_model
-    from trainables.models.checkpoint_files import checkpoint_fingerprint
+    from trainables.build import check_model, depth_of, model_fingerprint
 
     space = _mapped(space, "model.checkpoint", _absolute_if_there)
-    checked: set[tuple[ModelConfig, int]] = set()
+    open_depths = {s.name: _run(space, s).model for s in space.settings}
+    open_depths = {name: model for name, model in open_depths.items() if model.layers == 0}
+    depths = {name: depth_of(model) for name, model in open_depths.items()}
+    space = _with_each(space, "model.layers", depths)
+    checked: set[tuple[ModelConfig, DataConfig]] = set()
     prints = {}
     for s in space.settings:
         run = _run(space, s)
         if run.model.checkpoint is None:
             continue
-        if (run.model, run.data.frame_size) not in checked:
+        if (run.model, shape := _shape(run.data)) not in checked:
             check_model(run)
-            checked.add((run.model, run.data.frame_size))
-        prints[s.name] = checkpoint_fingerprint(run.model.checkpoint)
+            checked.add((run.model, shape))
+        prints[s.name] = model_fingerprint(run.model)
     return _with_each(space, "model.checkpoint_fingerprint", prints)
 
 
@@ -82,7 +87,8 @@ def require_training(space: SearchSpace) -> None:
         run = space.run(s, space.default_point(s), seed=space.search_seeds[0])
         assert run.constraint is not None
         constraint = replace(run.constraint, alpha=0.5)  # how much is asked decides nothing here
-        decisive = (run.task, run.data, run.batch_size, run.steps, run.eval_windows, constraint)
+        sizes = (run.batch_size, run.steps, run.eval_windows)
+        decisive = (run.task, run.data, run.model.checkpoint, sizes, constraint)
         if decisive in checked:
             continue  # opening a large data set anew for every depth and noise takes seconds
         checked.add(decisive)
@@ -96,9 +102,17 @@ def _run(space: SearchSpace, setting: Setting) -> RunConfig:
     return space.run(setting, {}, seed=space.search_seeds[0])
 
 
-def _with_each(space: SearchSpace, name: str, values: Mapping[str, str]) -> SearchSpace:
+def _shape(data: DataConfig) -> DataConfig:
+    """Of samples alone: what a network must fit, whichever data set they are from."""
+    return DataConfig(
+        frame_size=data.frame_size, patch_size=data.patch_size, max_length=data.max_length
+    )
+
+
+def _with_each(space: SearchSpace, name: str, values: Mapping[str, str | int]) -> SearchSpace:
     """The space with a field set by setting; in the base where all settings have one value."""
-    if len(values) == len(space.settings) and len(set(values.values())) == 1:
+    own = any(name in s.fields for s in space.settings)
+    if not own and len(values) == len(space.settings) and len(set(values.values())) == 1:
         base = space.base.with_fields({name: next(iter(values.values()))})
         return replace(space, base=base)
     settings = tuple(
@@ -143,7 +157,8 @@ def _refuse_unread_folder(space: SearchSpace) -> None:
     """Raise Misuse when a folder is given and every setting's data set is built in."""
     from trainables.datasets.video import BUILT_IN
 
-    data = [space.base.with_fields(s.fields).data for s in space.settings]
+    runs = [space.base.with_fields(s.fields) for s in space.settings]
+    data = [run.data for run in runs if run.task != "text_classification"]
     folder = next((d.folder for d in data if d.folder is not None), None)
     if folder is not None and all(d.name in BUILT_IN for d in data):
         names = ", ".join(sorted({d.name for d in data}))

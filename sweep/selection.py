@@ -140,5 +140,9 @@ def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult 
         f"(allowed {TOLERANCE:.2f})"
     )
     if is_feasible(np.array(judgement.training)):
-        text += "; on training clips it meets every constraint, so the gap is one of generalisation"
+        samples = closest.pairs[0].constrained.config.facts.samples
+        text += (
+            f"; on training {samples} it meets every constraint, so the gap is one of "
+            "generalisation"
+        )
     return text

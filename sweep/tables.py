@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from search_spaces.space import SearchSpace
@@ -19,17 +20,15 @@ from trainables.config import ConstraintConfig, RunConfig, field_names
 from trainables.primal_dual import TOLERANCE, Scales, reference_share
 from trainables.shifts import (
     FAMILIES,
-    NEAR_SHIFT,
     gamma_key,
     seen_gammas,
     severity_key,
     unseen_gammas,
 )
+from trainables.task_facts import Metric, TaskFacts, shift_references, shifts_of
 
 Json = Any
 ARMS = ("constrained", "unconstrained")
-REFERENCES = ("identity", "constant", "wiener", "wiener_temporal")
-SHIFT_REFERENCES = ("identity", "constant")  # those measured under shifts beside Gaussian noise
 GAUSSIAN = "gaussian"
 NOTHING = "—"
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
@@ -38,14 +37,17 @@ UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
     """Both arms of every setting's winner, or of its closest pair, beside the references."""
     rows = [_results_row(_config(space, entry), entry) for entry in entries]
+    facts = space.base.facts
+    label, mean = facts.metric.label, f"mean_{facts.metric.key}"
+    difference = f"difference_{mean}_selection_biased"
     shown = [
         ("setting", [_setting_text(row) for row in rows]),
         ("pair", [_pair_text(row) for row in rows]),
-        ("constrained RMSE", [_number(row["constrained_mean_rmse"], ".3f") for row in rows]),
-        ("unconstrained RMSE", [_number(row["unconstrained_mean_rmse"], ".3f") for row in rows]),
-        ("difference (selection-biased)", [_number(r[_DIFFERENCE], "+.3f") for r in rows]),
+        (f"constrained {label}", [_number(row[f"constrained_{mean}"], ".3f") for row in rows]),
+        (f"unconstrained {label}", [_number(row[f"unconstrained_{mean}"], ".3f") for row in rows]),
+        ("difference (selection-biased)", [_number(r[difference], "+.3f") for r in rows]),
         *(
-            (f"{block}: {arm}", [_number(r[f"{arm}_{block}_mean_rmse"], ".3f") for r in rows])
+            (f"{block}: {arm}", [_number(r[f"{arm}_{block}_{mean}"], ".3f") for r in rows])
             for block in ("seen", "unseen")
             for arm in ARMS
         ),
@@ -53,19 +55,20 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         ("unconstrained missing share", [_share_text(row, "unconstrained") for row in rows]),
         ("useful", [_yes(row["constrained_useful"]) for row in rows]),
         *(
-            (f"{n.capitalize()} RMSE", [_number(r[f"{n}_mean_rmse"], ".3f") for r in rows])
-            for n in ("identity", "wiener")
+            (f"{n.capitalize()} {label}", [_number(r[f"{n}_{mean}"], ".3f") for r in rows])
+            for n in facts.metric.shown
         ),
         ("seeds", [str(row["n_seeds"]) for row in rows]),
     ]
     notes = [
-        "RMSE: mean over all test gammas, seen and unseen, and over the search seeds, on dev "
-        "clips, in grey levels; lower is better.",
-        _SEEN_AND_UNSEEN,
+        f"{label}: mean over all test gammas, seen and unseen, and over the search seeds, on dev "
+        f"{facts.samples}, in {facts.metric.unit}; {facts.metric.direction}.",
+        _seen_and_unseen(facts),
         "missing share: worst layer and seed, held out at train gamma; "
         f"feasible up to {TOLERANCE:.2f}.",
-        "difference: constrained minus unconstrained of a pair that was selected on these clips, "
-        "so it is selection-biased and carries no interval; fresh seeds must confirm it.",
+        "difference: constrained minus unconstrained of a pair that was selected on these "
+        f"{facts.samples}, so it is selection-biased and carries no interval; fresh seeds must "
+        "confirm it.",
         *(
             f"{row['setting']}: no winner: {row['why'].rstrip('.')}."
             for row in rows
@@ -77,13 +80,16 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     return Table("results", "Constrained and unconstrained arms", rows, shown, notes)
 
 
-_DIFFERENCE = "difference_mean_rmse_selection_biased"
 _VACUOUS = "{}: vacuous: the unconstrained arm meets the constraint by itself."
-_SEEN_AND_UNSEEN = (
-    "seen: the mean over the test gammas that training or selection looked at, up to "
-    f"train gamma + {NEAR_SHIFT:.2f}, or the next one where none lies in that range; unseen: the "
-    "mean over what neither looked at. Only what is unseen speaks of OOD robustness."
-)
+
+
+def _seen_and_unseen(facts: TaskFacts) -> str:
+    return (
+        "seen: the mean over the test gammas that training or selection looked at, up to "
+        f"train gamma + {facts.near_shift:.2f}, or the next one where none lies in that range; "
+        "unseen: the mean over what neither looked at. Only what is unseen speaks of OOD "
+        "robustness."
+    )
 
 
 def _unmatched_note(rows: Sequence[Row]) -> list[str]:
@@ -103,6 +109,8 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     blocks = [block for entry in entries for block in _shift_blocks(_config(space, entry), entry)]
     rows = [row for block in blocks for row in block]
     firsts = [block[0] for block in blocks]
+    facts = space.base.facts
+    label, key = facts.metric.label, facts.metric.key
     shown = [
         ("setting", [_setting_text(row) for row in firsts]),
         ("pair", [_pair_text(row) for row in firsts]),
@@ -112,36 +120,37 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         *(
             (header, [_number(_mean_of(block, column), form) for block in blocks])
             for header, column, form in (
-                ("constrained RMSE", "constrained_rmse", ".3f"),
-                ("unconstrained RMSE", "unconstrained_rmse", ".3f"),
-                ("difference (selection-biased)", "difference_rmse_selection_biased", "+.3f"),
-                ("Identity RMSE", "identity_rmse", ".3f"),
-                ("Constant RMSE", "constant_rmse", ".3f"),
-                ("Wiener RMSE", "wiener_rmse", ".3f"),
+                (f"constrained {label}", f"constrained_{key}", ".3f"),
+                (f"unconstrained {label}", f"unconstrained_{key}", ".3f"),
+                ("difference (selection-biased)", f"difference_{key}_selection_biased", "+.3f"),
+                *(
+                    (f"{name.capitalize()} {label}", f"{name}_{key}", ".3f")
+                    for name in facts.metric.references
+                    if name in (*shift_references(facts), *facts.metric.shown)
+                ),
             )
         ),
     ]
     used = [s for s in FAMILIES if any(row["shift"] == s for row in firsts)]
     notes = [
-        "RMSE: mean over the severities and the search seeds, on dev clips, in grey levels; lower "
-        "is better.",
-        _SEEN_AND_UNSEEN,
-        f"{GAUSSIAN}: severities are test gammas, {_GAUSSIAN_UNIT}.",
+        f"{label}: mean over the severities and the search seeds, on dev {facts.samples}, in "
+        f"{facts.metric.unit}; {facts.metric.direction}.",
+        _seen_and_unseen(facts),
+        f"{GAUSSIAN}: severities are test gammas, {facts.noise_unit}.",
         *(f"{s.replace('_', ' ')}: {FAMILIES[s].unit}." for s in used),
     ]
     if used:
         notes += [
             "shifts other than gaussian come on top of Gaussian noise at train gamma, and have "
-            "entered neither training nor selection; Identity is the disturbed input itself.",
+            "entered neither training nor selection"
+            + ("; Identity is the disturbed input itself." if facts.has_identity else "."),
         ]
     notes += [
-        "difference: constrained minus unconstrained of a pair that was selected on these clips.",
+        "difference: constrained minus unconstrained of a pair that was selected on these "
+        f"{facts.samples}.",
         *_unmatched_note(firsts),
     ]
     return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5)
-
-
-_GAUSSIAN_UNIT = "the noise's std over that of the clean pixels"
 
 
 def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
@@ -211,10 +220,12 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         "vacuous": entry["vacuous"],
         "matched_capacity": entry["matched_capacity"],
     }
+    mean = f"mean_{config.facts.metric.key}"
     for arm in ARMS:
         values = entry[arm] or {}
         row |= {
-            f"{arm}_mean_rmse": values.get("ood_mean"),
+            f"{arm}_{mean}": values.get("ood_mean"),
+            f"{arm}_ood_auc": values.get("ood_auc"),
             f"{arm}_objective": values.get("objective"),
             f"{arm}_held_out_loss": values.get("held_out_loss"),
             f"{arm}_feasible": values.get("feasible"),
@@ -226,14 +237,34 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
             f"{arm}_missing_share_training_by_layer": _listed(values.get("missing_share_training")),
             f"{arm}_missing_share_relaxed_by_layer": _listed(values.get("missing_share_relaxed")),
             f"{arm}_signature": values.get("signature"),
+            **_by_layer(config.facts.metric, arm, values),
         }
-    row[_DIFFERENCE] = entry["difference"].get("ood_mean")
+    measured = entry["constrained"] or entry["unconstrained"] or {}
+    row["ood_auc_range"] = _listed(measured.get("ood_range"))
+    row["ood_auc_step"] = measured.get("ood_step")
+    row[f"difference_{mean}_selection_biased"] = entry["difference"].get("ood_mean")
     row["difference_held_out_loss_selection_biased"] = entry["difference"].get("held_out_loss")
-    for name in REFERENCES:
+    for name in config.facts.metric.references:
         values = entry["references"].get(name, {})
-        row[f"{name}_mean_rmse"] = values.get("ood_mean")
+        row[f"{name}_{mean}"] = values.get("ood_mean")
         row[f"{name}_held_out_loss"] = values.get("held_out_loss")
     return row | _block_columns(config, entry)
+
+
+def _by_layer(metric: Metric, arm: str, values: Mapping[str, Json]) -> Row:
+    """Losses and the metric of every layer at train gamma, where the metric is no function of them.
+
+    Read off each layer by the shared readout, and by a probe of its own.
+    """
+    if not metric.higher_is_better:
+        return {}
+    columns = {
+        "loss": "layer_losses",
+        metric.key: "layer_scores",
+        "probe_loss": "probe_losses",
+        f"probe_{metric.key}": "probe_scores",
+    }
+    return {f"{arm}_{name}_by_layer": _listed(values.get(key)) for name, key in columns.items()}
 
 
 def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
@@ -242,15 +273,17 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         "seen_gammas": _listed(seen_gammas(config)),
         "unseen_gammas": _listed(unseen_gammas(config)),
     }
+    metric, everywhere = config.facts.metric, shift_references(config.facts)
+    mean = f"mean_{metric.key}"
     measured = {
-        **{arm: (entry[arm] or {}, f"{arm}_{{}}_mean_rmse") for arm in ARMS},
-        "difference": (entry["difference"], "difference_{}_mean_rmse_selection_biased"),
-        **{n: (entry["references"].get(n, {}), f"{n}_{{}}_mean_rmse") for n in REFERENCES},
+        **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
+        "difference": (entry["difference"], f"difference_{{}}_{mean}_selection_biased"),
+        **{n: (entry["references"].get(n, {}), f"{n}_{{}}_{mean}") for n in metric.references},
     }
     for who, (values, column) in measured.items():
         row[column.format("seen")] = values.get("seen_mean")
         row[column.format("unseen")] = values.get("unseen_mean")
-        for shift in FAMILIES if who not in REFERENCES or who in SHIFT_REFERENCES else ():
+        for shift in shifts_of(metric) if who not in metric.references or who in everywhere else ():
             row[column.format(f"unseen_{shift}")] = shift_mean(values, shift)
     return row
 
@@ -258,25 +291,29 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
 def _shift_blocks(config: RunConfig, entry: Mapping[str, Json]) -> list[list[Row]]:
     """Per shift and per what is seen of it, a row for every severity."""
     gammas = (("seen", seen_gammas(config)), ("unseen", unseen_gammas(config)))
-    blocks = [[_shift_row(entry, block, GAUSSIAN, g) for g in grid] for block, grid in gammas]
+    row = partial(_shift_row, config.facts, entry)
+    blocks = [[row(block, GAUSSIAN, g) for g in grid] for block, grid in gammas]
     blocks += [
-        [_shift_row(entry, "unseen", shift, s) for s in FAMILIES[shift].severities]
+        [row("unseen", shift, s) for s in FAMILIES[shift].severities]
         for shift in FAMILIES
         if shift in config.shifts
     ]
     return [block for block in blocks if block]
 
 
-def _shift_row(entry: Mapping[str, Json], block: str, shift: str, severity: float) -> Row:
-    def rmse(values: Mapping[str, Json]) -> float | None:
+def _shift_row(
+    facts: TaskFacts, entry: Mapping[str, Json], block: str, shift: str, severity: float
+) -> Row:
+    def score(values: Mapping[str, Json]) -> float | None:
         if shift == GAUSSIAN:
-            scores, key = values.get("scores"), gamma_key(severity)
+            scores, at = values.get("scores"), gamma_key(severity)
         else:
-            scores, key = values.get("shifts", {}).get(shift), severity_key(severity)
-        found: float | None = (scores or {}).get(key)
+            scores, at = values.get("shifts", {}).get(shift), severity_key(severity)
+        found: float | None = (scores or {}).get(at)
         return found
 
-    ours, theirs = (rmse(entry[arm] or {}) for arm in ARMS)
+    key = facts.metric.key
+    ours, theirs = (score(entry[arm] or {}) for arm in ARMS)
     return {
         "setting": entry["setting"],
         "winner": entry["winner"],
@@ -287,13 +324,16 @@ def _shift_row(entry: Mapping[str, Json], block: str, shift: str, severity: floa
         "block": block,
         "shift": shift,
         "severity": severity,
-        "unit": _GAUSSIAN_UNIT if shift == GAUSSIAN else FAMILIES[shift].unit,
-        "constrained_rmse": ours,
-        "unconstrained_rmse": theirs,
-        "difference_rmse_selection_biased": None
+        "unit": facts.noise_unit if shift == GAUSSIAN else FAMILIES[shift].unit,
+        f"constrained_{key}": ours,
+        f"unconstrained_{key}": theirs,
+        f"difference_{key}_selection_biased": None
         if ours is None or theirs is None
         else ours - theirs,
-        **{f"{name}_rmse": rmse(entry["references"].get(name, {})) for name in REFERENCES},
+        **{
+            f"{name}_{key}": score(entry["references"].get(name, {}))
+            for name in facts.metric.references
+        },
     }
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from trainables.build import build_model, parameter_dtype
 from trainables.config import RunConfig
 from trainables.primal_dual import Scales
+from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, autocast_of
-from trainables.tasks.perturbations import gaussian, keyed_generator
+from trainables.tasks.perturbations import gaussian
 from trainables.training import Training
 from trainables.weighting import weighting_of
 
@@ -33,11 +34,11 @@ class NoiseTask:
         self.autocast = autocast_of(config)
         self.scales = Scales(constant_loss=float(shape[2]), identity_loss=0.02 * shape[2])
         self._pixels = torch.randint(0, 256, shape, dtype=torch.uint8)
-        self._dtype = parameter_dtype(config)
+        self.dtype = parameter_dtype(config)
 
     def train_batch(self, step: int) -> Batch:
         """The same clean sequences with new noise."""
-        targets = self._pixels.to(self._dtype).div_(255)
+        targets = self._pixels.to(self.dtype).div_(255)
         return Batch(gaussian(targets, 0.02, keyed_generator(CPU, "timed", step)), targets)
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
@@ -52,9 +53,17 @@ class NoiseTask:
         """As in video denoising: [B] from two of [B, T, D]."""
         return (prediction - targets).square().sum(-1).mean(-1)
 
-    def metric(self, mean_loss: float) -> float:
-        """No step asks for it."""
-        return mean_loss
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """No step asks for them."""
+        return losses
+
+    def metric(self, mean_score: float) -> float:
+        """Nor for this."""
+        return mean_score
+
+    def unchanged_losses(self, batch: Batch) -> Tensor | None:
+        """Nor for these."""
+        return None
 
 
 def step_times(config: RunConfig, most_s: float) -> list[float]:

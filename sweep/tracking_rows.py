@@ -13,15 +13,19 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trainables.results import (
+    ACCURACY_CURVE,
     DESCENT_CURVE,
     OBJECTIVE,
     OOD_AUC,
     OOD_MEAN,
+    PROBE_ACCURACY_CURVE,
+    PROBE_CURVE,
     ArmRecord,
     Status,
     metric_at_gamma,
     metric_at_shift,
 )
+from trainables.shifts import gamma_key
 
 Json = Any
 
@@ -230,13 +234,24 @@ def _final_values(record: ArmRecord) -> dict[str, float]:
 
 
 def _descent_curve(record: ArmRecord) -> Iterator[Row]:
-    """Held-out loss over f_c with step = layer, so that the UI draws it over depth."""
-    if record.evaluation is None:
+    """Held-out loss over f_c with step = layer, so that the UI draws it over depth.
+
+    Of texts also the accuracy, and both of a probe per layer.
+    """
+    measured = record.evaluation
+    if measured is None:
         return
-    unit = record.evaluation.scales.constant_loss
-    for layer, loss in enumerate(record.evaluation.held_out_losses()):
-        timestamp_ms = record.ended_ms + CURVE_LAYER_MS * layer
-        yield Row(DESCENT_CURVE, _kept(loss / unit), timestamp_ms, layer)
+    unit = measured.scales.constant_loss
+    at_training = gamma_key(record.config.train_gamma)
+    curves = {
+        DESCENT_CURVE: [loss / unit for loss in measured.held_out_losses()],
+        ACCURACY_CURVE: measured.layer_scores_by_gamma.get(at_training, []),
+        PROBE_CURVE: [loss / unit for loss in measured.probe_losses],
+        PROBE_ACCURACY_CURVE: measured.probe_scores,
+    }
+    for name, values in curves.items():
+        for layer, value in enumerate(values):
+            yield Row(name, _kept(value), record.ended_ms + CURVE_LAYER_MS * layer, layer)
 
 
 def _kept(value: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -21,9 +22,9 @@ from sweep.proposals import StoredProposal, retired_settings, stored_proposals
 from sweep.selection import ProposalResult, SettingResult, select
 from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Outcome, Status, first_layer
+from trainables.results import ArmRecord, Evaluation, Outcome, Status, first_layer
 from trainables.run_store import RunStore
-from trainables.shifts import seen_gammas
+from trainables.shifts import gamma_key, seen_gammas
 
 Json = Any
 State = Literal["running", "stopped", "failed", "finished"]
@@ -156,6 +157,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     every = [record for record, _ in (*ours, *theirs)]
     return {
         "setting": setting.setting.name,
+        "task": view.definition.space.base.task,
         "winner": chosen.winner is not None,
         "why": chosen.why or None,
         "outcomes": dict(chosen.outcomes),
@@ -230,6 +232,8 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         "objective": _mean([m.objective for m in done]) if whole else None,
         "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
         "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
+        "ood_range": list(done[0].gamma_range) if whole else None,
+        "ood_step": done[0].gamma_step if whole else None,
         **(_blocks([record for record, _ in arms]) if whole else NO_BLOCKS),
         "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
         "feasible": all(j.feasible for j in judged) if everywhere else None,
@@ -247,9 +251,25 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         else None,
         "scores": _means([m.scores for m in done]) if whole else None,
         "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
+        "layer_scores": _layer_scores(first.config, done) if whole else None,
+        **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
         "scales": vars(done[0].scales) if whole else None,
         "mlflow_run_id": run_ids.get(first.signature),
     }
+
+
+def _layer_scores(config: RunConfig, done: Sequence[Evaluation]) -> list[float] | None:
+    """The metric of every layer at train_gamma; None where it follows from the losses."""
+    rows = [m.layer_scores_by_gamma.get(gamma_key(config.train_gamma)) for m in done]
+    return _mean_by_layer([row for row in rows if row]) if all(rows) else None
+
+
+PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
+
+
+def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] | None:
+    """Mean by layer; None where an arm has none."""
+    return _mean_by_layer(rows) if whole and all(rows) else None
 
 
 def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
@@ -296,7 +316,7 @@ def _minus(ours: Json, theirs: Json) -> Json:
 
 
 def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
-    """The predictors that need no training, on the same clips: identity, constant, Wiener."""
+    """The predictors that need no training, on the same data: constant, and in video more."""
     first = next((r for r in records if r.evaluation is not None), None)
     if first is None or first.evaluation is None:
         return {}
@@ -468,10 +488,7 @@ def _worst(values: Sequence[float]) -> float:
 
 
 def _count(names: Iterator[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for name in names:
-        counts[name] = counts.get(name, 0) + 1
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(names).items()))
 
 
 def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:

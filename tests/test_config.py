@@ -89,12 +89,21 @@ OTHER_VALUES = {
     "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
     "constraint.alpha_ramp_steps": 4,
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
+    "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
+    "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
 }  # fmt: skip
 VIT = {"model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"}
+TEXT: dict[str, object] = {
+    "task": "text_classification", "model.name": "encoder", "model.checkpoint": "one",
+    **dict.fromkeys(("data.frame_size", "data.patch_size", "data.frames", "data.stride")),
+}  # fmt: skip
+TEXT |= {n: DataConfig().to_json()[n.removeprefix("data.")] for n in TEXT if "data." in n}
+TEXT["constraint.reference_unit"] = "constant"
 OF_MODEL = {  # what a run needs beside a field that only one model has
     "model.atoms_per_side": {"model.name": "dust"},
     "model.threshold": {"model.name": "dust"},
     "model.checkpoint": VIT, "model.checkpoint_fingerprint": VIT,
+    "model.pooling": TEXT, "data.max_length": TEXT, "data.max_items": TEXT, "readout_lr": TEXT,
 }  # fmt: skip
 
 
@@ -133,6 +142,18 @@ def test_signatures_stay_those_of_the_first_version() -> None:
         ({"model.variant": "paper"}, "variant must be one of 'distance', 'sharp', 'literal' for"),
         ({"model.threshold": 0.5}, "threshold must be left at 0.01 for ut, got 0.5: only dust"),
         ({"model.name": "vit"}, "checkpoint must be the name or folder"),
+        ({**TEXT, "model.checkpoint": None}, "of a Hugging Face encoder where model.name is"),
+        ({**TEXT, "task": "video_denoising"}, "'text_classification' for model encoder"),
+        ({**TEXT, "data.frames": 7}, "data.frames must be left at 10 in text_classification"),
+        ({**TEXT, "shifts": ["blur"]}, "shifts must be without 'blur' in text_classification"),
+        ({"shifts": ["typos"]}, "it takes blur, salt_and_pepper, frame_drop, brightness"),
+        ({"data.max_length": 64}, "data.max_length must be left at 256 in video_denoising"),
+        ({"model.pooling": "mean"}, "pooling must be left at None for ut"),
+        ({"readout_lr": 0.1}, "readout_lr must be left at None in video_denoising"),
+        ({**TEXT, "constraint.reference_unit": "identity"}, "the unchanged input is no prediction"),
+        ({"accumulate": 5}, "accumulate must be a positive divisor of batch_size 8"),
+        ({"accumulate": 2, "constraint.form": "ratio"}, "accumulate must be 1 with form 'ratio'"),
+        ({"warmup_share": 0.5, "decay_share": 0.6}, "with decay_share 0.6 at most 1"),
         ({"task": "frame_denoising"}, "task must be 'video_denoising' for model ut"),
         ({"constraint.resilience_form": "slack"}, "resilience must be positive with"),
         ({"data.frames": 1, "shifts": ["frame_drop"]}, "without 'frame_drop' where a sample is"),
@@ -168,6 +189,20 @@ def test_frames_may_be_lost_from_a_sequence() -> None:
 def test_another_model_starts_with_its_own_default_variant() -> None:
     assert TINY.with_fields({"model.name": "dust"}).model.variant == "per_layer"
     assert TINY.with_fields({"model.name": "dust"}).model == ModelConfig(name="dust", layers=3)
+
+
+def test_what_a_classifier_reads_of_a_layer_has_a_default_by_model() -> None:
+    encoder = TINY.with_fields(TEXT)
+    assert encoder.model.pooling == "cls"
+    assert encoder.with_fields({"model.name": "text_ut"}).model.pooling == "mean"
+    assert encoder.with_fields({"model.pooling": "mean"}).model.pooling == "mean"
+    assert TINY.model.pooling is None
+
+
+def test_the_depth_of_an_encoder_may_be_left_to_its_checkpoint() -> None:
+    assert TINY.with_fields({**TEXT, "model.layers": 0}).model.layers == 0
+    with pytest.raises(InvalidValue, match=r"layers must be in 1\.\.64, got 0"):
+        TINY.with_fields({"model.layers": 0})
 
 
 def test_a_new_training_version_changes_every_signature(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from trainables.evaluation import (
     unit_losses,
 )
 from trainables.results import ArmRecord
-from trainables.shifts import FAMILIES, near_shift_gammas, severity_key
+from trainables.shifts import VIDEO_FAMILIES, near_shift_gammas, severity_key
 from trainables.tasks.base import Batch
 from trainables.tasks.denoising import Disturbance
 from trainables.tasks.linear_references import linear_references
@@ -129,21 +129,23 @@ SHIFTED = replace(TINY, shifts=("blur", "salt_and_pepper", "frame_drop", "bright
 
 
 def test_losses_under_a_shift_equal_a_naive_average(task: VideoDenoising) -> None:
-    unchanged, losses_F = measure_shifted(Shrinking(), task, "salt_and_pepper", 0.025)
+    found = measure_shifted(Shrinking(), task, "salt_and_pepper", 0.025)
     sums, count = np.zeros(3), 0
     for batch in task.shifted("dev", "salt_and_pepper", 0.025, 0):
         for noisy, clean in zip(batch.inputs, batch.targets, strict=True):
             count += 1
             for layer, factor in enumerate(Shrinking.factors):
                 sums[layer] += float((factor * noisy - clean).square().sum(-1).mean())
-    np.testing.assert_allclose(losses_F, sums / count, rtol=1e-5)
-    assert unchanged == pytest.approx(losses_F[0])  # layer 0 of this model is the input
+    np.testing.assert_allclose(found.losses, sums / count, rtol=1e-5)
+    assert found.metric == task.metric(float(found.losses[-1]))
+    # layer 0 of this model is the input
+    assert found.unchanged == pytest.approx(task.metric(float(found.losses[0])))
 
 
 def test_every_family_and_severity_is_scored_beside_its_references(task: VideoDenoising) -> None:
     references = linear_references(SHIFTED, task)
     measured = evaluate(SHIFTED, task, Shrinking(), references, [])
-    wanted = {s: [severity_key(x) for x in f.severities] for s, f in FAMILIES.items()}
+    wanted = {s: [severity_key(x) for x in f.severities] for s, f in VIDEO_FAMILIES.items()}
     identity, constant = (measured.shift_references[n] for n in ("identity", "constant"))
     for found in (measured.shift_scores, measured.shift_layer_losses, identity, constant):
         assert {shift: list(by_severity) for shift, by_severity in found.items()} == wanted

@@ -1,15 +1,21 @@
-"""What only a GPU can show: nothing in a training step waits for the device."""
+"""What only a GPU can show: no training step waits for the device, and judging is the CPU's."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.oracles import TINY
 from tests.test_forms import EPOCH, FORMS, config_of
+from tests.text_runs import text_task, tiny_text
+from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+from trainables.tasks.base import Tokens
 from trainables.training import Training
 from trainables.weighting import weighting_of
 
@@ -43,6 +49,26 @@ def test_no_step_of_any_form_synchronises_with_the_host(name: str) -> None:
     weighting = weighting_of(config, task.scales, device, torch.float32, steps_per_epoch=EPOCH)
     # past the first dual step of every form, which creates optimiser state
     take_steps(Training(config, task, model, weighting), settled=2 * EPOCH + 1)
+
+
+def test_texts_train_here_and_are_judged_on_the_draws_of_the_cpu(tmp_path: Path) -> None:
+    config = tiny_text(tmp_path, device="cuda", dtype="bfloat16", accumulate=2)
+    store = RunStore(ObjectStore(tmp_path / "store"))
+    for run in (config, config.unconstrained()):
+        arm = ArmRun(run, store)
+        while not arm.advance().is_final:
+            pass
+        assert arm.record.status == "finished", arm.record.reason
+    here, there = (text_task(config, device) for device in ("cuda", "cpu"))
+    assert here.embedding_std == pytest.approx(there.embedding_std, rel=1e-12)
+    batches = (task.held_out("dev", 0.6, 1) for task in (here, there))
+    for a, b in zip(*batches, strict=True):
+        assert isinstance(a.inputs, Tokens)
+        assert isinstance(b.inputs, Tokens)
+        assert a.inputs.noise is not None
+        assert b.inputs.noise is not None
+        assert torch.equal(a.inputs.noise.cpu(), b.inputs.noise)
+        assert torch.equal(a.inputs.ids.cpu(), b.inputs.ids)
 
 
 def take_steps(training: Training, *, settled: int) -> None:

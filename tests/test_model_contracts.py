@@ -15,13 +15,15 @@ from torch import Tensor, nn
 
 from tests.checkpoints import tiny_vit
 from tests.oracles import TINY
+from tests.text_runs import tiny_text
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config import VARIANTS, RunConfig
-from trainables.layer_losses import layer_losses
+from trainables.evaluation import measure
+from trainables.layer_losses import introduce, layer_losses, layer_predictions
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
-from trainables.tasks.base import Task
+from trainables.tasks.base import Task, Tokens
 from trainables.training import Training, from_bytes, to_bytes
 from trainables.weighting import weighting_of
 
@@ -35,10 +37,17 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_vit(tmp_path_factory.mktemp("vit"))
 
 
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    return tiny_text(tmp_path_factory.mktemp("text"), steps=2, report_every=1)
+
+
 @pytest.fixture(params=EVERY, ids=["-".join(pair) for pair in EVERY])
-def single(request: pytest.FixtureRequest, checkpoint: Path) -> RunConfig:
+def single(request: pytest.FixtureRequest, checkpoint: Path, text: RunConfig) -> RunConfig:
     """A tiny constrained run of one model and variant, in float32."""
     name, variant = request.param
+    if name in text.facts.models:
+        return text.with_fields({"model.name": name, "model.variant": variant})
     fields: dict[str, Any] = {"model.name": name, "model.variant": variant, "steps": 2}
     fields |= {"report_every": 1, "constraint.alpha": 0.1, "eval_windows": 2}
     if name == "dust":
@@ -55,7 +64,9 @@ def config(request: pytest.FixtureRequest, single: RunConfig) -> RunConfig:
 
 
 def task_of(config: RunConfig) -> Task:
-    return build_task(config, CPU, parameter_dtype(config))
+    task = build_task(config, CPU, parameter_dtype(config))
+    introduce(build_model(config, task), task)
+    return task
 
 
 def model_of(config: RunConfig, task: Task) -> nn.Module:
@@ -78,9 +89,7 @@ def training_of(config: RunConfig, task: Task) -> Training:
 
 
 def predictions_of(config: RunConfig, task: Task, model: nn.Module) -> list[Tensor]:
-    with torch.autocast("cpu", torch.bfloat16, enabled=config.dtype == "bfloat16"):
-        predictions: list[Tensor] = model(task.train_batch(0).inputs)
-    return predictions
+    return layer_predictions(model, task, task.train_batch(0))
 
 
 def tensors_in(state: Any) -> Iterator[Tensor]:
@@ -98,7 +107,10 @@ def test_there_is_a_prediction_after_every_layer(config: RunConfig) -> None:
     predictions = predictions_of(config, task, model)
     assert len(predictions) == config.model.layers + 1
     for prediction in predictions:
-        assert prediction.shape == batch.targets.shape == batch.inputs.shape
+        if isinstance(batch.inputs, Tokens):
+            assert prediction.shape == (config.batch_size, 2)
+        else:
+            assert prediction.shape == batch.targets.shape == batch.inputs.shape
         assert torch.isfinite(prediction).all()
     losses_FB = layer_losses(model, task, batch)
     assert losses_FB.shape == (config.model.layers + 1, config.batch_size)
@@ -173,9 +185,17 @@ def test_both_arms_see_the_same_perturbations(config: RunConfig) -> None:
     pairs = [(ours.train_batch(s), theirs.train_batch(s)) for s in (0, ours.steps_per_epoch)]
     held_out = (t.held_out("dev", 0.2, 1) for t in (ours, theirs))
     for a, b in [*pairs, *zip(*held_out, strict=True)]:
-        assert torch.equal(a.inputs, b.inputs)
         assert torch.equal(a.targets, b.targets)
-        assert not torch.equal(a.inputs, a.targets)
+        if isinstance(a.inputs, Tokens):
+            assert isinstance(b.inputs, Tokens)
+            assert torch.equal(a.inputs.ids, b.inputs.ids)
+            assert a.inputs.noise is not None
+            assert b.inputs.noise is not None
+            assert torch.equal(a.inputs.noise, b.inputs.noise)
+            assert a.inputs.noise.any()
+        else:
+            assert torch.equal(a.inputs, b.inputs)
+            assert not torch.equal(a.inputs, a.targets)
 
 
 def test_both_arms_start_alike_and_capacity_differs_only_where_it_is_said(
@@ -229,11 +249,6 @@ def test_a_pair_of_arms_runs_and_its_weights_come_back(config: RunConfig, tmp_pa
         content = store.weights(arm.signature)
         assert content is not None
         model.load_state_dict(from_bytes(content, CPU)["model"])
-        with torch.no_grad():
-            losses = [
-                layer_losses(model.eval(), task, batch).mean(1)
-                for batch in task.held_out("dev", config.test_gammas[-1], 0)
-            ]
-        last = torch.stack(losses).double().mean(0)[-1].item()
+        last = measure(model, task, "dev", config.test_gammas[-1], 1).metrics(task)[-1]
         score = measured.scores[f"{config.test_gammas[-1]:.2f}"]
-        assert task.metric(last) == pytest.approx(score, rel=1e-6)
+        assert last == pytest.approx(score, rel=1e-6)

@@ -16,8 +16,10 @@ from torch import Tensor
 from tests.oracles import TINY
 from trainables.config import RunConfig
 from trainables.errors import InvalidValue, UnknownName
+from trainables.random_keys import keyed_generator
 from trainables.shifts import (
     FAMILIES,
+    VIDEO_FAMILIES,
     family_of,
     near_shift_gammas,
     seen_gammas,
@@ -31,7 +33,6 @@ from trainables.tasks.perturbations import (
     after_noise,
     before_noise,
     gaussian_blur,
-    keyed_generator,
     lost_frames,
     salt_and_pepper,
 )
@@ -110,7 +111,7 @@ def test_blur_is_in_percent_of_the_frames_side() -> None:
 # --- brightness -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("severity", FAMILIES["brightness"].severities)
+@pytest.mark.parametrize("severity", VIDEO_FAMILIES["brightness"].severities)
 def test_brightness_disturbs_as_much_as_the_gamma_of_its_number(severity: float) -> None:
     clean = frames(2, 8, 8).double()
     error = before_noise(clean, "brightness", severity, 0.2) - clean
@@ -180,13 +181,14 @@ def whole(shift: str, severity: float, window: Tensor, key: str = "all") -> Tens
     return after_noise(scene.flatten(1)[None], shift, severity, generator(key))
 
 
-@pytest.mark.parametrize("shift", FAMILIES)
+@pytest.mark.parametrize("shift", VIDEO_FAMILIES)
 def test_severity_0_changes_nothing_and_more_is_worse(shift: str) -> None:
     window = frames(10, 96, 96)  # the mildest blur moves nothing between larger pixels
     plain = window.flatten(1)[None]
     assert whole(shift, 0.0, window).equal(plain)
     errors = [
-        (whole(shift, s, window) - plain).square().mean().item() for s in FAMILIES[shift].severities
+        (whole(shift, s, window) - plain).square().mean().item()
+        for s in VIDEO_FAMILIES[shift].severities
     ]
     assert 0 < errors[0] < errors[1] < errors[2]
 
@@ -201,10 +203,10 @@ def test_a_higher_severity_disturbs_what_the_lower_one_did(shift: str) -> None:
     assert strong.sum() > mild.sum()
 
 
-@pytest.mark.parametrize("shift", FAMILIES)
+@pytest.mark.parametrize("shift", VIDEO_FAMILIES)
 def test_every_family_acts_either_before_or_after_the_noise(shift: str) -> None:
     window = frames(10, 16, 16)
-    severity = FAMILIES[shift].severities[-1]
+    severity = VIDEO_FAMILIES[shift].severities[-1]
     before = not before_noise(window, shift, severity, 0.2).equal(window)
     after = not after_noise(window, shift, severity, generator("one")).equal(window)
     assert before != after
@@ -227,7 +229,7 @@ def test_a_severity_that_means_nothing_is_refused(call: Callable[[Tensor], Tenso
 
 # --- in a task ------------------------------------------------------------------------------------
 
-LAST = {name: family.severities[-1] for name, family in FAMILIES.items()}
+LAST = {name: family.severities[-1] for name, family in VIDEO_FAMILIES.items()}
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +241,7 @@ def batches(task: Denoising, shift: str, severity: float, draw: int = 0) -> list
     return list(task.shifted("dev", shift, severity, draw))
 
 
-@pytest.mark.parametrize("shift", FAMILIES)
+@pytest.mark.parametrize("shift", VIDEO_FAMILIES)
 def test_severity_0_is_the_very_score_in_distribution(task: VideoDenoising, shift: str) -> None:
     plain = list(task.held_out("dev", TINY.train_gamma, 1))
     for there, here in zip(plain, batches(task, shift, 0.0, draw=1), strict=True):
@@ -248,7 +250,7 @@ def test_severity_0_is_the_very_score_in_distribution(task: VideoDenoising, shif
         assert here.units == there.units
 
 
-@pytest.mark.parametrize("shift", FAMILIES)
+@pytest.mark.parametrize("shift", VIDEO_FAMILIES)
 def test_targets_stay_clean_and_inputs_are_keyed_by_the_draw(
     task: VideoDenoising, shift: str
 ) -> None:
@@ -260,7 +262,7 @@ def test_targets_stay_clean_and_inputs_are_keyed_by_the_draw(
         assert not one.inputs.equal(three.inputs)
 
 
-@pytest.mark.parametrize("shift", FAMILIES)
+@pytest.mark.parametrize("shift", VIDEO_FAMILIES)
 def test_neither_seed_nor_model_nor_constraint_changes_a_disturbance(
     task: VideoDenoising, shift: str
 ) -> None:
@@ -312,7 +314,7 @@ def test_frames_one_by_one_are_blurred_and_peppered_alike_in_every_channel() -> 
     vit = replace(config.model, name="vit", variant="", checkpoint="any", layers=3)
     config = replace(config, task="frame_denoising", model=vit)
     frames_task = FrameDenoising(config, torch.device("cpu"), torch.float32)
-    for shift in set(FAMILIES) - {"frame_drop"}:
+    for shift in set(VIDEO_FAMILIES) - {"frame_drop"}:
         for batch in batches(frames_task, shift, LAST[shift]):
             assert batch.inputs.shape == batch.targets.shape
             assert batch.inputs[:, 0].equal(batch.inputs[:, 2])

@@ -111,6 +111,7 @@ class Louder:
 
     def __init__(self, task: VideoDenoising, factor: float) -> None:
         self._task, self._factor, self.autocast = task, factor, task.autocast
+        self.dtype = task.dtype
         self.steps_per_epoch = task.steps_per_epoch
         self.scales = replace(
             task.scales,

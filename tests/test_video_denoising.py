@@ -16,8 +16,9 @@ from PIL import Image
 
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 from trainables.errors import InvalidValue, UnknownName
+from trainables.random_keys import keyed_generator, seed_of
 from trainables.tasks.base import Batch, Task
-from trainables.tasks.perturbations import gaussian, keyed_generator, seed_of
+from trainables.tasks.perturbations import gaussian
 from trainables.tasks.video_denoising import VideoDenoising
 
 CPU = torch.device("cpu")
@@ -41,7 +42,7 @@ def assert_same(a: Batch, b: Batch) -> None:
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:
-    code = "from trainables.tasks.perturbations import seed_of; print(seed_of(3, 'order', 0.15))"
+    code = "from trainables.random_keys import seed_of; print(seed_of(3, 'order', 0.15))"
     for hash_seed in ("0", "1"):
         environment = os.environ | {"PYTHONHASHSEED": hash_seed}
         done = subprocess.run(

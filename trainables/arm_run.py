@@ -15,18 +15,18 @@ from dataclasses import dataclass
 import torch
 
 from trainables import results
-from trainables.build import build_model, build_task, parameter_dtype
+from trainables.build import build_model, build_references, build_task, parameter_dtype
 from trainables.config import RunConfig
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
 from trainables.errors import StoreError, SweepError
-from trainables.evaluation import evaluate, unit_losses
+from trainables.evaluation import evaluate, measure
+from trainables.layer_losses import introduce
 from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
 from trainables.run_store import MAX_DEATHS, RunStore
 from trainables.tasks.base import References, Task
-from trainables.tasks.linear_references import linear_references
 from trainables.training import Training, from_bytes, to_bytes
 from trainables.weighting import weighting_of
 
@@ -137,11 +137,12 @@ class ArmRun:
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         task = build_task(self.config, device, dtype)
         model = build_model(self.config, task).to(device=device, dtype=dtype)
+        introduce(model, task)
         weighting = weighting_of(
             self.config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
         )
         training = Training(self.config, task, model, weighting)
-        arm = _Arm(task, training, linear_references(self.config, task), device)
+        arm = _Arm(task, training, build_references(self.config, task), device)
         if checkpoint is not None:
             state = from_bytes(checkpoint[1], device)
             training.load_state_dict(state)
@@ -158,15 +159,16 @@ class ArmRun:
     def _report(self, arm: _Arm) -> Report:
         scalars, layers = arm.training.measured()
         started = time.perf_counter()
-        losses_F = unit_losses(
-            arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1
-        ).mean(axis=0)
+        dev = measure(arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1)
+        losses_F = dev.units.mean(axis=0)
         losses_F /= arm.task.scales.constant_loss
         arm.eval_seconds += time.perf_counter() - started
         scalars[results.HELD_OUT_LOSS] = float(losses_F[-1])
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
+        if dev.scores is not None:
+            layers["accuracies"] = dev.metrics(arm.task)
         if self.config.constraint is not None:
             constraints = descent_constraints(
                 self.config.constraint, self.config.model.layers, arm.task.scales

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-import torch
-from torch import nn
+import hashlib
+from typing import TYPE_CHECKING, cast
 
-from trainables.config import RunConfig
-from trainables.errors import BadData
+import torch
+from torch import Tensor, nn
+
+from trainables.config import DataConfig, ModelConfig, RunConfig
+from trainables.datasets import video
+from trainables.errors import BadData, InvalidValue
 from trainables.models.dust import DUST
 from trainables.models.ut import UT
-from trainables.tasks.base import Task
+from trainables.tasks.base import References, Task, TokenTask
 from trainables.tasks.denoising import Denoising
 from trainables.tasks.frame_denoising import FrameDenoising
+from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.weighting import weighting_of
+
+if TYPE_CHECKING:
+    from trainables.tasks.text_classification import TextClassification
 
 
 def parameter_dtype(config: RunConfig) -> torch.dtype:
@@ -25,12 +33,18 @@ def parameter_dtype(config: RunConfig) -> torch.dtype:
     return torch.float64 if config.dtype == "float64" else torch.float32
 
 
-def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> Denoising:
+def build_task(
+    config: RunConfig, device: torch.device, dtype: torch.dtype
+) -> Denoising | TextClassification:
     """The task that ``config.task`` names, its data opened.
 
     Raises:
         BadData, UnknownName, InvalidValue: as the task.
     """
+    if config.task == "text_classification":
+        from trainables.tasks.text_classification import TextClassification  # and tokenizers
+
+        return TextClassification(config, device, dtype)
     kind = FrameDenoising if config.task == "frame_denoising" else VideoDenoising
     return kind(config, device, dtype)
 
@@ -47,10 +61,65 @@ def check_training(config: RunConfig) -> None:
     weighting_of(config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch)
 
 
+def build_references(config: RunConfig, task: Denoising | TextClassification) -> References:
+    """What needs no training, on the run's dev split."""
+    if isinstance(task, Denoising):
+        return linear_references(config, task)
+    return task.references()
+
+
 def check_model(config: RunConfig) -> None:
     """Raise what building the run's network would, as far as it depends on files."""
-    if config.model.name == "vit":
-        _vit(config)
+    if config.model.checkpoint is None:
+        return
+    network = _of_checkpoint(config, classes=2)
+    if config.model.name != "vit":
+        from trainables.datasets.text_tokenizer import load_tokenizer
+
+        checkpoint = config.model.checkpoint
+        _check_vocabulary(checkpoint, network, len(load_tokenizer(checkpoint)))
+
+
+def depth_of(model: ModelConfig) -> int:
+    """How many layers a checkpoint has, from its configuration alone.
+
+    Raises:
+        UnknownName, BadData, InvalidValue: as ``Checkpoint.depth``.
+    """
+    from trainables.checkpoints import Checkpoint
+    from trainables.models.encoder import NEEDS
+
+    return Checkpoint(str(model.checkpoint), NEEDS).depth()
+
+
+def resolve_data(config: RunConfig) -> DataConfig:
+    """The run's data with the fingerprint of what they hold.
+
+    Raises:
+        UnknownName, BadData: as the loader of the task's data.
+    """
+    if config.task == "text_classification":
+        from trainables.datasets import text
+
+        return text.resolve(config.data)
+    return video.resolve(config.data)
+
+
+def model_fingerprint(model: ModelConfig) -> str:
+    """16 hex digits of all that a run reads of its checkpoint; in text its tokenizer, too.
+
+    Raises:
+        BadData: files are missing, or cannot be read.
+    """
+    from trainables.datasets.text_tokenizer import tokenizer_fingerprint
+    from trainables.models.checkpoint_files import checkpoint_fingerprint
+
+    checkpoint = str(model.checkpoint)
+    found = checkpoint_fingerprint(checkpoint)
+    if model.name == "vit":
+        return found
+    both = f"{found} {tokenizer_fingerprint(checkpoint)}"
+    return hashlib.sha256(both.encode()).hexdigest()[:16]
 
 
 def build_model(config: RunConfig, task: Task) -> nn.Module:
@@ -68,8 +137,12 @@ def build_model(config: RunConfig, task: Task) -> nn.Module:
             threshold=model.threshold,
             shared=model.variant == "shared" or one_dictionary,
         )
-    if model.name == "vit":
-        return _vit(config)
+    if model.checkpoint is not None:
+        if not isinstance(task, TokenTask):
+            return _of_checkpoint(config, classes=0)
+        network = _of_checkpoint(config, task.classes)
+        _check_vocabulary(model.checkpoint, network, task.vocabulary)
+        return network
     return UT(
         layers=model.layers,
         patch_size=config.data.patch_size,
@@ -78,18 +151,55 @@ def build_model(config: RunConfig, task: Task) -> nn.Module:
     )
 
 
-def _vit(config: RunConfig) -> nn.Module:
-    """A ViT from its checkpoint, whose files must still be those of the fingerprint."""
-    from trainables.models.checkpoint_files import checkpoint_fingerprint
-    from trainables.models.vit import ViT  # transformers takes seconds to import
-
+def _of_checkpoint(config: RunConfig, classes: int) -> nn.Module:
+    """A network from a checkpoint, whose files must still be those of the fingerprint."""
     model = config.model
-    checkpoint = str(model.checkpoint)
-    network = ViT(checkpoint, model.layers, config.data.frame_size)
-    if model.checkpoint_fingerprint not in ("", found := checkpoint_fingerprint(checkpoint)):
+    network = _read(config, str(model.checkpoint), classes)
+    if model.checkpoint_fingerprint not in ("", found := model_fingerprint(model)):
         raise BadData(
-            f"the files of checkpoint {checkpoint!r} changed: expected fingerprint "
+            f"the files of checkpoint {model.checkpoint!r} changed: expected fingerprint "
             f"{model.checkpoint_fingerprint}, got {found}. Results of both cannot be compared. "
             "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
         )
     return network
+
+
+def _check_vocabulary(checkpoint: str, network: nn.Module, vocabulary: int) -> None:
+    """InvalidValue where the tokenizer has tokens that the network has no word for."""
+    words = len(cast(Tensor, network.words))
+    if vocabulary > words:
+        raise InvalidValue(
+            f"the tokenizer of checkpoint {checkpoint!r} has {vocabulary} tokens, but its network "
+            f"has words for {words}: they are of different models. Put the network's own tokenizer "
+            "beside its weights."
+        )
+
+
+def _read(config: RunConfig, checkpoint: str, classes: int) -> nn.Module:
+    """The network; transformers takes seconds to import, so it is where it is needed."""
+    model = config.model
+    if model.name == "vit":
+        from trainables.models.vit import ViT
+
+        return ViT(checkpoint, model.layers, config.data.frame_size)
+    assert model.pooling is not None  # ModelConfig fills it in
+    if model.name == "text_ut":
+        from trainables.models.text_ut import text_ut
+
+        return text_ut(
+            checkpoint,
+            layers=model.layers,
+            classes=classes,
+            pooling=model.pooling,
+            seed=config.seed,
+        )
+    from trainables.models.encoder import encoder
+
+    return encoder(
+        checkpoint,
+        layers=model.layers,
+        classes=classes,
+        pooling=model.pooling,
+        seed=config.seed,
+        max_length=config.data.max_length,
+    )

@@ -7,17 +7,16 @@ so search spaces and the command line load in milliseconds.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
-import math
-import types
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal
 
-from trainables.errors import InvalidValue, UnknownName
+from trainables.constraint_config import ConstraintConfig as ConstraintConfig
+from trainables.errors import UnknownName
+from trainables.sections import Json, Section, require
+from trainables.task_facts import TASKS, TaskFacts, check_task_fields
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -30,6 +29,9 @@ _ADDED: dict[str, Any] = {
     "model.checkpoint_fingerprint": "",
     "model.atoms_per_side": 24,
     "model.threshold": 0.01,
+    "model.pooling": None,
+    "data.max_length": 256,
+    "data.max_items": None,
     "constraint.form": "difference",
     "constraint.resilience_form": "decay",
     "constraint.dual_every": 1,
@@ -39,89 +41,19 @@ _ADDED: dict[str, Any] = {
     "weight_ema": 0.0,
     "early_stop": True,  # an arm that finishes has the same numbers (decision 0015)
     "shifts": [],
+    "readout_lr": None,
+    "warmup_share": 0.0,
+    "weight_decay": 0.0,
+    "accumulate": 1,
 }
-
-Json = Any  # whatever json.loads returns
-_LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
-
-
-def _require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
-    if not ok:
-        raise InvalidValue(
-            f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else ".")
-        )
-
-
-class _Section:
-    """JSON round trip and validation shared by the config dataclasses."""
-
-    def __post_init__(self) -> None:
-        """Check every field's type and range; each message names the field and what is allowed."""
-        hints = _hints(type(self))  # type: ignore[arg-type]  # a class hashes
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _checked(f.name, getattr(self, f.name), hints[f.name])
-            object.__setattr__(self, f.name, value)
-        self._check()
-
-    def _check(self) -> None:
-        """Ranges; overridden by each section."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal object."""
-        plain = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
-        return cast(dict[str, Json], plain)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Json]) -> Self:
-        """Build from plain values; unknown fields and wrong values are errors."""
-        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
-        for name in values:
-            if name not in known:
-                raise UnknownName.of(f"field of {cls.__name__}", name, known)
-        return cls(**values)
-
-
-@functools.cache
-def _hints(section: type) -> dict[str, Any]:
-    return typing.get_type_hints(section)
-
-
-def _checked(name: str, value: object, hint: Any) -> object:
-    """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _checked(name, value, next(a for a in args if a is not type(None)))
-    if origin is Literal:
-        _require(value in args, name, value, "one of " + ", ".join(map(repr, args)))
-        return value
-    if origin is tuple:
-        _require(isinstance(value, list | tuple), name, value, "a list")
-        return tuple(_checked(name, v, args[0]) for v in cast(list[object], value))
-    if isinstance(hint, type) and issubclass(hint, _Section):
-        if isinstance(value, Mapping):
-            return hint.from_json(value)
-        _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
-        return value
-    if hint is float:
-        ok = isinstance(value, int | float) and not isinstance(value, bool)
-        ok = ok and abs(cast(float, value)) < _LARGEST
-        _require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
-        return float(cast(float, value))
-    if hint is int:
-        _require(
-            isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number"
-        )
-        _require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
-        return value
-    _require(isinstance(value, hint), name, value, f"a {hint.__name__}")
-    return value
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig(_Section):
-    """Which clips, and how sequences are cut from them (docs/method.md, The task)."""
+class DataConfig(Section):
+    """Which data, and how samples are made of them (docs/method.md, The task).
+
+    A task reads its own part of these fields; the others must keep their defaults (task_facts.py).
+    """
 
     name: str = "photographs"  # a data set of trainables/datasets
     folder: str | None = None  # where its files lie; a place, not part of the signature
@@ -129,25 +61,34 @@ class DataConfig(_Section):
     patch_size: int = 16  # a token is one patch: patch_size squared pixels
     frames: int = 10  # T: a sequence is the same patch over T consecutive frames
     stride: int = 5  # frames between the starts of two training windows
-    dev_share: float = 0.25  # of the training clips: held out as dev, rounded up to whole clips
+    dev_share: float = 0.25  # of the training clips (text: groups): held out as dev, rounded up
     max_clips: int | None = None  # take only the first clips of each split; None: all
-    fingerprint: str = ""  # hash of the decoded pixels; filled in when the data are resolved
+    max_length: int = 256  # text: tokens of a sample, special ones included; longer ones are cut
+    max_items: int | None = None  # text: at most so many samples of each split; None: all
+    fingerprint: str = ""  # hash of the pixels or texts; filled in when the data are resolved
 
     def _check(self) -> None:
-        _require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
-        _require(
+        require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
+        require(
             self.frame_size > 0 and self.frame_size % self.patch_size == 0,
             "frame_size",
             self.frame_size,
             f"a positive multiple of patch_size {self.patch_size}",
         )
-        _require(self.frames > 0, "frames", self.frames, "positive")
-        _require(self.stride > 0, "stride", self.stride, "positive")
-        _require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
-        _require(
+        require(self.frames > 0, "frames", self.frames, "positive")
+        require(self.stride > 0, "stride", self.stride, "positive")
+        require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
+        require(
             self.max_clips is None or self.max_clips >= 2,
             "max_clips",
             self.max_clips,
+            "at least 2 or null",
+        )
+        require(4 <= self.max_length <= 8192, "max_length", self.max_length, "in 4..8192")
+        require(
+            self.max_items is None or self.max_items >= 2,
+            "max_items",
+            self.max_items,
             "at least 2 or null",
         )
 
@@ -157,170 +98,101 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "ut": ("distance", "sharp", "literal"),
     "dust": ("per_layer", "shared", "paper"),
     "vit": ("blocks",),
+    "encoder": ("blocks",),
+    "text_ut": ("literal",),
 }
-_ONLY_OF = {
-    "checkpoint": "vit",
-    "checkpoint_fingerprint": "vit",
-    "atoms_per_side": "dust",
-    "threshold": "dust",
+# What a classifier reads of a layer: its first token ([CLS]), or the mean over its tokens.
+POOLINGS: dict[str, Literal["cls", "mean"]] = {"encoder": "cls", "text_ut": "mean"}
+_OF_CHECKPOINTS = ("vit", "encoder", "text_ut")
+_ONLY_OF: dict[str, tuple[str, ...]] = {
+    "checkpoint": _OF_CHECKPOINTS,
+    "checkpoint_fingerprint": _OF_CHECKPOINTS,
+    "pooling": tuple(POOLINGS),
+    "atoms_per_side": ("dust",),
+    "threshold": ("dust",),
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig(_Section):
+class ModelConfig(Section):
     """Which network. ``variant`` names a forward of that model; '' is its default."""
 
-    name: Literal["ut", "dust", "vit"] = "ut"
-    layers: int = 3  # L; of a checkpoint: as many as it has
+    name: Literal["ut", "dust", "vit", "encoder", "text_ut"] = "ut"
+    layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
     variant: str = ""  # one of VARIANTS[name]
-    checkpoint: str | None = None  # vit: a Hugging Face model by name or folder
+    checkpoint: str | None = None  # vit, encoder: a Hugging Face model by name or folder
+    # ^ text_ut: the model whose tokenizer and word embeddings it takes
     checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
     atoms_per_side: int = 24  # dust: m, a dictionary of m x m cosine atoms
     threshold: float = 0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
+    pooling: Literal["cls", "mean"] | None = None  # what a classifier reads; None: POOLINGS[name]
 
     def __post_init__(self) -> None:
-        """Fill in the model's default variant, then check."""
+        """Fill in the model's default variant and pooling, then check."""
         if self.variant == "" and self.name in tuple(VARIANTS):  # a file may give what has no hash
             object.__setattr__(self, "variant", VARIANTS[self.name][0])
+        if self.pooling is None and self.name in tuple(POOLINGS):
+            object.__setattr__(self, "pooling", POOLINGS[self.name])
         super().__post_init__()
 
     def _check(self) -> None:
-        _require(1 <= self.layers <= 64, "layers", self.layers, "in 1..64")
+        least = 0 if self.name == "encoder" else 1
+        require(least <= self.layers <= 64, "layers", self.layers, f"in {least}..64")
         known = VARIANTS[self.name]
         allowed = f"one of {', '.join(map(repr, known))} for {self.name}"
-        _require(self.variant in known, "variant", self.variant, allowed)
-        for name, owner in _ONLY_OF.items():
+        require(self.variant in known, "variant", self.variant, allowed)
+        for name, owners in _ONLY_OF.items():
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            _require(
-                self.name == owner or value == default,
+            require(
+                self.name in owners or value == default,
                 name,
                 value,
                 f"left at {default!r} for {self.name}",
-                f"only {owner} has it.",
+                f"only {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it.",
             )
-        _require(
-            (self.name == "vit") == (self.checkpoint is not None),
+        kind = "ViT" if self.name == "vit" else "encoder"
+        require(
+            self.name not in _OF_CHECKPOINTS or self.checkpoint is not None,
             "checkpoint",
             self.checkpoint,
-            "the name or folder of a Hugging Face ViT where model.name is 'vit'",
+            f"the name or folder of a Hugging Face {kind} where model.name is {self.name!r}",
         )
-        _require(
-            1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256"
-        )
-        _require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
+        require(1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256")
+        require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
+
+
+Shift = Literal[
+    "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConstraintConfig(_Section):
-    """The descent constraints of one arm and how its multipliers move (docs/method.md)."""
-
-    alpha: float = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
-    form: Literal["difference", "ratio"] = "difference"
-    # ^ f_l - (1 - alpha) f_{l-1} <= 0, or f_l / f_{l-1} - (1 - alpha) <= 0: not the Lagrangian
-    reference: Literal["bound_first", "virtual_layer0", "bound_zero"] = "bound_first"
-    # ^ f_1 <= f0; or f_1 <= (1 - alpha) f0; or f_0 <= f0 and f_1 <= (1 - alpha) f_0
-    reference_loss: float = 1.0  # f0, in units of reference_unit
-    reference_unit: Literal["constant", "identity", "absolute"] = "identity"
-    # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
-    #   train_gamma; absolute: the task's own loss (the paper's kind)
-    scale: Literal["schedule", "none"] = "schedule"  # constraints over s_l, or as in the paper
-    grad_through_previous: bool = True  # True: the Lagrangian; False: `detached`, no duality theory
-    dual_optimizer: Literal["sgd", "adam"] = "sgd"  # projected SGD, or the paper's Adam
-    dual_signal: Literal["violation", "relative"] = "relative"
-    # ^ what the dual step follows: g itself, or g over the loss allowed right now
-    signal_clip: float | None = 1.0  # the dual signal is clipped to +- this; None: as in the paper
-    dual_lr: float = 3e-4
-    resilience: float = 0.0  # c = 1/rho, coupled decay of lambda, eq. (38); 0: hard constraints
-    resilience_form: Literal["decay", "slack", "slack_restart"] = "decay"
-    # ^ eq. (38); or a slack variable of its own, eq. (36); or that, zeroed after every epoch
-    dual_every: int = 1  # the dual step is taken once in so many ...
-    dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
-    violation_ema: float = 0.0  # share of the dual signal that is kept from the step before
-    alpha_ramp_steps: int = 0  # steps after the warm-up in which alpha grows from 0 to its value
-    warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
-
-    def _check(self) -> None:
-        _require(
-            0 < self.alpha < 1,
-            "alpha",
-            self.alpha,
-            "in (0, 1)",
-            "no layer can remove more than its whole loss.",
-        )
-        _require(self.reference_loss > 0, "reference_loss", self.reference_loss, "positive")
-        _require(
-            self.dual_lr >= 0,
-            "dual_lr",
-            self.dual_lr,
-            "at least 0",
-            "0 holds the multipliers at zero.",
-        )
-        _require(
-            self.resilience >= 0,
-            "resilience",
-            self.resilience,
-            "at least 0",
-            "0 means hard constraints.",
-        )
-        is_decay, is_sgd = self.resilience_form == "decay", self.dual_optimizer == "sgd"
-        _require(
-            not (is_decay and is_sgd) or self.dual_lr * self.resilience < 1,
-            "dual_lr x resilience",
-            self.dual_lr * self.resilience,
-            "below 1",
-            "one dual step would decay a multiplier past zero.",
-        )
-        _require(
-            self.signal_clip is None or self.signal_clip > 0,
-            "signal_clip",
-            self.signal_clip,
-            "positive or null",
-        )
-        _require(
-            self.resilience_form == "decay" or self.resilience > 0,
-            "resilience",
-            self.resilience,
-            f"positive with resilience_form {self.resilience_form!r}",
-            "a slack that costs infinitely much is no slack.",
-        )
-        _require(
-            is_decay or not is_sgd or self.dual_lr < min(1.0, self.resilience),
-            "dual_lr",
-            self.dual_lr,
-            f"below 1 and below resilience ({self.resilience}) "
-            f"with resilience_form {self.resilience_form!r}",
-            "the steps of slack and multiplier would overshoot each other and diverge.",
-        )
-        _require(self.dual_every > 0, "dual_every", self.dual_every, "positive")
-        _require(0 <= self.violation_ema < 1, "violation_ema", self.violation_ema, "in [0, 1)")
-        _require(
-            self.alpha_ramp_steps >= 0, "alpha_ramp_steps", self.alpha_ramp_steps, "at least 0"
-        )
-        _require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunConfig(_Section):
+class RunConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
-    task: Literal["video_denoising", "frame_denoising"] = "video_denoising"
-    # ^ sequences of co-located patches; or whole frames, one by one (vit)
+    task: Literal["video_denoising", "frame_denoising", "text_classification"] = "video_denoising"
+    # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    train_gamma: float = 0.15  # noise std over the clean data's std, while training
+    train_gamma: float = 0.15  # noise std over the clean data's (word embeddings') std, in training
     test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
     seed: int = 0  # keys every random draw: weights, batches, noise
     steps: int = 1000  # primal steps, warm-up included
-    batch_size: int = 32  # sequences
+    batch_size: int = 32  # samples of a primal step
+    accumulate: int = 1  # its parts that pass the network one by one: less memory, the same step
     primal_lr: float = 1e-3  # Adam
-    decay_share: float = 0.2  # both learning rates fall linearly to 0 over this last share of steps
+    readout_lr: float | None = None  # text: of the readout, which starts untrained; None: primal_lr
+    weight_decay: float = 0.0  # AdamW's, on matrices, never on biases or norms; 0: Adam
+    warmup_share: float = 0.0  # both learning rates rise linearly over this first share of steps
+    decay_share: float = 0.2  # and fall linearly to 0 over this last share
     grad_clip: float = 1.0  # global norm of the primal gradient
     report_every: int = 100  # steps between reports; each is followed by a checkpoint
-    eval_windows: int = 24  # at most so many held-out windows in reports and the final result
-    eval_draws: int = 4  # noise draws per window for feasibility, averaged before judging
+    eval_windows: int = 24  # at most so many held-out units in reports and the final result:
+    # ^ windows of frames; in text, reviews or premises with all their hypotheses
+    eval_draws: int = 4  # noise draws per unit for feasibility, averaged before judging
     weight_ema: float = 0.0  # share of the evaluated weights kept from the step before; 0: none
     early_stop: bool = True  # end an arm that its reports show to go wrong (docs/method.md)
-    shifts: tuple[Literal["blur", "salt_and_pepper", "frame_drop", "brightness"], ...] = ()
+    shifts: tuple[Shift, ...] = ()
     # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: autocast, as usual
     device: Literal["cpu", "cuda"] = "cpu"
@@ -328,15 +200,15 @@ class RunConfig(_Section):
     constraint: ConstraintConfig | None = None
 
     def _check(self) -> None:
-        _require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
+        require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
         rising = all(a < b for a, b in zip(self.test_gammas, self.test_gammas[1:], strict=False))
-        _require(
+        require(
             len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
             "test_gammas",
             list(self.test_gammas),
             "at least two rising numbers from 0 up",
         )
-        _require(
+        require(
             all(round(g, 2) == g for g in self.test_gammas),
             "test_gammas",
             list(self.test_gammas),
@@ -345,30 +217,40 @@ class RunConfig(_Section):
         )
         counts = ("steps", "batch_size", "report_every", "eval_windows", "eval_draws", "threads")
         for name in counts:
-            _require(getattr(self, name) > 0, name, getattr(self, name), "positive")
-        _require(self.seed >= 0, "seed", self.seed, "at least 0")
-        _require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
-        _require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
-        _require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
-        _require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
-        _require(
+            require(getattr(self, name) > 0, name, getattr(self, name), "positive")
+        require(self.seed >= 0, "seed", self.seed, "at least 0")
+        require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
+        require(
+            self.readout_lr is None or self.readout_lr > 0,
+            "readout_lr",
+            self.readout_lr,
+            "positive or null",
+        )
+        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
+        require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
+        require(
+            self.warmup_share >= 0 and self.warmup_share + self.decay_share <= 1 + 1e-9,
+            "warmup_share",
+            self.warmup_share,
+            f"at least 0, and with decay_share {self.decay_share:g} at most 1",
+        )
+        require(
+            self.accumulate > 0 and self.batch_size % self.accumulate == 0,
+            "accumulate",
+            self.accumulate,
+            f"a positive divisor of batch_size {self.batch_size}",
+        )
+        require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
+        require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
+        require(
             len(set(self.shifts)) == len(self.shifts),
             "shifts",
             list(self.shifts),
             "named once each",
         )
-        task = "frame_denoising" if self.model.name == "vit" else "video_denoising"
-        _require(self.task == task, "task", self.task, f"{task!r} for model {self.model.name}")
-        is_sequence = self.task != "frame_denoising" and self.data.frames > 1
-        _require(
-            is_sequence or "frame_drop" not in self.shifts,
-            "shifts",
-            list(self.shifts),
-            "without 'frame_drop' where a sample is one frame",
-            "a frame that is lost cannot be restored from itself.",
-        )
+        check_task_fields(self)
         if self.constraint is not None:
-            _require(
+            require(
                 self.constraint.warmup_steps <= self.steps,
                 "warmup_steps",
                 self.constraint.warmup_steps,
@@ -376,7 +258,7 @@ class RunConfig(_Section):
                 "the warm-up is part of the budget.",
             )
             left = self.steps - self.constraint.warmup_steps
-            _require(
+            require(
                 self.constraint.alpha_ramp_steps <= left,
                 "alpha_ramp_steps",
                 self.constraint.alpha_ramp_steps,
@@ -384,14 +266,23 @@ class RunConfig(_Section):
                 "alpha would never reach its value.",
             )
             by_epoch = self.constraint.dual_every_unit == "epoch"  # checked in weighting.py
-            _require(
+            require(
                 by_epoch or left == 0 or self.constraint.dual_every <= left,
                 "dual_every",
                 self.constraint.dual_every,
                 f"at most steps less warmup_steps ({left})",
                 "the run would end before its first dual step.",
             )
-            _require(
+            require(
+                self.accumulate == 1 or self.constraint.form == "difference",
+                "accumulate",
+                self.accumulate,
+                "1 with form 'ratio'",
+                "its layer weights need the losses of the whole batch at once.",
+            )
+            if self.model.layers == 0:
+                return  # known once the checkpoint is read
+            require(
                 self.model.layers >= 2,
                 "model.layers",
                 self.model.layers,
@@ -399,7 +290,7 @@ class RunConfig(_Section):
                 "one layer has no layer before it to descend from.",
             )
             lowest = (1 - self.constraint.alpha) ** self.model.layers
-            _require(
+            require(
                 lowest > 1e-12,
                 "alpha",
                 self.constraint.alpha,
@@ -417,6 +308,11 @@ class RunConfig(_Section):
         return "unconstrained" if self.constraint is None else "constrained"
 
     @property
+    def facts(self) -> TaskFacts:
+        """What is known of this run's task: its metric, its words, its fields."""
+        return TASKS[self.task]
+
+    @property
     def matched_capacity(self) -> bool:
         """Whether the two arms of this run's pair have the same parameters to train.
 
@@ -429,23 +325,26 @@ class RunConfig(_Section):
         """Replace fields by dotted name: ``{"constraint.alpha": 0.2, "model.layers": 5}``.
 
         A field of a section that is None (``constraint.alpha`` of an unconstrained run) starts from
-        that section's defaults.
+        that section's defaults for the task.
 
         >>> RunConfig().with_fields({"model.layers": 5}).model.layers
         5
         """
         plain = self.to_json()
+        task = str(values.get("task", self.task))
         for name, value in values.items():
             field_of(name)
             section, _, leaf = name.rpartition(".")
             target = plain
             if section:
                 if plain[section] is None:
-                    plain[section] = ConstraintConfig().to_json()
+                    plain[section] = default_constraint(task).to_json()
                 target = plain[section]
             target[leaf] = value
         if plain["model"]["name"] != self.model.name and "model.variant" not in values:
             plain["model"]["variant"] = ""  # another model has other ones
+            if "model.pooling" not in values:
+                plain["model"]["pooling"] = None
         return RunConfig.from_json(plain)
 
     def value_of(self, name: str) -> Json:
@@ -474,7 +373,17 @@ class RunConfig(_Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-_SECTIONS: dict[str, type[_Section]] = {
+def default_constraint(task: str) -> ConstraintConfig:
+    """The constraint of a run for which nothing of it is said.
+
+    In text f0 is the constant prediction's loss, of a virtual layer 0: the input is no prediction.
+    """
+    if task in TASKS and not TASKS[task].has_identity:
+        return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
+    return ConstraintConfig()
+
+
+_SECTIONS: dict[str, type[Section]] = {
     "data": DataConfig,
     "model": ModelConfig,
     "constraint": ConstraintConfig,

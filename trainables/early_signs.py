@@ -96,6 +96,9 @@ def _signs(
 
 def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterator[Sign]:
     loss = report.layers["losses"][-1]
+    if not config.facts.has_identity:
+        yield from _of_classifier(config, loss, report.step)
+        return
     identity = scales.identity_loss / scales.constant_loss
     if loss > 1.0:
         found = "the output shows less than a grey image. Lower primal_lr, or train longer."
@@ -112,6 +115,19 @@ def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterato
         yield Sign(
             "The held-out loss is not below the unchanged input's after a quarter of the steps. "
             "Train longer or raise primal_lr.",
+            badness=loss,
+            ends=False,
+            of_constraint=False,
+        )
+
+
+def _of_classifier(config: RunConfig, loss: float, step: int) -> Iterator[Sign]:
+    """A cross entropy above that of the label frequencies; it may yet be right in most answers."""
+    if loss >= 1.0 and step >= SETTLED * config.steps:
+        yield Sign(
+            "The held-out loss is not below the constant prediction's after a quarter of the "
+            "steps: nothing is learnt yet, or wrong answers are given with certainty. Lower "
+            "primal_lr, or train longer.",
             badness=loss,
             ends=False,
             of_constraint=False,

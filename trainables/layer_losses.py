@@ -2,19 +2,83 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import cast
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from trainables.models.base import LayerwiseModel
-from trainables.tasks.base import Batch, Task
+from trainables.models.base import LayerwiseModel, TextInputs, TextModel
+from trainables.tasks.base import Batch, Task, Tokens, TokenTask
+
+Model = LayerwiseModel | TextModel
 
 
-def layer_losses(model: LayerwiseModel, task: Task, batch: Batch) -> Tensor:
+def introduce(model: Model | nn.Module, task: Task) -> None:
+    """Show a task of texts the model's embeddings; once, while the model has its starting weights.
+
+    Other tasks need to know nothing of a model.
+    """
+    if isinstance(task, TokenTask):
+        with torch.no_grad():
+            task.calibrate(cast(TextModel, model).embed)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What every layer of a model makes of one batch."""
+
+    losses: Tensor  # [L + 1, B], in the task's unit
+    scores: Tensor  # [L + 1, B]: what the metric is the mean of; the losses themselves in denoising
+    features: list[Tensor] | None  # of texts, [B, H] per layer: what the readout sees
+
+
+def layer_losses(model: Model | nn.Module, task: Task, batch: Batch) -> Tensor:
     """Per-sample loss of every layer's prediction, [L + 1, B], in the task's unit.
 
     Under ``task.autocast`` only the forward pass is cast: parameters, predictions as the loss sees
-    them, losses and all that follows keep the targets' type (decision 0023).
+    them, losses and all that follows are of ``task.dtype`` (decision 0023).
     """
-    with torch.autocast(batch.inputs.device.type, task.autocast, enabled=task.autocast is not None):
-        predictions = model(batch.inputs)
-    return torch.stack([task.loss(p.to(batch.targets.dtype), batch.targets) for p in predictions])
+    predictions = layer_predictions(model, task, batch)
+    return torch.stack([task.loss(p, batch.targets) for p in predictions])
+
+
+def layer_predictions(model: Model | nn.Module, task: Task, batch: Batch) -> list[Tensor]:
+    """The predictions of layers 0..L, in the type that losses are taken in."""
+    predictions, _ = _forward(model, task, batch)
+    return predictions
+
+
+def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> Outcomes:
+    """``layer_losses``, and the scores and features of the same forward pass."""
+    predictions, features = _forward(model, task, batch)
+    losses, scores = [], []
+    for prediction in predictions:
+        losses.append(task.loss(prediction, batch.targets))
+        scores.append(task.scores(prediction, batch.targets, losses[-1]))
+    losses_FB = torch.stack(losses)
+    if all(score is loss for score, loss in zip(scores, losses, strict=True)):
+        return Outcomes(losses_FB, losses_FB, features)
+    return Outcomes(losses_FB, torch.stack(scores), features)
+
+
+def _forward(
+    model: Model | nn.Module, task: Task, batch: Batch
+) -> tuple[list[Tensor], list[Tensor] | None]:
+    """Predictions of layers 0..L, and of texts the features that the readout made them of."""
+    device = batch.targets.device.type
+    with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
+        if isinstance(batch.inputs, Tokens):
+            of_texts = cast(TextModel, model)
+            features = of_texts.features(_text_inputs(of_texts, batch.inputs))
+            predictions = [of_texts.readout(feature) for feature in features]
+        else:
+            predictions, features = cast(LayerwiseModel, model)(batch.inputs), None
+    return [prediction.to(task.dtype) for prediction in predictions], features
+
+
+def _text_inputs(model: TextModel, tokens: Tokens) -> TextInputs:
+    embeddings = model.embed(tokens.ids)
+    if tokens.noise is not None:
+        embeddings = embeddings + tokens.noise
+    return TextInputs(embeddings, tokens.attention_mask, tokens.token_type_ids)

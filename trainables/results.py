@@ -8,6 +8,7 @@ twice adds nothing.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -40,13 +41,17 @@ WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, 
 FEASIBLE = "feasibility/feasible"  # 1 or 0
 USEFUL = "feasibility/useful"  # 1 or 0
 OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (decision 0006)
-OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean RMSE
-OBJECTIVE = "ood/objective"  # what the search minimises
+OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean metric
+OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
+ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout
+PROBE_CURVE = "descent/probe_curve"  # of texts: held-out loss of a probe per layer, over f_c
+PROBE_ACCURACY_CURVE = "descent/probe_accuracy_curve"
 
 # the layer first: the UI cuts chart titles after about ten characters
 LAYER_SERIES = {
     "losses": "descent/{:02d}_loss",  # dev at train_gamma, over f_c; layers 0..L
+    "accuracies": "descent/{:02d}_accuracy",  # dev at train_gamma, of texts; layers 0..L
     "missing_shares": "feasibility/{:02d}_missing_share",  # dev; constrained layers: 1..L or 0..L
     "violations": "train/{:02d}_violation",  # mean over the batches since the last report
     "multipliers": "train/{:02d}_multiplier",
@@ -114,11 +119,11 @@ class Report:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The final measurement of one arm, on held-out clips; losses in the task's own unit.
+    """The final measurement of one arm, on held-out data; losses in the task's own unit.
 
-    Losses are kept per held-out unit (a window of T frames, all its patches), averaged over the
-    draws, so that feasibility can be judged later under any constraint: also the unconstrained
-    arm's under its twin's.
+    Losses are kept per held-out unit (a window of T frames with all its patches; a review; a
+    premise with all its hypotheses), averaged over the draws, so that feasibility can be judged
+    later under any constraint: also the unconstrained arm's under its twin's.
     """
 
     scales: Scales
@@ -143,6 +148,28 @@ class Evaluation:
     shift_layer_losses: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # [L + 1]
     # The metric of predictors that need no training: identity (the disturbed input), constant.
     shift_references: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    # The metric read off every layer, [L + 1] by test gamma and at train_gamma, dev; empty where it
+    # follows from the losses. A cross entropy can fall by the scale of the logits alone.
+    layer_scores_by_gamma: dict[str, list[float]] = field(default_factory=dict)
+    # Of texts: what a linear classifier of each layer's own reaches on frozen features at
+    # train_gamma (trainables/probes.py), [L + 1], mean over samples; empty elsewhere. The shared
+    # readout's losses of an arm that never trained it on inner layers are no measure of these.
+    probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
+    probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
+    probe_scores: list[float] = field(default_factory=list)  # the metric, dev
+
+    @property
+    def gamma_range(self) -> tuple[float, float]:
+        """The first and the last test gamma: what ``ood_auc`` is the area over."""
+        gammas = sorted(map(float, self.scores))
+        return gammas[0], gammas[-1]
+
+    @property
+    def gamma_step(self) -> float | None:
+        """The distance of two test gammas; None where it is not one for all."""
+        gammas = sorted(map(float, self.scores))
+        steps = {round(b - a, 6) for a, b in itertools.pairwise(gammas)}
+        return steps.pop() if len(steps) == 1 else None
 
     def held_out_losses(self) -> list[float]:
         """Mean over the dev units, layers 0..L, in the task's own unit."""
@@ -201,9 +228,18 @@ class ArmRecord:
 def _without_empty(evaluation: Evaluation) -> dict[str, Json]:
     """Plain fields; those that came later are left out while empty: old and new compare equal."""
     plain = dataclasses.asdict(evaluation)
-    return {n: v for n, v in plain.items() if v or not n.startswith("shift_")}
+    return {n: v for n, v in plain.items() if v or n not in _ADDED}
 
 
+_ADDED = (
+    "shift_scores",
+    "shift_layer_losses",
+    "shift_references",
+    "layer_scores_by_gamma",
+    "probe_losses",
+    "probe_train_losses",
+    "probe_scores",
+)
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

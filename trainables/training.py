@@ -5,7 +5,8 @@ prediction's loss (decision 0010), so the numbers do not depend on the task's un
 interval nothing waits for the device: running means stay there and are read when a report is made.
 
 With ``weight_ema`` what is evaluated and kept is an average of the weights over the steps; it never
-touches the training itself.
+touches the training itself. With ``accumulate`` a batch passes the network in equal parts, whose
+gradients add up to that of the whole.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import copy
 import io
 import time
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -26,16 +27,40 @@ from trainables.tasks.base import Task
 from trainables.weighting import Weighting
 
 
-def lr_factor(step: int, steps: int, decay_share: float) -> float:
-    """What both learning rates are multiplied by at ``step``: 1, then linearly towards 0.
+def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
+    """What both learning rates are multiplied by at ``step``: up to 1, 1, then linearly towards 0.
 
-    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle.
+    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle. A warm-up is
+    what pretrained weights need while Adam's second moments are those of a few batches.
 
     >>> [round(lr_factor(s, 10, 0.4), 2) for s in (0, 6, 7, 9)]
     [1.0, 1.0, 0.75, 0.25]
+    >>> [round(lr_factor(s, 10, 0.4, 0.2), 2) for s in (0, 1, 2, 9)]
+    [0.5, 1.0, 1.0, 0.25]
     """
-    decaying = decay_share * steps
-    return 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
+    rising, decaying = warmup_share * steps, decay_share * steps
+    factor = 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
+    return factor if rising == 0 else min(factor, (step + 1) / rising)
+
+
+def optimizer_of(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """Adam over all that is trained, or AdamW where ``weight_decay`` is above 0.
+
+    The readout may have a learning rate of its own: it starts untrained where the rest of a
+    pretrained network does not. Biases and the weights of norms, which are vectors, never decay.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            is_readout = name.startswith("readout.") and config.readout_lr is not None
+            lr = config.readout_lr if is_readout else config.primal_lr
+            decay = config.weight_decay if parameter.ndim > 1 else 0.0
+            groups.setdefault((cast(float, lr), decay), []).append(parameter)
+    kind = torch.optim.AdamW if config.weight_decay > 0 else torch.optim.Adam
+    return kind(
+        [{"params": p, "lr": lr, "weight_decay": decay} for (lr, decay), p in groups.items()],
+        fused=True,
+    )
 
 
 class Training:
@@ -52,7 +77,8 @@ class Training:
         self.step = 0
         self.seconds = 0.0  # spent in steps, over all attempts
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.Adam(self.parameters, lr=config.primal_lr, fused=True)
+        self.optimizer = optimizer_of(config, model)
+        self._base_lrs = [group["lr"] for group in self.optimizer.param_groups]
         self.evaluated = copy.deepcopy(model) if config.weight_ema > 0 else model
         # ^ the network that reports, the final result and the kept weights are of
         self._average = get_ema_multi_avg_fn(config.weight_ema)  # type: ignore[no-untyped-call]
@@ -79,17 +105,13 @@ class Training:
         self.seconds += self._seconds_timed
 
     def _one_step(self, step: int) -> None:
-        factor = lr_factor(step, self.config.steps, self.config.decay_share)
-        losses_F = (
-            layer_losses(self.model, self.task, self.task.train_batch(step)).mean(dim=1)
-            / self._constant_loss
-        )
-        seen_F = losses_F.detach()
-        objective = (self.weighting.weights(step, seen_F) * losses_F).sum()
+        config = self.config
+        factor = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
         self.optimizer.zero_grad(set_to_none=True)
-        objective.backward()  # type: ignore[no-untyped-call]
-        grad_norm = nn.utils.clip_grad_norm_(self.parameters, self.config.grad_clip)
-        self.optimizer.param_groups[0]["lr"] = self.config.primal_lr * factor
+        seen_F = self._backward(step)
+        grad_norm = nn.utils.clip_grad_norm_(self.parameters, config.grad_clip)
+        for group, lr in zip(self.optimizer.param_groups, self._base_lrs, strict=True):
+            group["lr"] = lr * factor
         self.optimizer.step()
         if self.evaluated is not self.model:
             self._average_weights(step)
@@ -97,6 +119,18 @@ class Training:
         self._loss_sum += seen_F[-1]
         self._grad_norm_sum += grad_norm
         self._since_report += 1
+
+    def _backward(self, step: int) -> Tensor:
+        """The gradient of the weighted sum over the whole batch; its losses, detached [L + 1]."""
+        parts = self.task.train_batch(step).parts(self.config.accumulate)
+        seen = []
+        for part in parts:
+            losses_F = layer_losses(self.model, self.task, part).mean(dim=1) / self._constant_loss
+            seen.append(losses_F.detach())
+            # with several parts the weights follow no losses (RunConfig.accumulate)
+            objective = (self.weighting.weights(step, seen[-1]) * losses_F).sum()
+            (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
+        return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)
 
     @torch.no_grad()
     def _average_weights(self, step: int) -> None:

@@ -24,7 +24,7 @@ from PIL import Image
 from trainables.config import DataConfig
 from trainables.datasets.clips import Pixels, RawClip, RawVideo
 from trainables.errors import BadData, InvalidValue
-from trainables.tasks.perturbations import seed_of
+from trainables.random_keys import seed_of
 
 Floats = NDArray[np.float64]
 Box = tuple[int, int, int, int]  # left, top, and the first column and row that lie outside

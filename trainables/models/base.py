@@ -1,7 +1,12 @@
-"""What a model is: a module that returns its prediction after layer 0 and after each layer."""
+"""What a model is: a module that returns its prediction after layer 0 and after each layer.
+
+Models of videos take tensors; models of texts take word embeddings, which they give themselves: in
+between, the task disturbs them (``layer_losses.py``, tasks/base.py).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -12,4 +17,37 @@ class LayerwiseModel(Protocol):
 
     def __call__(self, inputs: Tensor) -> list[Tensor]:
         """L + 1 predictions, in reading order, each of the targets' shape."""
+        ...
+
+
+@dataclass(frozen=True)
+class TextInputs:
+    """What a model of texts is given: a batch of T tokens, texts first, padding behind them."""
+
+    embeddings: Tensor  # [B, T, H]: of words alone, disturbed; no position and no LayerNorm yet
+    attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
+    token_type_ids: Tensor | None = None  # [B, T]: which of two texts; None: there is but one type
+
+
+class TextModel(Protocol):
+    """A torch module that classifies texts.
+
+    No prediction may depend on what stands in padding. The readout is a linear map, the same for
+    all layers; its parameters' names start with ``readout.`` (training gives it ``readout_lr``).
+    """
+
+    def embed(self, ids: Tensor) -> Tensor:
+        """Word embeddings [B, T, H] of token ids [B, T]: clean, before positions and LayerNorm."""
+        ...
+
+    def features(self, inputs: TextInputs) -> list[Tensor]:
+        """What the readout sees of layers 0..L, in reading order: [B, H] each."""
+        ...
+
+    def readout(self, features: Tensor) -> Tensor:
+        """Logits [B, classes] from features [B, H]: a layer's prediction."""
+        ...
+
+    def __call__(self, inputs: TextInputs) -> list[Tensor]:
+        """L + 1 predictions: the readout of each layer's features."""
         ...

@@ -15,20 +15,19 @@ Shape suffixes: B batch, C channels, S frame_size, N tokens, H hidden size.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.constants import HF_HUB_CACHE
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoImageProcessor, AutoModel
-from transformers.utils import logging
+from transformers import AutoImageProcessor
 
-from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.checkpoints import Checkpoint
+from trainables.errors import InvalidValue
 
 CHANNELS = 3
 # Known to put patch tokens last, and to return what each block does before the final norm.
 FAMILIES = ("vit", "deit", "vit_msn", "dinov2", "dinov2_with_registers")
+NEEDS = ("config.json", "preprocessor_config.json", "model.safetensors")
 _OF_ANY_SIZE = ("dinov2", "dinov2_with_registers")  # their positions are interpolated
 
 
@@ -53,16 +52,17 @@ class ViT(nn.Module):
                 not the checkpoint's.
         """
         super().__init__()
-        place = _place(checkpoint)
-        config = _read("configuration", AutoConfig, checkpoint, place)
-        self.patch_size = _checked_patch_size(checkpoint, config, layers)
-        processor = _read("image processor", AutoImageProcessor, checkpoint, place, backend="pil")
+        found = Checkpoint(checkpoint, NEEDS)
+        config = found.config()
+        self.patch_size = _checked_patch_size(checkpoint, config)
+        found.check_depth(layers)
+        processor = found.read("image processor", AutoImageProcessor, backend="pil")
         _check_frame_size(checkpoint, config, processor, frame_size, self.patch_size)
         self.patches_per_side = frame_size // self.patch_size
         mean, std, self.scale = _normalisation(processor)
         self.register_buffer("pixel_mean", torch.tensor(mean).view(-1, 1, 1), persistent=False)
         self.register_buffer("pixel_std", torch.tensor(std).view(-1, 1, 1), persistent=False)
-        self.encoder: nn.Module = _encoder(checkpoint, place)
+        self.encoder: nn.Module = _encoder(found)
 
     def forward(self, inputs_BCSS: Tensor) -> list[Tensor]:
         """Predictions after the embedding and after each block."""
@@ -84,54 +84,7 @@ class ViT(nn.Module):
         return (pixels_BCSS * self.pixel_std + self.pixel_mean) / self.scale
 
 
-def _place(checkpoint: str) -> str:
-    """The folder or the name to load. UnknownName where it looks like a folder and is none."""
-    try:
-        folder = Path(checkpoint).expanduser()
-    except RuntimeError:  # no such user
-        folder = Path(checkpoint)
-    if folder.is_dir():
-        return str(folder)
-    if checkpoint.startswith((".", "/", "~")) or checkpoint.count("/") > 1:
-        raise UnknownName(
-            f"no checkpoint {checkpoint!r}: there is no such folder ({folder.absolute()}). "
-            "model.checkpoint must be a folder with config.json, preprocessor_config.json and "
-            "model.safetensors, or the name of a downloaded Hugging Face model."
-        )
-    return checkpoint
-
-
-def _read(what: str, reader: Any, checkpoint: str, place: str, **options: Any) -> Any:
-    """``reader.from_pretrained`` on files of this machine, its many errors as two of ours."""
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        # without trust_remote_code it would ask at a terminal whether to run code of the files
-        return reader.from_pretrained(
-            place, local_files_only=True, trust_remote_code=False, **options
-        )
-    except Exception as error:
-        if what == "configuration" and not Path(place).is_dir():
-            raise UnknownName(
-                f"no checkpoint {checkpoint!r}: it is neither a folder below {Path.cwd()} nor a "
-                f"complete download in {HF_HUB_CACHE}, and training downloads nothing. Where there "
-                f"is a network, run `hf download {checkpoint}` (HF_HOME says where to), or copy "
-                "the model's folder here and give model.checkpoint its path."
-            ) from error
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise BadData(
-            f"cannot read the {what} of checkpoint {checkpoint!r}: {reason.rstrip('.')}. It needs "
-            "config.json, preprocessor_config.json and model.safetensors, as save_pretrained "
-            "writes them: download or copy it again."
-        ) from error
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def _checked_patch_size(checkpoint: str, config: Any, layers: int) -> int:
+def _checked_patch_size(checkpoint: str, config: Any) -> int:
     """The side of a patch. InvalidValue when the checkpoint cannot be read as frames."""
     if config.model_type not in FAMILIES:
         raise InvalidValue(
@@ -148,11 +101,6 @@ def _checked_patch_size(checkpoint: str, config: Any, layers: int) -> int:
             f"{config.hidden_size}, patches of {sides} pixels, {config.num_channels} channels. A "
             f"token must hold its own patch, hidden size = patch x patch x {CHANNELS}, as in "
             "ViT-B/16 (768 = 16 x 16 x 3)."
-        )
-    if layers != config.num_hidden_layers:
-        raise InvalidValue(
-            f"model.layers must be {config.num_hidden_layers}, the depth of checkpoint "
-            f"{checkpoint!r}, got {layers}."
         )
     return patch
 
@@ -191,24 +139,11 @@ def _normalisation(processor: Any) -> tuple[list[float], list[float], float]:
     return list(processor.image_mean), list(processor.image_std), scale
 
 
-def _encoder(checkpoint: str, place: str) -> nn.Module:
+def _encoder(checkpoint: Checkpoint) -> nn.Module:
     """The blocks at their pretrained weights, without what comes after the last one."""
-    with torch.random.fork_rng(
-        devices=[]
-    ):  # weights that a checkpoint lacks are drawn, then dropped
-        encoder, loading = _read(
-            "weights", AutoModel, checkpoint, place, dtype=torch.float32, output_loading_info=True
-        )
-    lacking = sorted(k for k in loading["missing_keys"] if not k.startswith("pooler."))
-    if lacking:
-        raise BadData(
-            f"checkpoint {checkpoint!r} lacks {len(lacking)} weights of its own network, the first "
-            f"being {lacking[0]}. Download or copy it again."
-        )
-    encoder.pooler = None
+    encoder = checkpoint.network()
     encoder.layernorm = nn.Identity()
     for name, parameter in encoder.named_parameters():
         if name.endswith("mask_token"):  # of masked pretraining; no frame is masked here
             parameter.requires_grad_(False)
-    blocks: nn.Module = encoder.eval()
-    return blocks
+    return encoder

@@ -2,13 +2,21 @@
 
 A task never sees a model: the two meet in ``layer_losses.py`` alone. Every random draw is keyed by
 (seed, purpose, ...) so that both arms of a pair, and a resumed run, see the same numbers.
+
+How texts are disturbed. The noise is on word embeddings, which only the model has. So a task of
+texts gives ``Tokens``: the ids, and the noise that it drew for them, in the unit of the embeddings
+and zero at padding. ``layer_losses.py`` asks the model for the embeddings, adds the noise and gives
+the model the sum. The noise's sigma is gamma times the standard deviation of the clean embeddings
+of the training split; the task measures that once (``TokenTask.calibrate``), at the starting
+weights, so that it is one number for both arms and does not follow the training. Shifts that move
+or drop tokens, or mistype words, change the ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,14 +24,48 @@ from torch import Tensor
 from trainables.config import RunConfig
 from trainables.primal_dual import Scales
 
+Embed = Callable[[Tensor], Tensor]  # token ids [B, T] -> clean word embeddings [B, T, H]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A batch of texts as a task gives it: T tokens each, the text first, padding behind it."""
+
+    ids: Tensor  # [B, T] int64
+    attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
+    token_type_ids: Tensor | None = None  # [B, T] int64; None where the tokenizer gives none
+    noise: Tensor | None = None  # [B, T, H], added to the embeddings, 0 at padding; None: clean
+
+    def __len__(self) -> int:
+        """B."""
+        return len(self.ids)
+
+    def __getitem__(self, rows: slice) -> Tokens:
+        """The same of some rows of the batch, as a tensor's."""
+        types, noise = self.token_type_ids, self.noise
+        return Tokens(
+            self.ids[rows],
+            self.attention_mask[rows],
+            None if types is None else types[rows],
+            None if noise is None else noise[rows],
+        )
+
 
 @dataclass(frozen=True)
 class Batch:
     """One batch on the run's device: what the model is given, and what it should return."""
 
-    inputs: Tensor  # perturbed, [B, T, D] for video, [B, 3, S, S] for frames
-    targets: Tensor  # clean, same shape
+    inputs: Tensor | Tokens  # perturbed: [B, T, D] for video, [B, 3, S, S] for frames, or texts
+    targets: Tensor  # clean, same shape; of texts their labels, [B] int64
     units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
+
+    def parts(self, count: int) -> list[Batch]:
+        """The batch in ``count`` equal parts, which divides it."""
+        if count == 1:
+            return [self]
+        size = len(self.targets) // count
+        rows = [slice(first, first + size) for first in range(0, len(self.targets), size)]
+        return [Batch(self.inputs[r], self.targets[r], self.units[r]) for r in rows]
 
 
 class References(Protocol):
@@ -44,8 +86,9 @@ class Task(Protocol):
     """A task bound to one run's data, device and dtype."""
 
     scales: Scales
+    dtype: torch.dtype  # of predictions as the loss sees them, of losses and multipliers
     autocast: torch.dtype | None  # what a model's forward pass runs in; None: as its parameters
-    dev_units: tuple[str, ...]  # names of the held-out units (windows of whole held-out clips)
+    dev_units: tuple[str, ...]  # names of the held-out units: windows of held-out clips, or texts
     train_units: tuple[str, ...]  # names of the training units that fresh draws are measured on
     steps_per_epoch: int
 
@@ -65,8 +108,35 @@ class Task(Protocol):
         """Per-sample loss of one prediction, [B], in the task's own unit."""
         ...
 
-    def metric(self, mean_loss: float) -> float:
-        """The reported metric from a split's mean last-layer loss (video: RMSE in grey levels)."""
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """Per sample, what the metric is made of the mean of, [B]: in text 1 where it is right.
+
+        ``losses``, the very tensor, where the metric follows from the mean loss.
+        """
+        ...
+
+    def metric(self, mean_score: float) -> float:
+        """The reported metric (``config.facts.metric``) from a split's mean last-layer score."""
+        ...
+
+    def unchanged_losses(self, batch: Batch) -> Tensor | None:
+        """Loss of the input itself as the prediction, [B]; None where it is no prediction."""
+        ...
+
+
+@runtime_checkable
+class TokenTask(Protocol):
+    """What a task has beside ``Task`` whose batches hold ``Tokens``."""
+
+    classes: int  # how many labels there are: the width of a prediction
+    vocabulary: int  # token ids are below it
+
+    def calibrate(self, embed: Embed) -> None:
+        """Measure the clean embeddings of the training split: sigma's unit, and H.
+
+        To be called once, before any batch with noise is asked for, with the model's embeddings at
+        its starting weights.
+        """
         ...
 
 

@@ -25,8 +25,9 @@ from trainables.datasets.clips import Pixels, StoredClip, VideoClips
 from trainables.datasets.video import load_video
 from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual import Scales
+from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, autocast_of
-from trainables.tasks.perturbations import after_noise, before_noise, gaussian, keyed_generator
+from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]
 # (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
@@ -116,8 +117,17 @@ class Denoising(ABC):
         """Per-sample loss of one prediction, [B], in the task's own unit."""
 
     @abstractmethod
-    def metric(self, mean_loss: float) -> float:
+    def metric(self, mean_score: float) -> float:
         """RMSE in grey levels (0..255) from a mean loss; lower is better."""
+
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """The losses: RMSE follows from their mean."""
+        return losses
+
+    def unchanged_losses(self, batch: Batch) -> Tensor:
+        """Of the disturbed frames as they are."""
+        assert isinstance(batch.inputs, Tensor)
+        return self.loss(batch.inputs, batch.targets)
 
     # --- what the linear references ask -----------------------------------------------------------
 

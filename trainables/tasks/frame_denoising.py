@@ -57,9 +57,9 @@ class FrameDenoising(Denoising):
         """Mean of squares over channels and pixels: [B] from two of [B, 3, S, S]."""
         return (prediction - targets).square().mean(dim=(1, 2, 3))
 
-    def metric(self, mean_loss: float) -> float:
+    def metric(self, mean_score: float) -> float:
         """RMSE in grey levels (0..255) from a mean loss; lower is better."""
-        return 255.0 * math.sqrt(mean_loss)
+        return 255.0 * math.sqrt(mean_score)
 
     @property
     def squares_per_loss(self) -> int:

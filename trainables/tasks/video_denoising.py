@@ -61,9 +61,9 @@ class VideoDenoising(Denoising):
         """Sum of squares over the patch, averaged over the T tokens: [B] from two of [B, T, D]."""
         return (prediction - targets).square().sum(-1).mean(-1)
 
-    def metric(self, mean_loss: float) -> float:
+    def metric(self, mean_score: float) -> float:
         """RMSE in grey levels (0..255) from a mean loss; lower is better."""
-        return 255.0 * math.sqrt(mean_loss / self.patch_pixels)
+        return 255.0 * math.sqrt(mean_score / self.patch_pixels)
 
     @property
     def squares_per_loss(self) -> int:

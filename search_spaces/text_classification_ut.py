@@ -1,0 +1,64 @@
+"""UT on the words of DistilBERT, on IMDb and MNLI, over the paper's depths and training noise.
+
+Source: arXiv 2601.17257, Table 4. Other words: ``--set model.checkpoint=NAME_OR_FOLDER``.
+"""
+
+from dataclasses import replace
+
+from search_spaces.catalog import setting
+from search_spaces.published_text import CHECKPOINTS, TRAIN_GAMMAS
+from search_spaces.space import LogUniform, SearchSpace, Uniform
+from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+
+# First guesses of alpha: half of the descent, in logarithms, that leads from chance to about 0.35
+# nats on IMDb. On MNLI words without their order hardly beat chance: there is little to ask for.
+ALPHAS = {
+    "imdb": {3: 0.11, 5: 0.065, 7: 0.05, 9: 0.04},
+    "mnli": {3: 0.02, 5: 0.012, 7: 0.01, 9: 0.01},
+}
+SPACE = SearchSpace(
+    name="text_classification_ut",
+    summary="UT on IMDb and MNLI: 3, 5, 7, 9 layers x 6 noise levels, Table 4; needs a GPU",
+    base=RunConfig(
+        task="text_classification",
+        data=DataConfig(name="imdb", dev_share=0.1),
+        model=ModelConfig(name="text_ut", checkpoint=CHECKPOINTS["ut"]),
+        test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
+        steps=2000,
+        batch_size=32,
+        primal_lr=3e-4,
+        readout_lr=1e-3,
+        warmup_share=0.1,
+        decay_share=0.9,
+        report_every=200,
+        eval_windows=200,
+        shifts=("token_drop", "token_swap", "typos"),
+        device="cuda",
+        constraint=ConstraintConfig(
+            alpha=0.1,
+            reference="virtual_layer0",
+            reference_loss=1.0,  # chance
+            reference_unit="constant",
+            dual_lr=5e-3,
+            resilience=1e-3,
+        ),
+    ),
+    settings=tuple(
+        setting(data, "text_ut", layers, gamma, called="ut", alpha=alpha)
+        for data, alphas in ALPHAS.items()
+        for layers, alpha in alphas.items()
+        for gamma in TRAIN_GAMMAS
+    ),
+    ranges={
+        "constraint.alpha": Uniform(0.005, 0.3),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogUniform(5e-4, 5e-2),  # of the clipped relative signal
+        "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
+    },
+    n_proposals=8,
+    search_seeds=(0, 1),
+)
+
+# Three epochs of IMDb, half of one of MNLI.
+FULL = replace(
+    SPACE, base=SPACE.base.with_fields({"steps": 6000, "report_every": 600}), n_proposals=16
+)

@@ -1,0 +1,223 @@
+"""Hugging Face checkpoints on this machine: where they lie, and what they hold.
+
+Nothing is downloaded here: an arm runs where there may be no network, many at a time. No code that
+lies beside the weights is run. Base weights are read once per process, since a worker trains one
+arm after another from the same ones.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import snapshot_download
+from huggingface_hub.constants import HF_HUB_CACHE
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel
+from transformers.utils import logging
+
+from trainables.errors import BadData, InvalidValue, UnknownName
+
+# a network, and how images enter it, in either file
+_DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json")
+_WEIGHTS = ("*.safetensors", "*.safetensors.index.json")  # whole or in parts
+_OLD_WEIGHTS = ("pytorch_model*.bin", "pytorch_model.bin.index.json")  # read where there are none
+_NAMES_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder, or the name of a downloaded Hugging Face model, and the parts that it holds."""
+
+    name: str  # model.checkpoint, as the user gave it
+    needs: tuple[str, ...]  # the files that a folder must hold, for messages
+
+    def __post_init__(self) -> None:
+        """UnknownName where it looks like a folder, and there is none."""
+        looks_local = self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
+        if looks_local and not (folder := _folder(self.name)).is_dir():
+            raise UnknownName(
+                f"no checkpoint {self.name!r}: there is no such folder ({folder.absolute()}). "
+                f"model.checkpoint must be a folder with {self._files}, or the name of a "
+                "downloaded Hugging Face model."
+            )
+
+    def config(self) -> Any:
+        """Its configuration.
+
+        Raises:
+            UnknownName: it is neither a folder nor among the downloads.
+            BadData: the file is missing or damaged.
+        """
+        return self.read("configuration", AutoConfig)
+
+    def read(self, what: str, reader: Any, **options: Any) -> Any:
+        """``reader.from_pretrained`` on files of this machine, its many errors as two of ours.
+
+        Args:
+            what: the part that is read, for messages.
+            reader: a class of transformers: AutoConfig, AutoTokenizer, ...
+            options: further arguments of its ``from_pretrained``.
+
+        Raises:
+            UnknownName: it is neither a folder nor among the downloads.
+            BadData: files are missing or damaged.
+        """
+        folder = _folder(self.name)
+        verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+        logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        try:
+            # without trust_remote_code it would ask at a terminal whether to run code of the files
+            return reader.from_pretrained(
+                str(folder) if folder.is_dir() else self.name,
+                local_files_only=True,
+                trust_remote_code=False,
+                **options,
+            )
+        except Exception as error:
+            if what == "configuration" and not folder.is_dir():
+                raise UnknownName(self._never_downloaded()) from error
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise BadData(
+                f"cannot read the {what} of checkpoint {self.name!r}: {reason.rstrip('.')}. It "
+                f"needs {self._files}, as save_pretrained writes them: download or copy it again."
+            ) from error
+        finally:
+            logging.set_verbosity(verbosity)
+            if bars:
+                logging.enable_progress_bar()  # type: ignore[no-untyped-call]
+
+    def network(self) -> nn.Module:
+        """A copy of its base network on the CPU in float32, without a pooler, in eval mode.
+
+        Attention is PyTorch's scaled dot product wherever the architecture has it.
+
+        Raises:
+            BadData: weights are missing or damaged, or do not fill the network.
+        """
+        return copy.deepcopy(self._base())
+
+    def word_embeddings(self) -> Tensor:
+        """A copy of its word embeddings [vocabulary, width].
+
+        Raises:
+            BadData: as ``network``.
+            InvalidValue: its network is not one of texts.
+        """
+        base = self._base()
+        try:
+            table = base.get_input_embeddings()  # type: ignore[operator]  # of a PreTrainedModel
+        except NotImplementedError:
+            table = None
+        if type(table) is not nn.Embedding:
+            raise InvalidValue(
+                f"checkpoint {self.name!r} is of type {base.config.model_type!r}, "  # type: ignore[union-attr]
+                "which has no plain table of word embeddings: give model.checkpoint an encoder of "
+                "texts, such as distilbert-base-uncased or roberta-base."
+            )
+        return table.weight.detach().clone()
+
+    def depth(self) -> int:
+        """How many layers it has, from its configuration alone.
+
+        Raises:
+            UnknownName, BadData: as ``config``.
+            InvalidValue: its configuration does not say.
+        """
+        config = self.config()
+        depth = getattr(config, "num_hidden_layers", None)
+        if not isinstance(depth, int):
+            raise InvalidValue(
+                f"checkpoint {self.name!r} is of type {config.model_type!r}, which does not say "
+                "how many layers it has: give model.checkpoint one encoder, not several in one."
+            )
+        return depth
+
+    def check_depth(self, layers: int) -> None:
+        """InvalidValue unless ``layers`` is its depth."""
+        if layers != (depth := self.depth()):
+            raise InvalidValue(
+                f"model.layers must be {depth}, the depth of checkpoint {self.name!r}, got "
+                f"{layers}."
+            )
+
+    def _base(self) -> nn.Module:
+        """Not to be changed: all of this process share it."""
+        try:
+            found = [(str(f), (s := f.stat()).st_size, s.st_mtime_ns) for f in files_of(self.name)]
+        except (OSError, ValueError):  # reading says it better
+            return _read_network(self)
+        return _base_network(self, tuple(found))
+
+    @property
+    def _files(self) -> str:
+        return f"{', '.join(self.needs[:-1])} and {self.needs[-1]}"
+
+    def _never_downloaded(self) -> str:
+        names = downloaded()
+        more = ", ..." if len(names) > _NAMES_SHOWN else ""
+        return (
+            f"no checkpoint {self.name!r}: it is neither a folder below {Path.cwd()} nor a "
+            f"complete download in {HF_HUB_CACHE}, and training downloads nothing. Downloaded: "
+            f"{', '.join(names[:_NAMES_SHOWN]) or 'none'}{more}. Where there is a network, run "
+            f"`hf download {self.name}` (HF_HOME says where to), or copy the model's folder, with "
+            f"{self._files}, here and give model.checkpoint its path."
+        )
+
+
+def files_of(name: str) -> list[Path]:
+    """The files of a checkpoint's network, in order.
+
+    Raises:
+        OSError, ValueError: it is neither a folder nor downloaded, or cannot be listed.
+    """
+    folder = _folder(name)
+    if not folder.is_dir():
+        folder = Path(snapshot_download(name, local_files_only=True))
+    weights = _found(folder, _WEIGHTS) or _found(folder, _OLD_WEIGHTS)
+    return sorted(_found(folder, _DESCRIBED) + weights)
+
+
+def downloaded() -> list[str]:
+    """The names of the models in this machine's Hugging Face cache."""
+    found = Path(HF_HUB_CACHE).glob("models--*")
+    return sorted(folder.name.removeprefix("models--").replace("--", "/") for folder in found)
+
+
+def _folder(name: str) -> Path:
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # no such user
+        return Path(name)
+
+
+def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
+    return [file for pattern in patterns for file in folder.glob(pattern)]
+
+
+@functools.lru_cache(maxsize=1)
+def _base_network(checkpoint: Checkpoint, found: tuple[tuple[str, int, int], ...]) -> nn.Module:
+    """Of one checkpoint, once per process while its files stay the same."""
+    return _read_network(checkpoint)
+
+
+def _read_network(checkpoint: Checkpoint) -> nn.Module:
+    checkpoint.config()  # where nothing is there at all, it says what to do
+    with torch.random.fork_rng(devices=[]):  # what a checkpoint lacks is drawn, then dropped
+        network, loading = checkpoint.read(
+            "weights", AutoModel, dtype=torch.float32, output_loading_info=True
+        )
+    lacking = sorted(k for k in loading["missing_keys"] if not k.startswith("pooler."))
+    if lacking:
+        raise BadData(
+            f"checkpoint {checkpoint.name!r} lacks {len(lacking)} weights of its own network, the "
+            f"first being {lacking[0]}. Download or copy it again."
+        )
+    network.pooler = None
+    blocks: nn.Module = network.eval()
+    return blocks

@@ -1,0 +1,128 @@
+"""What a text data set is before it is split (``RawText``) and after (``TextSplits``).
+
+One example is one text, or two that belong together (premise and hypothesis), and its label.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+SplitName = Literal["train", "dev", "test"]
+Entries = Callable[[], Path]  # the folder of a cache entry; built when it is missing
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One text, or a pair of texts, with its label."""
+
+    text: str
+    pair: str | None  # the second text of a pair
+    label: int  # an index into the data set's labels
+    group: str  # what may not be divided between splits: 16 hex digits (text_splits.py)
+
+
+@dataclass(frozen=True, slots=True)
+class RawExample:
+    """An example as its file holds it, before groups are known."""
+
+    text: str
+    pair: str | None
+    label: int
+    keys: tuple[str, ...] = ()  # examples that share one, or their text, are of one group
+
+
+@dataclass(frozen=True)
+class RawSplit:
+    """All labelled examples of a split's files, and how many of them had no label."""
+
+    examples: list[RawExample]
+    skipped: int = 0
+
+
+@dataclass(frozen=True)
+class RawText:
+    """A text data set as it lies on disk. Nothing of it is read before ``read`` is called."""
+
+    labels: tuple[str, ...]
+    read: Callable[[Literal["train", "test"]], RawSplit]  # reads the split's files anew
+    listing: tuple[tuple[str, int, int], ...]  # per file: path below the root, bytes, mtime in ns
+    root: str  # resolved folder, for the cache's key and for messages
+    reader: str = ""  # name and version of the library that reads the files; "" where none does
+
+
+@dataclass(frozen=True)
+class TextSplits:
+    """The examples of one data set, by split. ``test`` is opened only when it is asked for.
+
+    Within a split examples are in the order of a hash of their content: the same wherever they lie
+    and in whatever layout, and unrelated to label and source.
+    """
+
+    name: str  # of the data set
+    labels: tuple[str, ...]
+    lengths: dict[SplitName, int]  # examples per split
+    skipped: dict[str, int]  # examples without a label that "train" and "test" held besides
+    fingerprint: str  # hash of texts, labels, groups and splits; not of where they lie
+    held_in: Path  # the cache entry with train.jsonl and dev.jsonl
+    open_test: Entries = field(compare=False, repr=False)  # -> the cache entry with test.jsonl
+
+    @cached_property
+    def train(self) -> tuple[Example, ...]:
+        """The training examples."""
+        return read_examples(self.held_in / "train.jsonl")
+
+    @cached_property
+    def dev(self) -> tuple[Example, ...]:
+        """Whole groups held out of the training split: what selection looks at."""
+        return read_examples(self.held_in / "dev.jsonl")
+
+    @cached_property
+    def test(self) -> tuple[Example, ...]:
+        """The data set's own test split: for confirmation only.
+
+        Raises:
+            BadData: its files are not those that the fingerprint was made of.
+        """
+        return read_examples(self.open_test() / "test.jsonl")
+
+    def split(self, name: SplitName) -> tuple[Example, ...]:
+        """The examples of "train", "dev" or "test"."""
+        if name == "train":
+            return self.train
+        return self.dev if name == "dev" else self.test
+
+
+def text_digest(*texts: str | None) -> str:
+    """Hash of one text or of several, 64 hex digits."""
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()
+
+
+def split_digest(examples: Iterable[Example]) -> str:
+    """Hash of all that a split holds, in its order."""
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(_line(example))
+    return digest.hexdigest()
+
+
+def write_examples(path: Path, examples: Iterable[Example]) -> None:
+    """One JSON list per line; what ``read_examples`` reads."""
+    with open(path, "wb") as stream:
+        stream.writelines(map(_line, examples))
+
+
+def read_examples(path: Path) -> tuple[Example, ...]:
+    """The examples of a file that ``write_examples`` wrote."""
+    with open(path, "rb") as stream:
+        return tuple(Example(*json.loads(line)) for line in stream)
+
+
+def _line(example: Example) -> bytes:
+    return json.dumps(dataclasses.astuple(example)).encode() + b"\n"

@@ -1,0 +1,133 @@
+"""Encoders of texts from Hugging Face: DistilBERT, RoBERTa, BERT, MiniLM and others of their kind.
+
+Layer 0 is the embedding, with positions and LayerNorm; layer l is what block l returns, the hidden
+states that transformers itself gives. The paper's encoders end each block in a LayerNorm; where
+an architecture has but one after the last block (ModernBERT), the last state alone is normalised.
+
+Whether a checkpoint can be read so is seen from what it does, not from a list of names: on a few
+tokens it must return L + 1 states, let every token see those after it, and none see padding.
+
+Dropout is off in training too: layers are judged with it off, and its draws would have to be the
+same for both arms (decision 0037).
+
+Shape suffixes: B batch, T tokens, H width of the states, E of the words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainables.checkpoints import Checkpoint
+from trainables.errors import InvalidValue
+from trainables.models.base import TextInputs
+from trainables.models.readout import Pooling, Readout, TextClassifier
+from trainables.random_keys import keyed_generator
+
+NEEDS = ("config.json", "model.safetensors")
+_TOLERANCE = 1e-4  # relative and absolute, of states in float32: padding enters no sum at all
+
+
+class EncoderStates(nn.Module):
+    """Words [B, T, E] and what a pretrained network makes of them after each of its L blocks."""
+
+    def __init__(self, blocks: nn.Module, config: Any) -> None:
+        """Take over the network, which needs no words of its own from here on."""
+        super().__init__()
+        self.has_types = (getattr(config, "type_vocab_size", None) or 0) > 1
+        blocks.set_input_embeddings(nn.Module())  # type: ignore[operator]  # of every PreTrainedModel
+        self.blocks = blocks
+
+    def forward(self, inputs: TextInputs) -> list[Tensor]:
+        """L + 1 states [B, T, H]: the embedding, and every block's output."""
+        types = {"token_type_ids": inputs.token_type_ids} if self.has_types else {}
+        output = self.blocks(
+            inputs_embeds=inputs.embeddings,
+            attention_mask=inputs.attention_mask.long(),
+            output_hidden_states=True,
+            **types,
+        )
+        return list(output.hidden_states)
+
+    def train(self, mode: bool = True) -> EncoderStates:
+        """As every module, but the blocks stay in eval mode: no dropout (decision 0037)."""
+        super().train(mode)
+        self.blocks.eval()
+        return self
+
+
+def encoder(
+    checkpoint: str, *, layers: int, classes: int, pooling: Pooling, seed: int, max_length: int
+) -> TextClassifier:
+    """A pretrained encoder with a readout, on the CPU in float32.
+
+    Args:
+        checkpoint: the name of a downloaded Hugging Face encoder, or a folder.
+        layers: L; must be the checkpoint's depth.
+        classes: how many labels there are.
+        pooling: what the readout sees; the paper takes [CLS].
+        seed: keys the readout's start.
+        max_length: of a text, in tokens; the checkpoint must have as many positions.
+
+    Raises:
+        UnknownName: it is neither a folder nor among the downloads.
+        BadData: files are missing or damaged.
+        InvalidValue: it is no encoder of texts, or ``layers`` or ``max_length`` is not for it.
+    """
+    found = Checkpoint(checkpoint, NEEDS)
+    config = found.config()
+    found.check_depth(layers)
+    words_VE = found.word_embeddings()
+    states = EncoderStates(found.network(), config)
+    width = _checked_width(states, words_VE.shape[1], layers, found, config)
+    _check_length(states.blocks, max_length, checkpoint)
+    return TextClassifier(words_VE, states, Readout(width, classes, pooling, seed=seed))
+
+
+@torch.no_grad()
+def _checked_width(
+    states: EncoderStates, words: int, layers: int, checkpoint: Checkpoint, config: Any
+) -> int:
+    """H, the width of the states. InvalidValue where they are not those of an encoder's layers."""
+
+    def refused(why: str) -> InvalidValue:
+        return InvalidValue(
+            f"checkpoint {checkpoint.name!r} is of type {config.model_type!r} and cannot be read "
+            f"as an encoder of texts: {why}. model encoder takes BERT, DistilBERT, RoBERTa and "
+            "other networks whose tokens all see each other."
+        )
+
+    draws = torch.randn(3, 4, words, generator=keyed_generator("cpu", "encoder check"))
+    given_BTE = draws[:1].repeat(3, 1, 1)  # a text of 3 tokens and padding, and twice the same
+    given_BTE[1, 2] = draws[1, 2]  # ... but for its last token
+    given_BTE[2, 3] = draws[2, 3]  # ... but for the padding
+    mask_BT = torch.tensor([True, True, True, False]).expand(3, 4)
+    try:
+        found = states(TextInputs(given_BTE, mask_BT))
+    except Exception as error:
+        raise refused(str(error).strip().partition("\n")[0] or type(error).__name__) from error
+    shapes = {tuple(state.shape[:-1]) for state in found}
+    if len(found) != layers + 1 or shapes != {(3, 4)} or len({s.shape[-1] for s in found}) > 1:
+        raise refused(f"it returns {len(found)} states, not one of each token after each layer")
+    text, other_end, other_padding = found[-1]
+    if torch.equal(text[0], other_end[0]):
+        raise refused("its first token does not see the last one")
+    if not torch.allclose(text[:3], other_padding[:3], rtol=_TOLERANCE, atol=_TOLERANCE):
+        raise refused("its tokens see padding")
+    return int(found[-1].shape[-1])
+
+
+def _check_length(blocks: nn.Module, max_length: int, checkpoint: str) -> None:
+    """InvalidValue where the network has a table of positions that is too short."""
+    table = getattr(getattr(blocks, "embeddings", None), "position_embeddings", None)
+    if not isinstance(table, nn.Embedding):
+        return  # relative or rotary positions: no limit of its own
+    before = 0 if table.padding_idx is None else table.padding_idx + 1  # RoBERTa counts from 2
+    room = table.num_embeddings - before
+    if max_length > room:
+        raise InvalidValue(
+            f"data.max_length must be at most {room}, the positions of checkpoint "
+            f"{checkpoint!r}, got {max_length}."
+        )

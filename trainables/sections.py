@@ -1,0 +1,96 @@
+"""What a section of a configuration is: a frozen dataclass of checked fields, and its JSON.
+
+Files, the command line and settings give plain values; the annotations say what each may be.
+Nothing here knows what the fields mean.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal, Self, cast
+
+from trainables.errors import InvalidValue, UnknownName
+
+Json = Any  # whatever json.loads returns
+_LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
+
+
+def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
+    """Raise InvalidValue, in the words that every field is refused with, unless ``ok``."""
+    if not ok:
+        raise InvalidValue(
+            f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else ".")
+        )
+
+
+class Section:
+    """JSON round trip and validation shared by the config dataclasses."""
+
+    def __post_init__(self) -> None:
+        """Check every field's type and range; each message names the field and what is allowed."""
+        hints = _hints(type(self))  # type: ignore[arg-type]  # a class hashes
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = _checked(f.name, getattr(self, f.name), hints[f.name])
+            object.__setattr__(self, f.name, value)
+        self._check()
+
+    def _check(self) -> None:
+        """Ranges; overridden by each section."""
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal object."""
+        plain = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
+        return cast(dict[str, Json], plain)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Json]) -> Self:
+        """Build from plain values; unknown fields and wrong values are errors."""
+        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        for name in values:
+            if name not in known:
+                raise UnknownName.of(f"field of {cls.__name__}", name, known)
+        return cls(**values)
+
+
+@functools.cache
+def _hints(section: type) -> dict[str, Any]:
+    return typing.get_type_hints(section)
+
+
+def _checked(name: str, value: object, hint: Any) -> object:
+    """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        return _checked(name, value, next(a for a in args if a is not type(None)))
+    if origin is Literal:
+        require(value in args, name, value, "one of " + ", ".join(map(repr, args)))
+        return value
+    if origin is tuple:
+        require(isinstance(value, list | tuple), name, value, "a list")
+        return tuple(_checked(name, v, args[0]) for v in cast(list[object], value))
+    if isinstance(hint, type) and issubclass(hint, Section):
+        if isinstance(value, Mapping):
+            return hint.from_json(value)
+        require(isinstance(value, hint), name, value, f"a {hint.__name__}")
+        return value
+    if hint is float:
+        ok = isinstance(value, int | float) and not isinstance(value, bool)
+        ok = ok and abs(cast(float, value)) < _LARGEST
+        require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
+        return float(cast(float, value))
+    if hint is int:
+        require(
+            isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number"
+        )
+        require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
+        return value
+    require(isinstance(value, hint), name, value, f"a {hint.__name__}")
+    return value

@@ -1,0 +1,174 @@
+"""What is known of each task without loading it: its fields, its metric, what its data are called.
+
+The one place that says which metric a task reports, in which unit, and whether higher is better.
+A field that a task never reads must keep its default, so that two runs that train alike have one
+signature and nobody tunes what does nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from trainables.sections import require
+
+if TYPE_CHECKING:
+    from trainables.config import DataConfig, RunConfig
+
+VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips")
+TEXT_DATA = ("max_length", "max_items")
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What a task reports of a model at every test gamma. The objective is always minimised."""
+
+    key: str  # in the names of columns and files
+    label: str  # in tables
+    unit: str  # in words, after the label
+    higher_is_better: bool
+    references: tuple[str, ...]  # predictors that need no training and stand beside both arms
+    shown: tuple[str, ...]  # those of them that short tables have room for
+
+    @property
+    def direction(self) -> str:
+        """Which way is better, in words."""
+        return f"{'higher' if self.higher_is_better else 'lower'} is better"
+
+
+RMSE = Metric(
+    key="rmse",
+    label="RMSE",
+    unit="grey levels",
+    higher_is_better=False,
+    references=("identity", "constant", "wiener", "wiener_temporal"),
+    shown=("identity", "wiener"),
+)
+ACCURACY = Metric(
+    key="accuracy",
+    label="accuracy",
+    unit="shares of samples",
+    higher_is_better=True,
+    references=("constant",),
+    shown=("constant",),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFacts:
+    """What one task reads of a configuration, where others read something else, and reports."""
+
+    models: tuple[str, ...]
+    data: tuple[str, ...]  # fields of DataConfig that only such tasks read
+    shifts: tuple[str, ...]  # beside Gaussian noise
+    metric: Metric
+    near_shift: float  # the objective looks at gammas in (train_gamma, train_gamma + this]
+    has_identity: bool  # whether returning the input is a prediction
+    samples: str  # what held-out units are made of, in messages
+    noise_unit: str  # what a gamma of 1 is
+
+
+_PIXELS = "the noise's std over that of the clean pixels"
+
+TASKS: Mapping[str, TaskFacts] = {
+    "video_denoising": TaskFacts(
+        models=("ut", "dust"),
+        data=VIDEO_DATA,
+        shifts=("blur", "salt_and_pepper", "frame_drop", "brightness"),
+        metric=RMSE,
+        near_shift=0.10,
+        has_identity=True,
+        samples="clips",
+        noise_unit=_PIXELS,
+    ),
+    "frame_denoising": TaskFacts(
+        models=("vit",),
+        data=VIDEO_DATA,
+        shifts=("blur", "salt_and_pepper", "brightness"),
+        metric=RMSE,
+        near_shift=0.10,
+        has_identity=True,
+        samples="clips",
+        noise_unit=_PIXELS,
+    ),
+    "text_classification": TaskFacts(
+        models=("encoder", "text_ut"),
+        data=TEXT_DATA,
+        shifts=("token_drop", "token_swap", "typos"),
+        metric=ACCURACY,
+        near_shift=0.40,
+        has_identity=False,
+        samples="texts",
+        noise_unit="the noise's std over that of the clean word embeddings",
+    ),
+}
+
+
+def shifts_of(metric: Metric) -> tuple[str, ...]:
+    """Every family of shifts that some task with this metric can be scored under, in one order."""
+    return tuple(
+        dict.fromkeys(s for task in TASKS.values() if task.metric == metric for s in task.shifts)
+    )
+
+
+def shift_references(task: TaskFacts) -> tuple[str, ...]:
+    """The predictors without training that are measured under shifts beside Gaussian noise."""
+    return ("identity", "constant") if task.has_identity else ("constant",)
+
+
+def task_of_model(model: str) -> str:
+    """The task that a model is for."""
+    return next(name for name, task in TASKS.items() if model in task.models)
+
+
+def check_task_fields(run: RunConfig) -> None:
+    """Raise InvalidValue where a field is set that the run's task never reads."""
+    task = task_of_model(run.model.name)
+    require(run.task == task, "task", run.task, f"{task!r} for model {run.model.name}")
+    fields = TASKS[task]
+    _check_data(run.data, task, fields)
+    is_frame = task == "frame_denoising" or (task == "video_denoising" and run.data.frames == 1)
+    require(
+        not is_frame or "frame_drop" not in run.shifts,
+        "shifts",
+        list(run.shifts),
+        "without 'frame_drop' where a sample is one frame",
+        "a frame that is lost cannot be restored from itself.",
+    )
+    for shift in run.shifts:
+        require(
+            shift in fields.shifts,
+            "shifts",
+            list(run.shifts),
+            f"without {shift!r} in {task}",
+            f"it takes {', '.join(fields.shifts)}.",
+        )
+    require(
+        run.readout_lr is None or task == "text_classification",
+        "readout_lr",
+        run.readout_lr,
+        f"left at None in {task}",
+        "its models have no readout.",
+    )
+    if run.constraint is not None:
+        require(
+            fields.has_identity or run.constraint.reference_unit != "identity",
+            "reference_unit",
+            run.constraint.reference_unit,
+            f"'constant' or 'absolute' in {task}",
+            "the unchanged input is no prediction there.",
+        )
+
+
+def _check_data(data: DataConfig, task: str, fields: TaskFacts) -> None:
+    for f in dataclasses.fields(data):
+        is_others = f.name in VIDEO_DATA + TEXT_DATA and f.name not in fields.data
+        value = getattr(data, f.name)
+        require(
+            not is_others or value == f.default,
+            f"data.{f.name}",
+            value,
+            f"left at {f.default!r} in {task}",
+            f"it reads {', '.join(fields.data)}.",
+        )

@@ -1,0 +1,363 @@
+"""Classification of texts whose word embeddings are disturbed by Gaussian noise.
+
+A sample is one text, or two merged as the tokenizer merges pairs. The loss is the cross entropy of
+the label, in nats; the metric the share of samples whose largest logit is the label's, each sample
+counted alike. The noise is n ~ N(0, sigma^2), drawn per coordinate of every token, special ones
+included, never on padding; sigma = gamma x std, one scalar over the clean word embeddings of the
+training split's tokens (docs/method.md, The task; decision 0040).
+
+The best constant prediction are the label frequencies of the training split, whose entropy is the
+unit of every loss. The input is no prediction: where denoising has the identity, the constant
+prediction stands (decision 0041).
+
+A held-out unit is a group of texts that belong together: one review, or those of one film; a
+premise with its hypotheses. Shape suffixes: N samples of a split, B batch, T tokens, H width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainables.config import RunConfig
+from trainables.datasets.bucketing import bucketed_order
+from trainables.datasets.text import load_text
+from trainables.datasets.text_examples import Example, SplitName
+from trainables.datasets.text_tokenizer import Tokenizer, encode, load_tokenizer
+from trainables.datasets.tokenized import TokenizedSplit, tokenized
+from trainables.errors import InvalidValue, UnknownName
+from trainables.primal_dual import Scales
+from trainables.random_keys import keyed_generator
+from trainables.shifts import TEXT_FAMILIES, gamma_key
+from trainables.tasks.base import Batch, Embed, Tokens, autocast_of
+from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
+
+Ints = NDArray[np.int64]
+_EVAL_SAMPLES = 64  # of a held-out batch, at most; scores do not depend on it but for rounding
+_EVAL_TOKENS = 8192  # of a held-out batch, padding included, at most; a longer text goes alone
+_EMBEDDED_AT_ONCE = 4096  # words, to bound memory
+
+
+@dataclass(frozen=True)
+class Text:
+    """One sample of a held-out unit, disturbed or not, without noise."""
+
+    unit: int  # index of its unit among those that are evaluated
+    key: tuple[str, int]  # the unit's name, and which of its samples this is: for its draws
+    ids_T: Ints
+    types_T: Ints | None
+    label: int
+
+
+Draws = Callable[[Text], torch.Generator]  # where a text's draws come from
+
+
+@dataclass(frozen=True)
+class LabelReferences:
+    """What no training is needed for: the label frequencies of the training split, and no text."""
+
+    metrics: dict[str, dict[str, float]]  # accuracy of the most frequent label by test gamma
+    losses: dict[str, float]  # the frequencies' cross entropy, mean over dev units
+
+
+class TextClassification:
+    """The task of one run, as ``tasks/base.py`` asks."""
+
+    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+        """Open the data set that ``config.data`` names, as tokens of the model's own tokenizer.
+
+        Raises:
+            BadData, UnknownName, InvalidValue: as ``load_text`` and ``tokenized``; or batch_size
+                exceeds the training samples.
+        """
+        self.device, self.dtype = device, dtype
+        self.autocast = autocast_of(config)
+        self._config = config
+        self.texts = load_text(config.data)
+        self._tokenizer_place = str(config.model.checkpoint)
+        self.tokens = tokenized(
+            config.data, self.texts, self._tokenizer_place, config.data.max_length
+        )
+        self.classes = len(self.texts.labels)
+        self.vocabulary = self.tokens.vocabulary
+        counts = np.bincount(self.tokens.train.labels_N, minlength=self.classes)
+        self.frequencies = counts / counts.sum()  # of the labels, in the training split
+        entropy = float(-(self.frequencies * np.log(self.frequencies)).sum())
+        self.scales = Scales(constant_loss=entropy, identity_loss=entropy)
+        self.train_units = self.units("train", config.eval_windows)
+        self.dev_units = self.units("dev", config.eval_windows)
+        self.steps_per_epoch = len(self.tokens.train) // config.batch_size
+        if self.steps_per_epoch == 0:  # the incomplete batch is dropped
+            raise InvalidValue(
+                f"batch_size must be at most {len(self.tokens.train)}, the number of training "
+                f"texts, got {config.batch_size}. Give a smaller batch_size."
+            )
+        self._order: tuple[int, list[Ints]] = (-1, [])
+        self._read: dict[str, list[Text]] = {}  # of evaluated units, by split
+        self._embedding_std = float("nan")
+        self._width = 0  # H; 0: no embeddings were shown yet
+
+    # --- the noise --------------------------------------------------------------------------------
+
+    def calibrate(self, embed: Embed) -> None:
+        """Measure std and width of the clean embeddings of all training tokens, in float64."""
+        counts_V = np.bincount(self.tokens.train.ids_M, minlength=1)
+        words = np.flatnonzero(counts_V)
+        sums, squares = 0.0, 0.0
+        for first in range(0, len(words), _EMBEDDED_AT_ONCE):
+            chosen = words[first : first + _EMBEDDED_AT_ONCE]
+            ids = torch.from_numpy(chosen)[None].to(self.device)
+            rows_VH = embed(ids)[0].double().cpu().numpy()
+            sums += float(counts_V[chosen] @ rows_VH.sum(axis=1))
+            squares += float(counts_V[chosen] @ np.square(rows_VH).sum(axis=1))
+            self._width = rows_VH.shape[1]
+        total = float(counts_V.sum()) * self._width
+        self._embedding_std = float(np.sqrt(squares / total - (sums / total) ** 2))
+
+    @property
+    def embedding_std(self) -> float:
+        """Of the clean word embeddings of the training split: the noise's sigma at gamma 1."""
+        assert self._width, "calibrate() comes first"
+        return self._embedding_std
+
+    # --- what a prediction is judged by -----------------------------------------------------------
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Cross entropy in nats, [B] from logits [B, classes] and labels [B]."""
+        return torch.nn.functional.cross_entropy(prediction, targets, reduction="none")
+
+    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+        """1 where the largest logit is the label's, else 0; NaN where a logit is none: [B]."""
+        right_B = (prediction.argmax(dim=-1) == targets).to(prediction.dtype)
+        return right_B.where(prediction.isfinite().all(dim=-1), torch.nan)
+
+    def metric(self, mean_score: float) -> float:
+        """Accuracy in [0, 1]; higher is better."""
+        return mean_score
+
+    def unchanged_losses(self, batch: Batch) -> None:
+        """A text is no label."""
+
+    def references(self) -> LabelReferences:
+        """The constant prediction on the dev units: it looks at no text, so no gamma changes it."""
+        samples = self._unit_samples("dev")
+        labels_N = self.tokens.dev.labels_N
+        losses = [-np.log(self.frequencies[labels_N[of_unit]]).mean() for of_unit in samples]
+        right_N = labels_N[np.concatenate(samples)] == self.frequencies.argmax()
+        accuracy = {gamma_key(g): float(right_N.mean()) for g in self._config.test_gammas}
+        return LabelReferences({"constant": accuracy}, {"constant": float(np.mean(losses))})
+
+    # --- batches ----------------------------------------------------------------------------------
+
+    def train_batch(self, step: int) -> Batch:
+        """The batch of primal step ``step`` >= 0: a function of (seed, step) and nothing else.
+
+        Every epoch visits the training texts in a new keyed order, those of like length together.
+        On CUDA nothing waits for the device.
+        """
+        config, split = self._config, self.tokens.train
+        epoch, k = divmod(step, self.steps_per_epoch)
+        chosen_B = self._epoch_order(epoch)[k]
+        padded = split.padded(chosen_B)
+        mask_BT = self._moved(padded.mask)
+        noise_BTH = None
+        if config.train_gamma > 0:
+            generator = keyed_generator(self.device, config.seed, "train_noise", step)
+            shape = (*padded.mask.shape, self._width)
+            drawn = torch.randn(shape, generator=generator, device=self.device, dtype=self.dtype)
+            sigma = config.train_gamma * self.embedding_std
+            noise_BTH = drawn.mul_(sigma).mul_(mask_BT.unsqueeze(-1))
+        types_BT = None if padded.types is None else self._moved(padded.types)
+        tokens = Tokens(self._moved(padded.ids), mask_BT, types_BT, noise_BTH)
+        return Batch(tokens, self._moved(split.labels_N[chosen_B]))
+
+    def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
+        """Batches over the units of ``split`` ("train", "dev" or "test"), perturbed at ``gamma``.
+
+        The noise of a sample is keyed by (split, unit, sample, gamma, draw) and by neither the
+        training seed nor the model's weights, the batch or its padding: both arms of a pair and
+        every proposal are judged on the same draws. It is drawn on the CPU in float32.
+        """
+        return self._batches(split, self._texts(split), gamma, draw)
+
+    def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
+        """As ``held_out`` at train_gamma, with texts disturbed by ``shift`` before the noise.
+
+        What a shift draws is keyed by (split, unit, sample, shift, draw) and not by the severity.
+
+        Raises:
+            UnknownName, InvalidValue: there is no such shift of texts, or no such severity.
+        """
+
+        def draws(text: Text) -> torch.Generator:
+            return keyed_generator("cpu", split, *text.key, shift, draw)
+
+        return self._batches(
+            split, self._disturbed(split, shift, severity, draws), self._config.train_gamma, draw
+        )
+
+    def _batches(
+        self, split: str, texts: Sequence[Text], gamma: float, draw: int
+    ) -> Iterator[Batch]:
+        """The texts by rising length, as many at once as _EVAL_SAMPLES and _EVAL_TOKENS allow."""
+        waiting: list[Text] = []
+        for text in sorted(texts, key=lambda text: len(text.ids_T)):
+            size = len(waiting) + 1
+            if waiting and (size > _EVAL_SAMPLES or size * len(text.ids_T) > _EVAL_TOKENS):
+                yield self._batch(split, waiting, gamma, draw)
+                waiting = []
+            waiting.append(text)
+        if waiting:
+            yield self._batch(split, waiting, gamma, draw)
+
+    def _batch(self, split: str, texts: Sequence[Text], gamma: float, draw: int) -> Batch:
+        shape = (len(texts), max(len(text.ids_T) for text in texts))
+        ids = np.full(shape, self.tokens.pad_id, dtype=np.int64)
+        types = None if texts[0].types_T is None else np.zeros(shape, dtype=np.int64)
+        mask = np.zeros(shape, dtype=np.bool_)
+        noise = torch.zeros(*shape, self._width) if gamma > 0 else None
+        for row, text in enumerate(texts):
+            length = len(text.ids_T)
+            ids[row, :length], mask[row, :length] = text.ids_T, True
+            if types is not None and text.types_T is not None:
+                types[row, :length] = text.types_T
+            if noise is not None:
+                generator = keyed_generator("cpu", split, *text.key, float(gamma), draw)
+                drawn_TH = torch.randn(length, self._width, generator=generator)
+                noise[row, :length] = drawn_TH.mul_(gamma * self.embedding_std)
+        tokens = Tokens(
+            self._moved(ids),
+            self._moved(mask),
+            None if types is None else self._moved(types),
+            None if noise is None else noise.to(self.device, self.dtype),
+        )
+        labels = self._moved(np.array([text.label for text in texts]))
+        return Batch(tokens, labels, tuple(text.unit for text in texts))
+
+    # --- shifts -----------------------------------------------------------------------------------
+
+    def _disturbed(self, split: str, shift: str, severity: float, draws: Draws) -> list[Text]:
+        """The evaluated texts of ``split`` under a shift."""
+        if shift == "typos":
+            return self._mistyped(split, severity, draws)
+        places = {"token_drop": kept_tokens, "token_swap": swapped_tokens}.get(shift)
+        if places is None:
+            raise UnknownName.of("shift of texts", shift, TEXT_FAMILIES)
+        return [
+            self._chosen(text, places(self._is_special(text), severity, draws(text)))
+            for text in self._texts(split)
+        ]
+
+    def _is_special(self, text: Text) -> NDArray[np.bool_]:
+        return np.isin(text.ids_T, self.tokens.special_ids)
+
+    def _chosen(self, text: Text, places: Ints) -> Text:
+        types_T = None if text.types_T is None else text.types_T[places]
+        return Text(text.unit, text.key, text.ids_T[places], types_T, text.label)
+
+    def _mistyped(self, split: str, share: float, draws: Draws) -> list[Text]:
+        """The texts mistyped before they become tokens; the second of a pair after the first."""
+        texts = self._texts(split)
+        wanted = np.concatenate(self._unit_samples(split))
+        examples = self.texts.split(_known(split))
+        typed = []
+        for text, index in zip(texts, wanted.tolist(), strict=True):
+            example, generator = examples[index], draws(text)
+            first = mistyped(example.text, share, generator)
+            second = None if example.pair is None else mistyped(example.pair, share, generator)
+            typed.append(Example(first, second, example.label, example.group))
+        made = encode(self._tokenizer, typed, self._config.data.max_length)
+        return [
+            Text(
+                text.unit,
+                text.key,
+                np.array(made.ids[i], dtype=np.int64),
+                None if made.types is None else np.array(made.types[i], dtype=np.int64),
+                text.label,
+            )
+            for i, text in enumerate(texts)
+        ]
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return load_tokenizer(self._tokenizer_place)
+
+    # --- units ------------------------------------------------------------------------------------
+
+    def units(self, split: str, at_most: int) -> tuple[str, ...]:
+        """Names of at most ``at_most`` evenly chosen groups of ``split``, the same for all seeds.
+
+        A group's name is a hash of its texts, so even choices among sorted names are random ones.
+        """
+        names = self._split(split).group_names
+        if len(names) <= at_most:
+            return names
+        return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))
+
+    @cached_property
+    def test_units(self) -> tuple[str, ...]:
+        """Names of the units of the test split, which is opened for confirmation only."""
+        return self.units("test", self._config.eval_windows)
+
+    def _unit_names(self, split: str) -> tuple[str, ...]:
+        if _known(split) == "test":
+            return self.test_units
+        return self.train_units if split == "train" else self.dev_units
+
+    def _unit_samples(self, split: str) -> list[Ints]:
+        """Per evaluated unit, the indices of its samples in ``split``, rising."""
+        tokens = self._split(split)
+        place = {name: i for i, name in enumerate(tokens.group_names)}
+        by_group = np.argsort(tokens.groups_N, kind="stable")
+        ends = np.searchsorted(tokens.groups_N[by_group], np.arange(len(place) + 1))
+        wanted = [place[name] for name in self._unit_names(split)]
+        return [by_group[ends[group] : ends[group + 1]] for group in wanted]
+
+    def _texts(self, split: str) -> list[Text]:
+        """The samples of every evaluated unit, unit by unit, undisturbed."""
+        if split not in self._read:
+            tokens, names = self._split(split), self._unit_names(split)
+            self._read[split] = [
+                _text_of(tokens, int(index), unit, (names[unit], k))
+                for unit, samples in enumerate(self._unit_samples(split))
+                for k, index in enumerate(samples)
+            ]
+        return self._read[split]
+
+    def _split(self, split: str) -> TokenizedSplit:
+        return self.tokens.split(_known(split))
+
+    def _epoch_order(self, epoch: int) -> list[Ints]:
+        if self._order[0] != epoch:
+            config = self._config
+            generator = keyed_generator("cpu", config.seed, "order", epoch)
+            batches = bucketed_order(self.tokens.train.lengths_N, config.batch_size, generator)
+            self._order = (epoch, [b for b in batches if len(b) == config.batch_size])
+        return self._order[1]
+
+    def _moved(self, array: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
+        tensor = torch.from_numpy(np.ascontiguousarray(array))
+        if self.device.type == "cuda":  # from pinned memory the copy does not block
+            return tensor.pin_memory().to(self.device, non_blocking=True)
+        return tensor
+
+
+def _text_of(tokens: TokenizedSplit, index: int, unit: int, key: tuple[str, int]) -> Text:
+    place = slice(int(tokens.offsets[index]), int(tokens.offsets[index + 1]))
+    types_T = None if tokens.types_M is None else tokens.types_M[place].astype(np.int64)
+    label = int(tokens.labels_N[index])
+    return Text(unit, key, tokens.ids_M[place].astype(np.int64), types_T, label)
+
+
+def _known(split: str) -> SplitName:
+    for name in get_args(SplitName):
+        if split == name:
+            return cast(SplitName, name)
+    raise UnknownName.of("split", split, get_args(SplitName))
