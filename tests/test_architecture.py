@@ -24,7 +24,12 @@ OWNERS = {
     "datasets": ("trainables/datasets/text_hub.py",),
     "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py"),
     "optuna": ("sweep/search.py",),
-    "ray": ("trainables/trial.py", "sweep/driver.py", "sweep/submission.py"),
+    "ray": (
+        "trainables/trial.py",
+        "sweep/cluster_files.py",
+        "sweep/driver.py",
+        "sweep/submission.py",
+    ),
     "sklearn": ("trainables/probes.py",),
     "transformers": (
         "trainables/checkpoints.py",
