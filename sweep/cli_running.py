@@ -47,22 +47,23 @@ if TYPE_CHECKING:
     from sweep.tracking import Tracker
 
 Json = Any
-Where = Literal["local", "inline"]
+Where = Literal["local", "cluster", "inline"]
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 
 where_option = click.option(
     "--where",
-    type=click.Choice(["local", "inline"]),
+    type=click.Choice(["local", "cluster", "inline"]),
     default="local",
     show_default=True,
-    help="Train on a Ray cluster of this machine, or in this process, one arm at a time.",
+    help="Train on a Ray cluster of this machine, on the one that this machine is the head of, or "
+    "in this process, one arm at a time.",
 )
 workers_option = click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Arms at a time; default: as many as the CPUs hold.",
+    help="Arms at a time; default: as many as the CPUs hold, or this sweep's share of a cluster.",
 )
 proposals_option = click.option(
     "--proposals", type=int, metavar="N", help="Proposals of every setting."
@@ -127,7 +128,8 @@ def run(
     definition = Definition(name, catalog.with_values(chosen, wanted))
     objects = open_store(storage)
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
-    require_device(definition.space)
+    if where != "cluster":  # its head needs no GPU
+        require_device(definition.space)
     space_there = resolve_checkpoints(definition.space)  # named before data are decoded
     definition = replace(definition, space=resolve_data(space_there))
     require_training(definition.space)

@@ -19,7 +19,7 @@ from trainables.errors import InvalidValue, StoreError
 from trainables.object_store import ObjectStore
 from trainables.patient_store import PatientStore
 
-Where = Literal["local", "inline"]
+Where = Literal["local", "cluster", "inline"]
 PATIENCE_S = 60.0  # how long a writer waits for a disk that is full or away
 
 

@@ -31,7 +31,7 @@ def run_fresh(
     definition: Definition,
     exported: Expected | None,
     *,
-    where: Literal["local", "inline"],
+    where: Literal["local", "cluster", "inline"],
     workers: int | None,
 ) -> bool:
     """Train every arm below ``scratch/``, compare, and say so; whether all numbers are identical.
@@ -94,7 +94,7 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
 def _trained(
     scratch: ObjectStore,
     definition: Definition,
-    where: Literal["local", "inline"],
+    where: Literal["local", "cluster", "inline"],
     workers: int | None,
 ) -> list[ArmRecord]:
     """The records of every arm of the definition, trained in a place of their own."""
