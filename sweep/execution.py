@@ -13,6 +13,7 @@ from typing import Literal
 from sweep.coordinator import Coordinator, OnProposal, OnRecord, RunSummary
 from sweep.definition import Definition
 from sweep.lock import driver_lock
+from sweep.news import OnNews, of_end, standstill_watch
 from sweep.progress import display_of
 from sweep.signals import stop_on_request, stop_on_signals
 from trainables.errors import InvalidValue, StoreError
@@ -31,6 +32,7 @@ def run_sweep(
     workers: int | None = None,
     on_record: OnRecord | None = None,
     on_proposal: OnProposal | None = None,
+    on_news: OnNews | None = None,
     display: bool = True,
     retry_failed: bool = False,
     patience_s: float = PATIENCE_S,
@@ -44,6 +46,7 @@ def run_sweep(
         workers: arms at a time; None: as many as the CPUs hold. ``inline`` trains one at a time.
         on_record: told of arms' records as they grow; see Coordinator.
         on_proposal: told of proposals whose arms are all final.
+        on_news: told of the first winner, of standstills, and how the run ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
         patience_s: how long writers wait for a store that cannot be written.
@@ -65,19 +68,25 @@ def run_sweep(
             on_record=on_record,
             on_proposal=on_proposal,
             on_final=shown.arm_ended,
+            on_news=on_news,
             ask_ahead=where == "local",
         )
         stack.callback(coordinator.close)
         stack.enter_context(stop_on_request(coordinator, since_ms=since_ms))
         coordinator.start(retry_failed=retry_failed)
         stack.enter_context(shown.showing(coordinator))
+        stack.enter_context(standstill_watch(coordinator))
         try:
             _train(coordinator, where, workers, patience_s)
         except KeyboardInterrupt:
             coordinator.stop("Ctrl-C")
         except StoreError as error:
             coordinator.store_trouble(str(error))
-        return coordinator.summary()
+        summary = coordinator.summary()
+        ended = of_end(summary)
+        if ended is not None:
+            coordinator.tell_news(ended)
+        return summary
 
 
 def _train(coordinator: Coordinator, where: Where, workers: int | None, patience_s: float) -> None:
