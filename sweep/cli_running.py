@@ -11,7 +11,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep import views
+from sweep import notifications, views
 from sweep.cli_options import (
     check_name,
     console,
@@ -72,6 +72,13 @@ seeds_option = click.option(
     "--seeds", metavar="N|A,B", help="Search seeds: how many, or a list like 0,1."
 )
 data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
+notify_option = click.option(
+    "--notify",
+    metavar="URL|COMMAND",
+    envvar=notifications.VARIABLE,
+    callback=lambda _, __, target: None if target is None else notifications.check_target(target),
+    help="Tell it as JSON of the end, the first winner and standstills; or set SWEEP_NOTIFY.",
+)
 
 
 @click.command()
@@ -93,6 +100,7 @@ data_option = click.option("--data", metavar="DIR", help="Folder that the data s
     help="Ignore stored records: train again in a scratch area and compare.",
 )  # fmt: skip
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
+@notify_option
 def run(
     space: str,
     name: str | None,
@@ -107,6 +115,7 @@ def run(
     full: bool,
     fresh: bool,
     mlflow: str | None,
+    notify: str | None,
 ) -> None:
     """Run a sweep of SPACE here, in the foreground.
 
@@ -146,7 +155,9 @@ def run(
         there = with_folder(there, definition.space.base.data.folder)
     there = with_checkpoint_of(there, definition.space)
     there = _attached(objects, there, definition.space, asked=wanted.keys())
-    code = _train(objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow)
+    code = _train(
+        objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
+    )
     raise SystemExit(code)
 
 
@@ -159,6 +170,7 @@ def run(
 @storage_option
 @where_option
 @workers_option
+@notify_option
 def resume(
     name: str,
     proposals: int | None,
@@ -168,6 +180,7 @@ def resume(
     storage: str,
     where: str,
     workers: int | None,
+    notify: str | None,
 ) -> None:
     """Continue a sweep, ask more of it, or mend it.
 
@@ -185,7 +198,12 @@ def resume(
     objects.check_writable()
     there = _extended(objects, there, n_proposals=proposals, search_seeds=more_seeds)
     code = _train(
-        objects, there, where=cast(Where, where), workers=workers, retry_failed=retry_failed
+        objects,
+        there,
+        where=cast(Where, where),
+        workers=workers,
+        retry_failed=retry_failed,
+        notify=notify,
     )
     raise SystemExit(code)
 
@@ -282,6 +300,7 @@ def _train(
     workers: int | None,
     retry_failed: bool = False,
     mlflow: str | None = None,
+    notify: str | None = None,
 ) -> int:
     """Train what is missing, track it, print what it came to; the exit code."""
     from sweep import feed, tracking
@@ -300,15 +319,17 @@ def _train(
     try:
         for arm in feed.tracked_arms(objects, views.load_sweep(objects, definition.name)):
             background.offer(arm)  # whatever MLflow missed while no driver ran
-        summary = run_sweep(
-            objects,
-            definition,
-            where=where,
-            workers=workers,
-            on_record=on_record,
-            on_proposal=on_proposal,
-            retry_failed=retry_failed,
-        )
+        with notifications.notifying(notify, definition.name, warn=note) as on_news:
+            summary = run_sweep(
+                objects,
+                definition,
+                where=where,
+                workers=workers,
+                on_record=on_record,
+                on_proposal=on_proposal,
+                on_news=on_news,
+                retry_failed=retry_failed,
+            )
     finally:
         behind = background.close(TRACKING_END_S)
     view = views.load_sweep(objects, definition.name)
