@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
 from search_spaces import catalog
-from search_spaces.space import SearchSpace
 from sweep import notifications, views
 from sweep.cli_options import (
     check_name,
@@ -25,16 +23,14 @@ from sweep.cli_options import (
     storage_option,
 )
 from sweep.cli_reading import print_best
-from sweep.definition import Definition, load_definition, put_definition, put_extension
-from sweep.errors import AlreadyRunning, NameTaken
+from sweep.definition import Definition, load_definition
 from sweep.lock import driver_of
+from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.requirements import (
     absolute,
     require_device,
-    require_training,
     resolve_checkpoints,
     resolve_data,
-    with_checkpoint_of,
     with_folder,
 )
 from sweep.retention import keep_winners_weights
@@ -139,9 +135,7 @@ def run(
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
     if where != "cluster":  # its head needs no GPU
         require_device(definition.space)
-    space_there = resolve_checkpoints(definition.space)  # named before data are decoded
-    definition = replace(definition, space=resolve_data(space_there))
-    require_training(definition.space)
+    definition = resolved(definition)
     if fresh:
         from sweep.fresh import run_fresh
 
@@ -149,12 +143,8 @@ def run(
             objects, definition, found.expected, where=cast(Where, where), workers=workers
         )
         raise SystemExit(0 if same else 1)
-    objects.check_writable()
-    there = put_definition(objects, definition)
-    if wanted.get("data.folder") is not None:
-        there = with_folder(there, definition.space.base.data.folder)
-    there = with_checkpoint_of(there, definition.space)
-    there = _attached(objects, there, definition.space, asked=wanted.keys())
+    there = registered(objects, definition, asked=wanted.keys(), say=note)
+    refuse_second_driver(objects, name)
     code = _train(
         objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
     )
@@ -193,10 +183,10 @@ def resume(
         there = with_folder(there, absolute(data))
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
-    _refuse_second_driver(objects, name)
+    refuse_second_driver(objects, name)
     resolve_data(resolve_checkpoints(there.space))  # still there, and still the same
     objects.check_writable()
-    there = _extended(objects, there, n_proposals=proposals, search_seeds=more_seeds)
+    there = extended(objects, there, n_proposals=proposals, search_seeds=more_seeds, say=note)
     code = _train(
         objects,
         there,
@@ -225,68 +215,6 @@ def stop(name: str, storage: str) -> None:
         f"{name}: asked {driver or 'its driver'} to stop. Running arms end at their next report; "
         f"`sweep status {name}` shows when, `sweep resume {name}` continues."
     )
-
-
-def _attached(
-    objects: ObjectStore, there: Definition, given: SearchSpace, *, asked: Collection[str]
-) -> Definition:
-    """The stored sweep, grown to what ``given`` asks for beyond it.
-
-    ``asked`` names what the command line says itself: where that is less than what is stored, it is
-    refused. A space whose sweep was extended since is attached to.
-    """
-    stored = there.space
-    fewer = []
-    if "n_proposals" in asked and given.n_proposals < stored.n_proposals:
-        fewer.append(f"n_proposals: stored {stored.n_proposals}, given {given.n_proposals}")
-    if "search_seeds" in asked and not set(given.search_seeds) >= set(stored.search_seeds):
-        seeds = f"stored {list(stored.search_seeds)}, given {list(given.search_seeds)}"
-        fewer.append(f"search_seeds: {seeds}")
-    if fewer:
-        raise NameTaken(
-            f"a sweep named {there.name!r} exists and asks for more:\n"
-            + "\n".join(f"  {line}" for line in fewer)
-            + "\nA sweep can only grow. Choose another --name, or leave these options out to "
-            "continue the stored one."
-        )
-    return _extended(
-        objects,
-        there,
-        n_proposals=max(given.n_proposals, stored.n_proposals),
-        search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
-    )
-
-
-def _extended(
-    objects: ObjectStore,
-    definition: Definition,
-    *,
-    n_proposals: int | None,
-    search_seeds: tuple[int, ...] | None,
-) -> Definition:
-    """Store that the sweep is to grow, where it does; refused while a driver works on it."""
-    grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
-    _refuse_second_driver(objects, definition.name)
-    before, after = definition.space, grown.space
-    if after != before:
-        put_extension(objects, grown)
-    if after.n_proposals != before.n_proposals:
-        counts = f"from {before.n_proposals} to {after.n_proposals} proposals"
-        note(f"extends {definition.name} {counts}")
-    if after.search_seeds != before.search_seeds:
-        seeds = f"from search seeds {list(before.search_seeds)} to {list(after.search_seeds)}"
-        note(f"extends {definition.name} {seeds}")
-    return grown
-
-
-def _refuse_second_driver(objects: ObjectStore, name: str) -> None:
-    """Before anything is stored; the lock itself is taken when training starts."""
-    driver = driver_of(objects, name)
-    if driver is not None:
-        raise AlreadyRunning(
-            f"{name} is running already: {driver}. Watch it with `sweep status {name}`, or end it "
-            f"with `sweep stop {name}`."
-        )
 
 
 # --- training -------------------------------------------------------------------------------------

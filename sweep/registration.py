@@ -37,7 +37,12 @@ def resolved(definition: Definition) -> Definition:
 
 
 def registered(
-    objects: ObjectStore, definition: Definition, *, asked: Collection[str], say: Say
+    objects: ObjectStore,
+    definition: Definition,
+    *,
+    asked: Collection[str],
+    say: Say,
+    is_driven: bool = False,
 ) -> Definition:
     """Store a resolved definition, or attach to the stored one; returns what is to be trained.
 
@@ -46,6 +51,7 @@ def registered(
         definition: what ``resolved`` returned.
         asked: fields that were asked for by name: where the stored sweep has more, it is refused.
         say: told by how much the sweep grew.
+        is_driven: a driver is known to work on it, whatever its lock says.
 
     Raises:
         NameTaken: with the difference, when the name belongs to another definition.
@@ -56,15 +62,22 @@ def registered(
     if "data.folder" in asked and definition.space.base.data.folder is not None:
         there = with_folder(there, definition.space.base.data.folder)
     there = with_checkpoint_of(there, definition.space)
-    return _attached(objects, there, definition.space, asked=asked, say=say)
+    _refuse_less(there, definition.space, asked)
+    stored, given = there.space, definition.space
+    return extended(
+        objects,
+        there,
+        n_proposals=max(given.n_proposals, stored.n_proposals),
+        search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
+        say=say,
+        is_driven=is_driven,
+    )
 
 
-def _attached(
-    objects: ObjectStore, there: Definition, given: SearchSpace, *, asked: Collection[str], say: Say
-) -> Definition:
-    """The stored sweep, grown to what ``given`` asks for beyond it.
+def _refuse_less(there: Definition, given: SearchSpace, asked: Collection[str]) -> None:
+    """Raise NameTaken where the stored sweep has more than what is ``asked`` for by name.
 
-    A space whose sweep was extended since is attached to, unless ``asked`` says less by name.
+    A space whose sweep was extended since is attached to.
     """
     stored = there.space
     fewer = []
@@ -80,13 +93,6 @@ def _attached(
             + "\nA sweep can only grow. Choose another --name, or leave these options out to "
             "continue the stored one."
         )
-    return extended(
-        objects,
-        there,
-        n_proposals=max(given.n_proposals, stored.n_proposals),
-        search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
-        say=say,
-    )
 
 
 def extended(
@@ -96,12 +102,18 @@ def extended(
     n_proposals: int | None,
     search_seeds: tuple[int, ...] | None,
     say: Say,
+    is_driven: bool = False,
 ) -> Definition:
     """Store that the sweep is to grow, where it does; refused while a driver works on it."""
     grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
     before, after = definition.space, grown.space
     if after == before:
         return grown
+    if is_driven:
+        raise AlreadyRunning(
+            f"{definition.name} is running, and would have to grow. End it with `sweep stop "
+            f"{definition.name}` first, or submit it as it is to watch it."
+        )
     refuse_second_driver(objects, definition.name)
     put_extension(objects, grown)
     if after.n_proposals != before.n_proposals:
