@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import io
+import logging
 import os
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from sweep import cluster_aws, cluster_rules, cluster_secrets
+from sweep.cluster_rules import ClusterFile
 from trainables.errors import Misuse
 
 Json = Any
@@ -23,18 +30,102 @@ class Finding:
     advice: str = ""  # what is wrong and what to do; empty where nothing is
 
 
+class _OnceEach(yaml.SafeLoader):
+    """YAML keeps the last of two equal keys without a word: here they are refused."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Json]:
+        seen = set()
+        for key, _ in node.value:
+            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key.value, str):
+                if key.value in seen:
+                    raise yaml.MarkedYAMLError(
+                        problem=f"{key.value!r} is given twice, and only the last would count",
+                        problem_mark=key.start_mark,
+                    )
+                seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def read(path: str | os.PathLike[str]) -> dict[str, Json]:
-    """The file as it is written, without Ray's defaults. Raises Misuse when it is no YAML mapping."""
+    """The file as it is written, without Ray's defaults. Raises Misuse when it is none."""
     try:
-        plain = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise Misuse(f"{path} cannot be read as a cluster.yaml: {error}") from error
-    if not isinstance(plain, dict):
-        raise Misuse(f"{path} must hold a mapping with a cluster_name and a provider.")
+        plain = yaml.load(Path(path).read_text(encoding="utf-8"), _OnceEach)
+    except OSError as error:
+        raise Misuse(f"{path} cannot be read: {error.strerror}. Name a cluster.yaml.") from error
+    except UnicodeDecodeError as error:
+        raise Misuse(f"{path} is not UTF-8 text. Name a cluster.yaml.") from error
+    except yaml.MarkedYAMLError as error:  # its own text quotes the line, which may hold a secret
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise Misuse(f"{path} is no YAML: line {line}: {error.problem}.") from None
+    except yaml.YAMLError as error:
+        raise Misuse(f"{path} is no YAML.") from error
+    if not isinstance(plain, dict) or not isinstance(plain.get("provider"), dict):
+        raise Misuse(
+            f"{path} must be a mapping with a cluster_name and a provider, as Ray reads it."
+        )
     return plain
 
 
 def check(path: str | os.PathLike[str]) -> list[Finding]:
-    """Everything that can be known of a cluster.yaml without a cloud; one finding per question."""
-    read(path)
-    return [Finding("cluster.yaml", ok=True)]
+    """Everything that can be known of a cluster.yaml without a cloud; one finding per question.
+
+    Sources of file_mounts are looked for as `ray up` does: from the current folder. What Ray's own
+    validation refuses is not looked at further.
+    """
+    try:
+        plain = read(path)
+    except Misuse as error:
+        return [Finding("cluster.yaml", False, str(error))]
+    secrets = cluster_secrets.find(plain)
+    findings = [_finding("secrets", [secret.advice for secret in secrets])]
+    try:
+        prepared = _as_ray_takes_it(plain)
+    except Misuse as error:
+        told = cluster_secrets.masked(str(error), secrets)
+        return [*findings, Finding("Ray's validation", False, told)]
+    findings.append(Finding("Ray's validation", True))
+    cluster = ClusterFile(plain, prepared)
+    rules = dict(cluster_rules.RULES)
+    if cluster.provider_type == "aws":
+        rules |= cluster_aws.RULES
+    return findings + [_finding(name, rule(cluster)) for name, rule in rules.items()]
+
+
+def _finding(name: str, problems: list[str]) -> Finding:
+    return Finding(name, not problems, " ".join(problems))
+
+
+def _as_ray_takes_it(plain: dict[str, Json]) -> dict[str, Json]:
+    """The file with Ray's defaults, since they run too. Raises Misuse with Ray's reason."""
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    with _quiet() as printed:
+        try:
+            prepared: dict[str, Json] = prepare_config(copy.deepcopy(plain))
+            validate_config(prepared)
+        except Exception as error:  # nearly any type, where a value has a shape Ray did not expect
+            raise Misuse(_reason(error, printed.getvalue())) from error
+    return prepared
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[io.StringIO]:
+    """What Ray prints goes here: some of its reasons are printed, not raised."""
+    printed = io.StringIO()
+    log = logging.getLogger("ray.autoscaler")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            yield printed
+    finally:
+        log.setLevel(level)
+
+
+def _reason(error: Exception, printed: str) -> str:
+    message = getattr(error, "message", "") or str(error)  # jsonschema's str() repeats the schema
+    if hasattr(error, "json_path"):
+        return f"Ray refuses {error.json_path}: {message}."
+    if type(error).__name__ == "SilentClickException":
+        message = printed.strip().splitlines()[-1] if printed.strip() else message
+    return f"Ray refuses the file: {type(error).__name__}: {message}."

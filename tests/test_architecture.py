@@ -21,8 +21,9 @@ LONGEST_MODULE = 500  # lines
 # The only files that may import each of these, at any depth of the file.
 OWNERS = {
     "av": ("trainables/datasets/video_files.py",),
+    "botocore": ("sweep/cluster_aws.py",),
     "datasets": ("trainables/datasets/text_hub.py",),
-    "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py"),
+    "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py", "sweep/tracking_runs.py"),
     "optuna": ("sweep/search.py",),
     "ray": (
         "trainables/trial.py",
