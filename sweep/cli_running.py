@@ -242,11 +242,10 @@ def _train(
     def tracker() -> Tracker:
         return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
 
-    background = BackgroundTracker(tracker(), warn=note)
-    on_record, on_proposal = feed.listeners(objects, definition, background.offer)
+    read = feed.StoredArms(objects, definition.name)
+    background = BackgroundTracker(tracker(), definition.name, read, warn=note)
+    on_record, on_proposal = feed.listeners(background.offer)
     try:
-        for arm in feed.tracked_arms(objects, views.load_sweep(objects, definition.name)):
-            background.offer(arm)  # whatever MLflow missed while no driver ran
         with notifications.notifying(notify, definition.name, warn=note) as on_news:
             summary = run_sweep(
                 objects,

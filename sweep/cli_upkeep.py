@@ -120,7 +120,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     objects, view = open_sweep(storage, name)
     uri = place_of(objects, view.definition, mlflow)
     tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
-    tracking.sync_all(tracker, feed.tracked_arms(objects, view), say=click.echo)
+    tracking.sync_all(tracker, feed.tracked_arms(objects, view.definition), say=click.echo)
     track_sweep(tracker, view, 0)
     remember_place(objects, name, uri)
 

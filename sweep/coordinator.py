@@ -42,11 +42,11 @@ from trainables.results import OUTCOMES, ArmRecord, Outcome, Report
 from trainables.run_store import RunStore
 
 Json = Any
-OnRecord = Callable[[Arm, ArmRecord], None]
+OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
+OnFinal = Callable[[Arm, ArmRecord], None]
 OnProposal = Callable[[str, ProposalResult], None]
 
 log = logging.getLogger(__name__)
-RECORD_EVERY_S = 1.0  # a running arm's record is read for ``on_record`` at most this often
 KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 _Key = tuple[str, int]  # setting, proposal number
 
@@ -58,7 +58,6 @@ class LiveArm:
     arm: Arm
     since: float  # monotonic clock
     report: Report | None = None
-    read_at: float = 0.0  # when its record was last read for ``on_record``
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class Coordinator:
         *,
         on_record: OnRecord | None = None,
         on_proposal: OnProposal | None = None,
-        on_final: OnRecord | None = None,
+        on_final: OnFinal | None = None,
         on_news: OnNews | None = None,
         ask_ahead: bool = False,
     ) -> None:
@@ -113,7 +112,8 @@ class Coordinator:
         Args:
             objects: the storage root.
             definition: what is asked for.
-            on_record: told of arms' records, running (at most once a second per arm) and final.
+            on_record: told of every arm whose stored record grew, or is final: at its end, and at
+                the start of those that were final before. It reads what it needs.
             on_proposal: told of every proposal whose arms are all final, once per run.
             on_final: told of arms that ended in this run, for the display.
             on_news: told of what somebody who does not look wants to know; may come from a thread.
@@ -193,16 +193,8 @@ class Coordinator:
             return
         live.report = report
         self.progressed_at = time.monotonic()
-        if self._on_record is None or time.monotonic() - live.read_at < RECORD_EVERY_S:
-            return
-        live.read_at = time.monotonic()
-        try:
-            record = self.runs.record(signature)
-        except StoreError as error:
-            self.store_trouble(str(error))
-            return
-        if record is not None:
-            self._tell(self._on_record, live.arm, record)
+        if self._on_record is not None:
+            self._tell(self._on_record, live.arm, False)
 
     def finished(self, signature: str) -> None:
         """A handed-out arm has its final record in the store. Never raises."""
@@ -310,8 +302,10 @@ class Coordinator:
         ):
             self.outcomes[setting][proposal.number] = outcome
             self._has_winner |= outcome.can_win
-            for signature in signatures:
-                self.plan.arm_is_final(signature)
+            for arm in arms:
+                self.plan.arm_is_final(arm.signature)
+                if self._on_record is not None:
+                    self._tell(self._on_record, arm, True)
         else:
             self._await(setting, proposal.number, arms)
 
@@ -383,7 +377,7 @@ class Coordinator:
         if arm.proposal is None and record.status == "failed":
             self._failed_baselines[arm.signature] = record.reason
         if self._on_record is not None:
-            self._tell(self._on_record, arm, record)
+            self._tell(self._on_record, arm, True)
         for setting, number in self._waiting.pop(arm.signature, ()):
             missing = self._open[setting, number].missing
             missing.discard(arm.signature)

@@ -20,7 +20,6 @@ from sweep.signals import request_stop
 from tests.drivers import Driver, records, steps, table, tiny, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
 from trainables.run_store import RunStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_home")]
@@ -47,14 +46,14 @@ def start(objects: ObjectStore) -> Iterator[Callable[..., Driver]]:
 
 def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path: Path) -> None:
     asked = put_definition(objects, tiny())
-    told: list[ArmRecord] = []
+    told: list[bool] = []
 
-    def on_record(arm: Arm, record: ArmRecord) -> None:
-        told.append(record)
+    def on_record(arm: Arm, is_final: bool) -> None:
+        told.append(is_final)
 
     summary = run_sweep(objects, asked, workers=2, display=False, on_record=on_record)
     assert (summary.is_done, summary.exit_code, summary.problems) == (True, 0, ())
-    assert sum(record.is_final for record in told) == 6
+    assert sum(told) == 6
     inline = ObjectStore(tmp_path / "inline")
     put_definition(inline, asked)
     assert run_sweep(inline, asked, where="inline", display=False).is_done
