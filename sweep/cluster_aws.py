@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 from sweep.cluster_rules import OBJECT_STORES, ClusterFile, Rule, did_you_mean, settings
@@ -14,19 +15,32 @@ RAYS_OWN = {"SubnetIds"}
 WORLD = {"0.0.0.0/0", "::/0"}
 
 
+def _region(cluster: ClusterFile) -> list[str]:
+    provider = cluster.prepared["provider"]
+    region = provider.get("region")
+    if not region:
+        return ["provider has no region: name one, such as us-west-2."]
+    zones = [zone.strip() for zone in (provider.get("availability_zone") or "").split(",")]
+    elsewhere = [zone for zone in zones if zone and not zone.startswith(region)]
+    if not elsewhere:
+        return []
+    return [
+        f"availability_zone {', '.join(elsewhere)} is not in {region}: correct the one or the "
+        "other."
+    ]
+
+
 def _node_config(cluster: ClusterFile) -> list[str]:
     """Every node_config against the model of RunInstances: names, nesting and types."""
     try:
-        import botocore.loaders
-        import botocore.model
-        import botocore.validate
+        from botocore.validate import ParamValidator
+
+        request = _run_instances()
     except ImportError:
         return [
             "botocore is not installed here, and `ray up` needs it: "
             "pip install 'descent-sweep[cluster]'."
         ]
-    service = botocore.loaders.Loader().load_service_model("ec2", "service-2")
-    request = botocore.model.ServiceModel(service).operation_model("RunInstances").input_shape
     known = set(request.members) | RAYS_OWN
     problems = []
     for name, node_type in cluster.node_types.items():
@@ -35,15 +49,23 @@ def _node_config(cluster: ClusterFile) -> list[str]:
             hint = did_you_mean(key, known)
             problems.append(f"{name}: EC2 knows no {key}.{hint} Correct or delete it.")
         rest = {key: config[key] for key in set(config) & (known - RAYS_OWN)}
-        report = botocore.validate.ParamValidator().validate(
-            {**rest, "MinCount": 1, "MaxCount": 1}, request
-        )
+        report = ParamValidator().validate({**rest, "MinCount": 1, "MaxCount": 1}, request)
         if report.has_errors():
             told = report.generate_report().replace("\n", "; ")
             problems.append(f"{name}: EC2 would refuse node_config: {told}.")
         if "InstanceType" not in config:
             problems.append(f"{name} has no InstanceType: name one.")
     return problems
+
+
+@functools.cache
+def _run_instances() -> Json:
+    """What EC2's RunInstances may be given, as botocore's copy of its interface says."""
+    from botocore.loaders import Loader
+    from botocore.model import ServiceModel
+
+    service = ServiceModel(Loader().load_service_model("ec2", "service-2"))
+    return service.operation_model("RunInstances").input_shape
 
 
 def _security_group(cluster: ClusterFile) -> list[str]:
@@ -121,6 +143,7 @@ def _key_pair(cluster: ClusterFile) -> list[str]:
 
 
 RULES: dict[str, Rule] = {
+    "region": _region,
     "EC2 requests": _node_config,
     "security group": _security_group,
     "instance metadata": _metadata,

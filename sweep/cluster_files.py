@@ -7,6 +7,7 @@ import copy
 import io
 import logging
 import os
+import sys
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,8 @@ def _as_ray_takes_it(plain: dict[str, Json]) -> dict[str, Json]:
 
     with _quiet() as printed:
         try:
+            # As it is written first: filling in defaults trips over values of a wrong type.
+            validate_config({"cluster_synced_files": [], "max_workers": sys.maxsize, **plain})
             prepared: dict[str, Json] = prepare_config(copy.deepcopy(plain))
             validate_config(prepared)
         except Exception as error:  # nearly any type, where a value has a shape Ray did not expect

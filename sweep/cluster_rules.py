@@ -232,8 +232,15 @@ def _package(cluster: ClusterFile) -> list[str]:
         f"{node}: no setup command has 'pip install' of {', '.join(sorted(brought))}, so another "
         "version of this package, or none, would train. Add it to setup_commands."
         for node, commands in cluster.nodes()
-        if not any("pip install" in c and any(b in c for b in brought) for c in commands)
+        if not any(folder in installed for folder in brought for installed in _installed(commands))
     ]
+
+
+def _installed(commands: list[str]) -> Iterator[str]:
+    """What pip installs: its commands without the files of constraints."""
+    for command in commands:
+        if "pip install" in command:
+            yield re.sub(r"(?<!\S)(?:-c|--constraint)[= ]\S+", "", command)
 
 
 def _shell(cluster: ClusterFile) -> list[str]:

@@ -1,0 +1,450 @@
+"""Cluster files: ours pass; what Ray's validation misses is planted, one by one, and caught."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweep import cluster_secrets
+from sweep.cluster_files import Finding, check, read
+from trainables.errors import Misuse
+
+Json = Any
+ROOT = Path(__file__).parents[1]
+AWS, ON_PREMISES = "cluster.yaml", "docs/cluster/on-premises.yaml"
+RAYS = "Ray's validation"
+
+
+@pytest.fixture(autouse=True)
+def laptop(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the checkout, with a token and an SSH key."""
+    monkeypatch.chdir(ROOT)
+    home = Path.home()
+    for name, content in ((".ray/auth_token", "0" * 64), (".ssh/id_ed25519", "a key")):
+        (home / name).parent.mkdir()
+        (home / name).write_text(content)
+        (home / name).chmod(0o600)
+    return home
+
+
+def filled(name: str) -> str:
+    """A file of ours as a user fills it in."""
+    text = Path(name).read_text(encoding="utf-8")
+    for got, given in (
+        ("sg-FILL-IN", "sg-0123456789abcdef0"),
+        ("s3://FILL-IN", "s3://lab-sweeps"),
+        ("/FILL-IN-shared", "/mnt/shared"),
+        ("FILL-IN-", "lab-"),
+    ):
+        text = text.replace(got, given)
+    return text
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Callable[[Json], dict[str, Finding]]:
+    """What is found in a file: a text, or what is written as one."""
+
+    def findings(content: Json) -> dict[str, Finding]:
+        path = tmp_path / "cluster.yaml"
+        text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        path.write_text(text, encoding="utf-8")
+        found = check(path)
+        assert len({finding.name for finding in found}) == len(found)
+        assert all(finding.ok == (not finding.advice) for finding in found)
+        return {finding.name: finding for finding in found}
+
+    return findings
+
+
+def failed(found: dict[str, Finding]) -> dict[str, str]:
+    return {name: finding.advice for name, finding in found.items() if not finding.ok}
+
+
+# --- our files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
+def test_our_files_need_nothing_but_to_be_filled_in(name: str) -> None:
+    found = {finding.name: finding for finding in check(name)}
+    assert set(failed(found)) == {"filled in"}
+    assert "FILL-IN" in found["filled in"].advice
+
+
+@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
+def test_our_files_pass_once_filled_in(
+    name: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    assert failed(checked(filled(name))) == {}
+
+
+def test_our_two_files_install_and_start_alike() -> None:
+    aws, own = yaml.safe_load(filled(AWS)), yaml.safe_load(filled(ON_PREMISES))
+    for key in ("file_mounts", "rsync_exclude", "head_setup_commands", "worker_start_ray_commands"):
+        assert aws[key] == own[key]
+    without = own["head_start_ray_commands"]
+    without[-1] = without[-1].replace("export RAY_enable_autoscaler_v2=0; ", "")
+    assert aws["head_start_ray_commands"] == without
+
+
+def test_the_mounts_bring_all_that_the_package_is_built_of() -> None:
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    sources = set(yaml.safe_load(filled(AWS))["file_mounts"].values())
+    for name in ("README.md", "LICENSE", "sweep", "search_spaces", "trainables"):
+        assert f'"{name}"' in settings
+        assert name in sources
+
+
+# --- what Ray misses ------------------------------------------------------------------------------
+
+
+def head_start(change: Callable[[str], str]) -> Callable[[Json], None]:
+    def planted(plain: Json) -> None:
+        plain["head_start_ray_commands"][-1] = change(plain["head_start_ray_commands"][-1])
+
+    return planted
+
+
+def without(text: str) -> Callable[[Json], None]:
+    """Every command without ``text``."""
+    return instead(text, "")
+
+
+def instead(text: str, other: str) -> Callable[[Json], None]:
+    """Every command with ``other`` for ``text``."""
+
+    def planted(plain: Json) -> None:
+        lists = [value for key, value in plain.items() if key.endswith("_commands")]
+        assert any(text in command for commands in lists for command in commands)
+        for commands in lists:
+            commands[:] = [command.replace(text, other) for command in commands]
+
+    return planted
+
+
+def given(*keys: str, to: Json) -> Callable[[Json], None]:
+    """One place of the file set, or removed where ``to`` is None."""
+
+    def planted(plain: Json) -> None:
+        for key in keys[:-1]:
+            plain = plain[key]
+        if to is None:
+            del plain[keys[-1]]
+        else:
+            plain[keys[-1]] = to
+
+    return planted
+
+
+def both(*changes: Callable[[Json], None]) -> Callable[[Json], None]:
+    def planted(plain: Json) -> None:
+        for change in changes:
+            change(plain)
+
+    return planted
+
+
+def node(name: str, *keys: str, to: Json) -> Callable[[Json], None]:
+    return given("available_node_types", name, "node_config", *keys, to=to)
+
+
+OVERRIDE = ["sudo apt-get install -y htop"]
+MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
+    "a misspelt key of node_config": (
+        both(node("l4", "InstanceType", to=None), node("l4", "InstanceTyp", to="g6.xlarge")),
+        {"EC2 requests": r"l4: EC2 knows no InstanceTyp\. Did you mean 'InstanceType'\?"},
+    ),
+    "a misspelt key deep in node_config": (
+        node("l4", "InstanceMarketOptions", to={"MarketTyp": "spot"}),
+        {"EC2 requests": r"MarketTyp"},
+    ),
+    "a number where EC2 takes text": (
+        node("l4", "InstanceMarketOptions", "SpotOptions", to={"MaxPrice": 3}),
+        {"EC2 requests": r"SpotOptions\.MaxPrice"},
+    ),
+    "min above max in one type": (
+        given("available_node_types", "l4", "min_workers", to=9),
+        {"node types": r"l4 has min_workers 9 above max_workers 8"},
+    ),
+    "no worker may ever start": (given("max_workers", to=0), {"node types": r"max_workers is 0"}),
+    "workers of the head's type": (
+        given("available_node_types", "head", "max_workers", to=2),
+        {"node types": r"head is the head's type"},
+    ),
+    "a misspelt key of the provider": (
+        given("provider", "availability_zones", to="us-west-2a"),
+        {"provider": r"availability_zones is read by nobody.*'availability_zone'"},
+    ),
+    "no region": (given("provider", "region", to=None), {"region": r"has no region"}),
+    "zones of another region": (
+        given("provider", "region", to="us-east-1"),
+        {"region": r"us-west-2a, us-west-2b, us-west-2c is not in us-east-1"},
+    ),
+    "a head that launches nobody": (
+        without("--autoscaling-config=~/ray_bootstrap_config.yaml"),
+        {"head": r"no --autoscaling-config"},
+    ),
+    "a head that trains": (without("--num-cpus=0"), {"head": r"--num-cpus=0, got none"}),
+    "a head the autoscaler counts on": (
+        given("available_node_types", "head", "resources", to={}),
+        {"lasting head": r"resources: \{CPU: 0, GPU: 0\}"},
+    ),
+    "a head that can be taken away": (
+        node("head", "InstanceMarketOptions", to={"MarketType": "spot"}),
+        {"lasting head": r"spot instance"},
+    ),
+    "a start that cannot be repeated": (
+        without("ray stop"),
+        {"head": r"need 'ray stop'", "workers": r"need 'ray stop'"},
+    ),
+    "workers that start alone": (
+        without("--address=$RAY_HEAD_IP:6379"),
+        {"workers": r"'ray start' with --address"},
+    ),
+    "an SSH key that is not there": (
+        given("auth", "ssh_private_key", to="/nope"),
+        {"files here": r"no file /nope", "key pair": r"add KeyName"},
+    ),
+    "a mount that is not there": (
+        given("file_mounts", "~/data", to="no/such/folder"),
+        {"files here": r"no no/such/folder below"},
+    ),
+    "SSH open to the world by Ray": (
+        node("a10g", "SecurityGroupIds", to=None),
+        {"security group": r"a10g names no security group.*SSH open"},
+    ),
+    "a group opened to the world by hand": (
+        given(
+            "provider",
+            "security_group",
+            to={"IpPermissions": [{"IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]},
+        ),
+        {"security group": r"whole internet in"},
+    ),
+    "metadata without a session token": (
+        node("l4", "MetadataOptions", to={"HttpTokens": "optional"}),
+        {"instance metadata": r"l4: .*HttpTokens: required"},
+    ),
+    "a head with Ray's almighty role": (
+        node("head", "IamInstanceProfile", to=None),
+        {"instance profile": r"head has no IamInstanceProfile"},
+    ),
+    "workers that cannot write to storage": (
+        node("l4", "IamInstanceProfile", to=None),
+        {"instance profile": r"l4 has no IamInstanceProfile: they could not write"},
+    ),
+    "a dashboard for everybody": (
+        instead("--dashboard-host=127.0.0.1", "--dashboard-host=0.0.0.0"),
+        {"closed ports": r"listen on 0\.0\.0\.0"},
+    ),
+    "MLflow for everybody": (
+        instead("--host 127.0.0.1", "--host 0.0.0.0"),
+        {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
+    ),
+    "Ray's own start commands": (
+        given("head_start_ray_commands", to=None),
+        {"head": r"--num-cpus=0", "dead workers": r"65 s", "closed ports": r"0\.0\.0\.0"},
+    ),
+    "a vanished worker missed for a minute": (
+        instead("RAY_health_check_timeout_ms=1000", "RAY_health_check_timeout_m=1000"),
+        {"dead workers": r"after 55 s only"},
+    ),
+    "no token on the nodes": (
+        given("file_mounts", "~/.ray/auth_token", to=None),
+        {"token": r"no token on the nodes"},
+    ),
+    "token mode left out": (
+        without("RAY_AUTH_MODE=token"),
+        {"token": r"the head: RAY_AUTH_MODE is not set.*workers of type h100: RAY_AUTH_MODE"},
+    ),
+    "token mode taken back at the start": (
+        head_start(lambda command: f"export RAY_AUTH_MODE=disabled; {command}"),
+        {"token": r"the head: RAY_AUTH_MODE is disabled and token"},
+    ),
+    "one type with a setup of its own": (
+        given("available_node_types", "l4", "worker_setup_commands", to=OVERRIDE),
+        {"token": r"type l4", "package": r"type l4", "storage": r"type l4"},
+    ),
+    "Ray's own setup commands": (
+        given("setup_commands", to=None),
+        {"token": r"not set", "package": r"pip install", "storage": r"0 values"},
+    ),
+    "another version of this package": (
+        instead('"$HOME/descent-sweep[cluster]"', "descent_sweep==0.1"),
+        {"package": r"no setup command has 'pip install' of"},
+    ),
+    "storage that goes with its node": (
+        instead("s3://lab-sweeps", "/home/ubuntu"),
+        {"storage": r"/home/ubuntu/sweeps goes with its node"},
+    ),
+    "storage that nothing mounts": (
+        instead("s3://lab-sweeps", "/mnt/efs"),
+        {"storage": r"nothing mounts /mnt/efs"},
+    ),
+    "storage of the head's own": (
+        given("head_setup_commands", to=["echo 'export SWEEP_STORAGE=s3://other' >> ~/.bashrc"]),
+        {"storage": r"the head: SWEEP_STORAGE has 2 values", "tracking": r"MLFLOW_TRACKING_URI"},
+    ),
+    "no place for MLflow": (
+        without("MLFLOW_TRACKING_URI=http://127.0.0.1:5000"),
+        {"tracking": r"export MLFLOW_TRACKING_URI"},
+    ),
+    "a command that YAML cuts off at a #": (
+        given("head_setup_commands", to=["echo 'export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"]),
+        {"commands": r"bash cannot read"},
+    ),
+    "a secret": (
+        given("provider", "aws_credentials", to={"aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG"}),
+        {"secrets": r"provider\.aws_credentials\.aws_secret_access_key holds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISSED)
+def test_what_ray_misses_is_caught(
+    mistake: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plant, expected = MISSED[mistake]
+    plain = copy.deepcopy(yaml.safe_load(filled(AWS)))
+    plant(plain)
+    found = checked(plain)
+    assert found[RAYS].ok
+    assert set(failed(found)) == set(expected)
+    for name, told in expected.items():
+        assert re.search(told, found[name].advice, flags=re.S), found[name].advice
+
+
+def test_on_premises_the_second_autoscaler_is_refused(
+    checked: Callable[[Json], dict[str, Finding]],
+) -> None:
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    without("export RAY_enable_autoscaler_v2=0;")(plain)
+    assert set(failed(checked(plain))) == {"autoscaler"}
+
+
+def test_the_token_here_is_looked_at(
+    laptop: Path, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    token = laptop / ".ray/auth_token"
+    token.chmod(0o644)
+    assert "chmod 600" in checked(filled(AWS))["token"].advice
+    token.write_text("short")
+    assert "holds 5 characters" in checked(filled(AWS))["token"].advice
+    token.unlink()
+    assert failed(checked(filled(AWS))).keys() == {"files here", "token"}
+
+
+# --- what Ray refuses, and what is no cluster.yaml at all -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plant", "told"),
+    [
+        (given("setup_comands", to=[]), r"setup_comands"),
+        (given("available_node_types", "l4", "max_worker", to=3), r"max_worker"),
+        (given("head_node_type", to="nope"), r"head_node_type"),
+        (given("setup_commands", to="pip install x"), r"\$\.setup_commands: 'pip install x'"),
+        (given("idle_timeout_minutes", to="ten"), r"idle_timeout_minutes: 'ten'"),
+        (given("provider", "type", to="awss"), r"awss"),
+        (given("docker", to={"image": "x"}), r"container & image name"),
+        (given("available_node_types", "l4", "min_workers", to=99), r"max_workers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_ray_refuses_is_told_and_ends_the_checks(
+    plant: Callable[[Json], None], told: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plant(plain)
+    found = checked(plain)
+    assert list(found) == ["secrets", RAYS]
+    assert re.search(told, found[RAYS].advice, flags=re.S), found[RAYS].advice
+
+
+def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Finding]]) -> None:
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    del plain["provider"]["worker_ips"]
+    assert re.search(
+        "supply a `head_ip` and list of `worker_ips`", checked(plain)[RAYS].advice, flags=re.S
+    ), checked(plain)[RAYS].advice
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a: [1", r"is no YAML: line 1: "),
+        ("- a\n- b\n", r"must be a mapping with a cluster_name and a provider"),
+        ("cluster_name: x\nprovider: aws\n", r"must be a mapping"),
+        ("cluster_name: a\nprovider: {type: aws}\ncluster_name: b\n", r"line 3: 'cluster_name' is"),
+    ],
+    ids=["no YAML", "a list", "a provider that is text", "a key twice"],
+)
+def test_what_is_no_cluster_file_is_a_finding_and_a_misuse(
+    content: str, told: str, checked: Callable[[Json], dict[str, Finding]], tmp_path: Path
+) -> None:
+    assert re.search(told, checked(content)["cluster.yaml"].advice, flags=re.S), checked(content)[
+        "cluster.yaml"
+    ].advice
+    with pytest.raises(Misuse, match=told):
+        read(tmp_path / "cluster.yaml")
+
+
+def test_a_file_that_is_not_there_is_a_misuse() -> None:
+    with pytest.raises(Misuse, match=r"nowhere\.yaml cannot be read: No such file"):
+        read("nowhere.yaml")
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+SECRETS = {
+    "AKIAIOSFODNN7EXAMPLE": "export AWS_ACCESS_KEY_ID={}",
+    "wJalrXUtnFEMI": "export AWS_SECRET_ACCESS_KEY={} A=1",
+    "correct-horse": "MLFLOW_TRACKING_PASSWORD='{}' mlflow server",
+    "hf_abcdefghijklmnopqrstu": "hf auth login --token {}",
+    "battery-staple": "export MLFLOW_TRACKING_URI=postgresql://mlflow:{}@db/mlflow",
+    "0123456789abcdef0123": 'export RAY_AUTH_TOKEN="{}"',
+}
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_is_found_and_never_repeated(
+    secret: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plain["setup_commands"].append(SECRETS[secret].format(secret))
+    found = checked(plain)
+    assert re.search(r"setup_commands\[6\] holds", found["secrets"].advice, flags=re.S), found[
+        "secrets"
+    ].advice
+    assert not any(secret in finding.advice for finding in found.values())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "export RAY_AUTH_TOKEN_PATH=~/.ray/auth_token RAY_AUTH_MODE=token",
+        "export MLFLOW_TRACKING_PASSWORD=$(cat ~/secret)",
+        "export HF_TOKEN=`cat ~/token`",
+        "mlflow server --backend-store-uri postgresql://mlflow@127.0.0.1/mlflow",
+        "hf auth login --token $HF_TOKEN",
+        "git clone https://github.com/lab/data",
+        'export PGPASSWORD="$(cat ~/password)"',
+    ],
+)
+def test_where_a_secret_is_read_from_is_no_secret(command: str) -> None:
+    assert cluster_secrets.find({"setup_commands": [command]}) == []
+
+
+def test_what_ray_says_of_a_secret_is_masked(
+    checked: Callable[[Json], dict[str, Finding]],
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plain["max_workers"] = "hf_abcdefghijklmnopqrstu"
+    found = checked(plain)
+    assert "'***' is not of type 'integer'" in found[RAYS].advice
+    assert not found["secrets"].ok
