@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +21,7 @@ Json = Any
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 STORAGE = "SWEEP_STORAGE"
+ADDRESS = "SWEEP_ADDRESS"
 
 storage_option: Callable[[Verb], Verb] = click.option(
     "--storage",
@@ -28,6 +30,12 @@ storage_option: Callable[[Verb], Verb] = click.option(
     default="sweeps",
     show_default="$SWEEP_STORAGE, else ./sweeps",
     help="Storage root: everything a sweep writes lies below it.",
+)
+address_option: Callable[[Verb], Verb] = click.option(
+    "--address",
+    metavar="URL|YAML",
+    envvar=ADDRESS,
+    help="Ask a cluster: the URL of its dashboard, or its cluster.yaml; or set SWEEP_ADDRESS.",
 )
 json_option: Callable[[Verb], Verb] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
@@ -47,6 +55,17 @@ only_option: Callable[[Verb], Verb] = click.option(
     help="Only settings of this name, or like 'ucsd_ped2-*'; repeatable.",
 )
 name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
+
+
+def given_storage() -> str | None:
+    """The root that --storage names on this command line: on a cluster its own is the default."""
+    return str(click.get_current_context().params["storage"]) if named_here("storage") else None
+
+
+def named_here(option: str) -> bool:
+    """Whether an option was given on this command line, and is no default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
 
 
 def open_store(storage: str) -> ObjectStore:

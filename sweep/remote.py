@@ -1,0 +1,141 @@
+"""Asks a cluster from a laptop: the same verb, run on the head as a job that takes no CPU.
+
+Results lie where the head sees them, and often only there; one way serves folders and object
+stores alike. The laptop prints from JSON, as the verb itself does.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sweep.cli_options import given_storage, note
+from sweep.submission import Answer, Question, Submission, code_version
+from trainables.errors import Failure
+
+if TYPE_CHECKING:
+    from sweep.jobs import Job, Jobs
+
+Json = Any
+PYTHON = "python -m"  # on the head's PATH, where `ray start` was found
+ANSWER_S = 120.0  # a verb that reads a large sweep from an object store
+
+
+@contextmanager
+def cluster(address: str) -> Iterator[Jobs]:
+    """The job server at an address, through a tunnel where one is needed, with the token."""
+    from sweep import jobs, tunnel  # Ray: a second that verbs which stay here do not pay
+
+    secret = tunnel.token(address)
+    with tunnel.reached(address) as url:
+        if secret is not None and not jobs.is_private(url):
+            note(f"the token travels unencrypted to {url}: better use a tunnel, or https.")
+        yield jobs.Jobs(url, secret)
+
+
+def ask(jobs: Jobs, words: Sequence[str], storage: str | None) -> Answer:
+    """Run ``sweep WORDS`` on the head.
+
+    Args:
+        jobs: its job server.
+        words: the verb and what follows it, but for --storage.
+        storage: the root on the cluster; None: its own.
+
+    Raises:
+        Failure: it could not be run. That a verb fails or refuses is an answer.
+    """
+    driven = {job.sweep: job.id for job in jobs.driving() if job.storage == (storage or "")}
+    question = Question(tuple(words), storage, driven)
+    job = f"ask-{uuid.uuid4().hex[:12]}"
+    jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
+    answer = jobs.answer(job, ANSWER_S)
+    if answer is None:
+        raise Failure(
+            f"the cluster at {jobs.url} has not answered within {ANSWER_S:.0f} s. Its head may be "
+            "overloaded, or its storage away: `sweep doctor` looks."
+        )
+    jobs.forget(job)
+    return answer
+
+
+def said(answer: Answer) -> str:
+    """The answer's standard output; its notes are printed, and a verb that failed ends this one."""
+    click.echo(answer.err, err=True, nl=False)
+    if answer.code:
+        raise SystemExit(answer.code)
+    return answer.out
+
+
+def asked(address: str, *words: str) -> Answer:
+    """What the head says to a verb, at the storage that was given here with --storage."""
+    with cluster(address) as jobs:
+        return ask(jobs, words, given_storage())
+
+
+def json_of(address: str, *words: str) -> Json:
+    """What a reading verb on the head prints as JSON."""
+    return json.loads(said(asked(address, *words, "--json")))
+
+
+@contextmanager
+def readable(answer_of: str, *, is_remote: bool = True) -> Iterator[None]:
+    """Say so where an answer lacks what this version prints: another one runs on the cluster."""
+    try:
+        yield
+    except (KeyError, TypeError, IndexError) as error:
+        if not is_remote:
+            raise
+        raise Failure(
+            f"what the cluster says of {answer_of} is not what this version ({code_version()}) "
+            f"prints ({type(error).__name__}: {error}). Install the same version on both; --json "
+            "shows it as it is."
+        ) from error
+
+
+def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | None]:
+    """Send a submission to the head.
+
+    Returns:
+        The job that drives the sweep, which may be that of an earlier submission, and the head's
+        answer; None where it is still busy, with the data say, after ``wait_s``.
+    """
+    while True:
+        earlier = jobs.of_sweep(sent.name)
+        driving = [j for j in earlier if not j.is_over and j.storage == (sent.storage or "")]
+        if driving:
+            return driving[0].id, _compared(jobs, replace(sent, driven_by=driving[0].id), wait_s)
+        job = f"{sent.name}-{_next_number(sent.name, earlier)}"
+        if _started(jobs, job, sent):  # else another laptop was faster: what does it drive?
+            return job, jobs.answer(job, wait_s)
+
+
+def _compared(jobs: Jobs, sent: Submission, wait_s: float) -> Answer | None:
+    """What the head says of a sweep that is driven already."""
+    job = f"compare-{uuid.uuid4().hex[:12]}"
+    _started(jobs, job, sent)
+    answer = jobs.answer(job, wait_s)
+    if answer is not None:
+        jobs.forget(job)
+    return answer
+
+
+def _started(jobs: Jobs, job: str, sent: Submission) -> bool:
+    from sweep.jobs import driver_metadata
+
+    with tempfile.TemporaryDirectory() as folder:
+        sent.write(Path(folder))
+        metadata = None if sent.driven_by else driver_metadata(sent.name, sent.storage)
+        return jobs.start(job, f"{PYTHON} sweep.supervise", folder=Path(folder), metadata=metadata)
+
+
+def _next_number(name: str, earlier: Sequence[Job]) -> int:
+    numbers = [job.id.removeprefix(f"{name}-") for job in earlier]
+    return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)

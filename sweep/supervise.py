@@ -1,0 +1,253 @@
+"""``python -m sweep.supervise``: the job of a sweep on a cluster's head; it outlives its drivers.
+
+It reads the submission in its working folder, puts the sweep into the store, answers the laptop,
+and starts the driver again until the sweep has ended, somebody stops it, or the driver has died
+three times in a row without anything new in the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sweep import notifications
+from sweep.cli_options import ADDRESS, check_name, open_store, parse_seeds
+from sweep.definition import Definition, load_definition
+from sweep.lock import driver_lock, driver_of, driving_jobs
+from sweep.plan import arms_of_proposal, baselines
+from sweep.proposals import retired_settings, stored_proposals
+from sweep.registration import extended, refuse_second_driver, registered, resolved
+from sweep.retry import forget_failed
+from sweep.signals import SINCE, request_stop, stop_requested_ms
+from sweep.submission import Answer, Submission, check_version, code_version, root_on_cluster
+from sweep.tracking_place import place_of, remember_place
+from trainables.errors import Misuse, StoreError, SweepError
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+Json = Any
+DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person
+WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray tells the drivers that a job starts
+
+
+def main() -> None:
+    """Take up the submission in the current folder and see the sweep through."""
+    notes: list[str] = []
+    try:
+        sent = Submission.read(Path())
+        objects = open_store(root_on_cluster(sent.storage))
+        accept(objects, sent, notes.append)
+    except SweepError as error:
+        code = 2 if isinstance(error, Misuse) else 1
+        _answer(Answer(code, err=f"sweep: {error}\n", version=code_version()))
+        raise SystemExit(code) from None
+    driver = driver_of(objects, sent.name)
+    err = "".join(f"sweep: {line}\n" for line in notes)
+    _answer(Answer(0, "" if driver is None else str(driver), err, code_version()))
+    if driver is None:
+        raise SystemExit(supervise(objects, sent.name, partial(drive, objects, sent)))
+
+
+def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -> None:
+    """Put into the store what is asked for, or refuse it; training has not begun after this.
+
+    Raises:
+        Failure: the code here is not the laptop's.
+        Misuse: as `sweep run` and `sweep resume` refuse.
+    """
+    check_version(sent.version, any_version=sent.any_version)
+    if sent.driven_by:
+        driving_jobs.set({sent.name: sent.driven_by})
+    if sent.definition is not None:
+        given = Definition.from_json(sent.definition)
+        uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
+        registered(objects, resolved(given), asked=sent.asked, say=say)
+        if not sent.driven_by:
+            remember_place(objects, sent.name, uri)
+        return
+    check_name(objects, sent.name)
+    there = load_definition(objects, sent.name)
+    refuse_second_driver(objects, sent.name)
+    seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
+    there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)
+    if sent.retry_failed:  # once: a driver that starts again must not train them for ever
+        with driver_lock(objects, sent.name):
+            forget_failed(objects, there)
+
+
+def drive(objects: ObjectStore, sent: Submission, since_ms: int) -> int:
+    """Run a driver of the stored sweep on this cluster to its end.
+
+    Args:
+        objects: the storage root.
+        sent: what it is to do.
+        since_ms: what was asked to stop since then stops it.
+
+    Returns:
+        Its exit code; where a signal ended it, as in a shell, 128 + the signal's number.
+    """
+    resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
+    environment = {**_for_driver(os.environ), SINCE: str(since_ms)}
+    if sent.notify is not None:
+        environment[notifications.VARIABLE] = sent.notify
+    command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
+    code = subprocess.run(command, cwd=Path.home(), env=environment).returncode
+    return code if code >= 0 else 128 - code
+
+
+def supervise(
+    objects: ObjectStore,
+    name: str,
+    run_driver: Callable[[int], int],
+    *,
+    waits_s: Sequence[float] = WAITS_S,
+) -> int:
+    """Run the driver until the sweep has ended; the exit code of the last one.
+
+    Args:
+        objects: the storage root.
+        name: a stored sweep.
+        run_driver: runs a driver to its end; told since when requests to stop count, in ms since
+            1970, and returns its exit code.
+        waits_s: pauses before the starts that follow a driver's first, second, ... death.
+    """
+    since_ms = time.time_ns() // 1_000_000
+    seen = Progress(objects, name)
+    deaths = starts = 0
+    with _stop_on_sigterm(objects, name):
+        while True:
+            code = run_driver(since_ms)
+            starts += 1
+            if code == 0 or (code == 2 and starts == 1):  # later: data or storage are away
+                return code
+            if _asked_to_stop(objects, name, since_ms):
+                return code
+            if code == 1 and seen.is_over():
+                return code  # not all went well: its own last lines say what
+            deaths = 1 if seen.is_new() else deaths + 1
+            if deaths == DEATHS:
+                _say(
+                    f"the driver of {name} died {DEATHS} times without progress and is not started "
+                    f"again. See above why; then `sweep resume {name}` continues."
+                )
+                return code
+            _say(f"the driver of {name} ended with exit code {code} and is started again.")
+            time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
+
+
+def _asked_to_stop(objects: ObjectStore, name: str, since_ms: int) -> bool:
+    """Whether `sweep stop` was given since; the driver that ended may not have seen it."""
+    try:
+        asked = stop_requested_ms(objects, name) > since_ms
+    except StoreError:
+        return False
+    if asked:
+        _say(f"{name} was asked to stop. `sweep resume {name}` continues it.")
+    return asked
+
+
+class Progress:
+    """How far a sweep is, by what the store holds; a store that is away shows no progress."""
+
+    def __init__(self, objects: ObjectStore, name: str) -> None:
+        """Remember where it stands now."""
+        self._objects = objects
+        self._name = name
+        self._most: dict[str, int] = {}
+        self.is_new()
+
+    def is_new(self) -> bool:
+        """Whether anything has come about since the last look.
+
+        An arm that was killed goes on from its last checkpoint: only what it had not reached
+        before counts.
+        """
+        now: dict[str, int] = {}
+        with suppress(StoreError):
+            now = dict(_counts(self._objects, load_definition(self._objects, self._name)))
+        new = {n: count for n, count in now.items() if count > self._most.get(n, 0)}
+        self._most |= new
+        return bool(new)
+
+    def is_over(self) -> bool:
+        """Whether nothing is left to train: every setting is finished, or its search broke."""
+        try:
+            definition = load_definition(self._objects, self._name)
+            retired = retired_settings(self._objects, self._name)
+            space = definition.space
+            for setting in space.settings:
+                if setting.name in retired:
+                    continue
+                stored = stored_proposals(self._objects, self._name, setting.name)
+                seeds = len(space.search_seeds)
+                judged = [p for p in stored if p.outcome and len(p.outcome.signatures) == seeds]
+                if len(judged) < space.proposals_of(setting):
+                    return False
+        except StoreError:
+            return False
+        return True
+
+
+def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:
+    """Numbers that only grow: proposals and outcomes, and the steps of arms that are open."""
+    runs = RunStore(objects)
+    for setting in definition.space.settings:
+        stored = stored_proposals(objects, definition.name, setting.name)
+        yield f"{setting.name}/proposals", len(stored)
+        yield f"{setting.name}/outcomes", sum(p.outcome is not None for p in stored)
+        arms = baselines(definition, setting.name)
+        for proposal in stored:
+            if proposal.outcome is None:
+                arms += arms_of_proposal(definition, setting.name, proposal.number, proposal.point)
+        for arm in arms:
+            record = runs.record(arm.signature)
+            if record is not None:
+                steps = record.reports[-1].step if record.reports else 0
+                yield arm.signature, steps + 1 + record.is_final
+
+
+def _for_driver(here: Mapping[str, str]) -> dict[str, str]:
+    """The driver's environment: its workers need no copy of the folder of the submission."""
+    environment = {name: value for name, value in here.items() if name != ADDRESS}
+    if JOB_CONFIG in environment:
+        config: Json = json.loads(environment[JOB_CONFIG])
+        environment[JOB_CONFIG] = json.dumps({**config, "runtime_env": {}})
+    return environment
+
+
+@contextmanager
+def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[None]:
+    """SIGTERM, from `ray job stop` say, is `sweep stop`: drivers may get it, too, or not."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        with suppress(StoreError):
+            request_stop(objects, name)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _answer(answer: Answer) -> None:
+    print(answer.line(), flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"sweep: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
