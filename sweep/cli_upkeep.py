@@ -1,4 +1,4 @@
-"""The verbs around a sweep: export, ui, sync, rm, doctor."""
+"""The verbs around a sweep: export, ui, sync, rm."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.markup import escape
 
+from sweep import remote
 from sweep.cli_options import (
+    address_option,
     check_name,
-    console,
-    json_option,
     name_argument,
     note,
     open_store,
     open_sweep,
-    print_json,
     storage_option,
 )
 from sweep.cli_reading import newest_first, run_ids
@@ -53,10 +51,18 @@ mlflow_option = click.option(
     "--all", "everything", is_flag=True, help="Also the closest pair where there is no winner."
 )
 @storage_option
-def export_(name: str, out: str, everything: bool, storage: str) -> None:
+@address_option
+def export_(name: str, out: str, everything: bool, storage: str, address: str | None) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
-    from sweep.export import export
+    from sweep.export import export, write_files
 
+    if address is not None:
+        there = remote.asked(address, "export", name, *(["--all"] if everything else []))
+        remote.said(there)
+        folder_out = Path(out).expanduser().resolve()
+        for file in write_files(folder_out, name, there.files):
+            click.echo(str(folder_out / file))
+        return
     objects, view = open_sweep(storage, name)
     ids = run_ids(objects, view.definition)
     folder_out = Path(out).expanduser().resolve()
@@ -187,25 +193,3 @@ def signatures(objects: ObjectStore, definition: Definition) -> set[str]:
             arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
             found |= {arm.signature for arm in arms}
     return found
-
-
-@click.command()
-@click.option("--data", metavar="DIR", help="Also check a folder of video data.")
-@mlflow_option
-@storage_option
-@json_option
-def doctor(data: str | None, mlflow: str | None, storage: str, as_json: bool) -> None:
-    """Check this machine: versions, device, storage, disk, MLflow, Ray. Exit 1 if one fails."""
-    from sweep.doctor import checks
-
-    out, found = console(), []
-    for check in checks(open_store(storage).root, mlflow, data):
-        found.append(check)
-        if not as_json:
-            mark = "[green]pass[/green]" if check.passed else "[red]FAIL[/red]"
-            out.print(f"{mark}  {check.name}: {escape(check.found)}", soft_wrap=True)
-            if not check.passed and check.advice:
-                out.print(f"      {escape(check.advice)}", soft_wrap=True)
-    if as_json:
-        print_json([vars(check) for check in found])
-    raise SystemExit(0 if all(check.passed for check in found) else 1)

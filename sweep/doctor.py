@@ -8,13 +8,13 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from uuid import uuid4
 
+from sweep.doctor_check import Check, nearest, writable
+from sweep.doctor_data import Need, folder_check, need_check
 from sweep.tracking_place import shown, sqlite_path, tracking_uri
-from trainables.errors import BadData, SweepError
+from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow
@@ -22,42 +22,43 @@ DISTRIBUTION = "descent-sweep"
 IMPORT_S = 120  # an import that takes longer is reported as a failure
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of `sweep doctor`."""
+def checks(
+    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need] = ()
+) -> Iterator[Check]:
+    """Every check of this machine, in the order in which a sweep would trip over them.
 
-    name: str
-    passed: bool
-    found: str
-    advice: str = ""  # what to do when it failed
-
-
-def checks(storage: str, mlflow: str | None, data: str | None) -> Iterator[Check]:
-    """Every check, in the order in which a sweep would trip over them."""
+    Args:
+        storage: the storage root.
+        mlflow: address of the MLflow server; None: where a sweep there would be tracked.
+        data: a folder to look for data sets in; None: none.
+        needs: the data sets and checkpoints of a search space.
+    """
     steps: list[Callable[[], Check]] = [
-        _python,
-        _packages,
+        python,
+        packages,
         _device,
         _cores,
-        lambda: _storage(storage),
-        lambda: _disk(storage),
-        _cache,
-        lambda: _tracking(storage, mlflow),
+        lambda: storage_check(storage),
+        lambda: disk(storage),
+        cache,
+        lambda: tracking(storage, mlflow),
         _ray,
     ]
-    if data is not None:
-        steps.append(lambda: _data(data))
     for step in steps:
         yield step()
+    if data is not None:
+        yield folder_check(data)
+    yield from map(need_check, needs)
 
 
-def _python() -> Check:
+def python() -> Check:
+    """The interpreter's version."""
     version = platform.python_version()
     passed = sys.version_info >= (3, 11)
     return Check("Python", passed, version, "Install Python 3.11 or newer.")
 
 
-def _packages() -> Check:
+def packages() -> Check:
     """Installed versions against the requirements of this package."""
     from packaging.requirements import Requirement
 
@@ -96,7 +97,8 @@ def _cores() -> Check:
     return Check("cores", cores >= 1, f"{cores} for this process")
 
 
-def _storage(storage: str) -> Check:
+def storage_check(storage: str) -> Check:
+    """Whether the storage root can be written; nothing stays behind."""
     objects = ObjectStore(storage)
     advice = "Give a folder you own with --storage or SWEEP_STORAGE."
     if not objects.is_local or Path(objects.root).exists():
@@ -105,43 +107,28 @@ def _storage(storage: str) -> Check:
         except SweepError as error:
             return Check("storage", False, str(error))
         return Check("storage", True, f"{objects.root} can be written")
-    return _writable("storage", Path(objects.root), advice)
+    return writable("storage", Path(objects.root), advice)
 
 
-def _cache() -> Check:
+def cache() -> Check:
+    """Whether the folder that data sets are decoded into can be written."""
     from trainables.datasets.cache import cache_root
 
-    return _writable("cache", cache_root(), "Set SWEEP_CACHE to a folder you own.")
+    return writable("cache", cache_root(), "Set SWEEP_CACHE to a folder you own.")
 
 
-def _writable(name: str, folder: Path, advice: str) -> Check:
-    """Whether ``folder`` can be written, or made; nothing stays behind."""
-    place = _nearest(folder)
-    probe = place / f".probe-{uuid4().hex}"
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
-        return Check(name, False, f"{folder} cannot be written: {error}", advice)
-    state = "can be written" if place == folder else "can be created"
-    return Check(name, True, f"{folder} {state}")
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder itself, or the closest one above it that exists."""
-    return next(place for place in (folder, *folder.parents) if place.exists())
-
-
-def _disk(storage: str) -> Check:
+def disk(storage: str) -> Check:
+    """Free space below the storage root."""
     objects = ObjectStore(storage)
     if not objects.is_local:
         return Check("disk", True, "object storage: not measured")
-    free_gb = shutil.disk_usage(_nearest(Path(objects.root))).free / 1e9
+    free_gb = shutil.disk_usage(nearest(Path(objects.root))).free / 1e9
     advice = f"Free some space: a sweep wants {NEEDED_GB:g} GB to start with."
     return Check("disk", free_gb >= NEEDED_GB, f"{free_gb:.1f} GB free", advice)
 
 
-def _tracking(storage: str, mlflow: str | None) -> Check:
+def tracking(storage: str, mlflow: str | None) -> Check:
+    """Whether MLflow answers where sweeps are tracked."""
     from sweep.tracking_client import experiment_id
 
     try:
@@ -168,33 +155,3 @@ def _ray() -> Check:
         last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
         return Check("Ray", False, f"does not import: {last}", advice)
     return Check("Ray", True, f"{ran.stdout.split()[-1]} imports")
-
-
-def _data(folder: str) -> Check:
-    """Whether some data set can be listed in the folder; frames are not decoded."""
-    from trainables.config import DataConfig
-    from trainables.datasets.layouts import OtherLayout
-    from trainables.datasets.video import PUBLISHED, list_clips
-
-    fits, problems = {}, []
-    for name in PUBLISHED:
-        try:
-            fits[name] = list_clips(DataConfig(name=name, folder=folder))
-        except OtherLayout:
-            continue
-        except BadData as error:  # it looks like this one, and something in it is wrong; or it is
-            problems.append(str(error))  # another whose folders have the same names: see below
-    if not fits and not problems:  # the user's own, which almost any folder could be
-        try:
-            fits["clips"] = list_clips(DataConfig(name="clips", folder=folder))
-        except BadData as error:
-            problems.append(str(error))
-    elsewhere = [p for p in problems if not any(video.root in p for video in fits.values())]
-    wrong = elsewhere if fits else problems[:1]
-    names: dict[str, list[str]] = {}
-    for name, video in fits.items():
-        counts = f"{len(video.train)} training and {len(video.test)} test clips in {video.root}"
-        names.setdefault(counts, []).append(name)
-    found = [f"{' or '.join(those)}: {counts}" for counts, those in names.items()]
-    advice = "docs/data.md says how each data set must lie on disk."
-    return Check("data", not wrong, "; ".join(found + wrong), advice)

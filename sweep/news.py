@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sweep.proposals import ProposalOutcome
 
 Json = Any
-Kind = Literal["finished", "failed", "stalled", "first_winner"]
+Kind = Literal["finished", "failed", "stalled", "first_winner", "test"]
 
 STANDSTILL_S = 1800.0  # without any report: arms hang, or wait for workers that do not come
 LOOK_EVERY_S = 15.0

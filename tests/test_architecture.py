@@ -28,6 +28,7 @@ OWNERS = {
     "ray": (
         "trainables/trial.py",
         "sweep/cluster_files.py",
+        "sweep/doctor_cluster.py",
         "sweep/driver.py",
         "sweep/submission.py",
     ),
