@@ -38,11 +38,16 @@ from trainables.run_store import RunStore
 Json = Any
 DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person
 WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
+ACCEPTED = "accepted"  # on the command line: the submission is in the store
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray tells the drivers that a job starts
 
 
 def main() -> None:
     """Take up the submission in the current folder and see the sweep through."""
+    if sys.argv[1:] == [ACCEPTED]:
+        sent = Submission.read(Path())
+        objects = open_store(root_on_cluster(sent.storage))
+        raise SystemExit(supervise(objects, sent.name, partial(drive, objects, sent)))
     notes: list[str] = []
     try:
         sent = Submission.read(Path())
@@ -55,8 +60,8 @@ def main() -> None:
     driver = driver_of(objects, sent.name)
     err = "".join(f"sweep: {line}\n" for line in notes)
     _answer(Answer(0, "" if driver is None else str(driver), err, code_version()))
-    if driver is None:
-        raise SystemExit(supervise(objects, sent.name, partial(drive, objects, sent)))
+    if driver is None:  # in a new process image: this one holds torch, by which data were found
+        os.execv(sys.executable, [sys.executable, "-m", "sweep.supervise", ACCEPTED])
 
 
 def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -> None:

@@ -30,7 +30,8 @@ OWNERS = {
         "sweep/cluster_files.py",
         "sweep/doctor_cluster.py",
         "sweep/driver.py",
-        "sweep/submission.py",
+        "sweep/jobs.py",
+        "sweep/tunnel.py",
     ),
     "sklearn": ("trainables/probes.py",),
     "transformers": (

@@ -156,20 +156,17 @@ def test_a_stop_between_two_drivers_reaches_the_next(
 
 
 def test_sigterm_is_a_stop(toy: ObjectStore) -> None:
-    code = (
-        "import sys, time; from pathlib import Path; from sweep.supervise import supervise\n"
-        "from trainables.object_store import ObjectStore\n"
-        "root = Path(sys.argv[1])\n"
-        "def run_driver(since_ms):\n"
-        "    (root / 'is-there').touch()\n"
-        "    while not (root / 'sweeps' / 'toy' / 'stop').exists(): time.sleep(0.01)\n"
-        "    return 1\n"
-        "sys.exit(supervise(ObjectStore(root), 'toy', run_driver))\n"
-    )
-    job = subprocess.Popen([sys.executable, "-c", code, toy.root], cwd=ROOT)
-    wait_until(Path(toy.root, "is-there").exists)
-    job.send_signal(signal.SIGTERM)
-    assert job.wait(90) == 1
+    starts = []
+
+    def is_terminated(since_ms: int) -> int:
+        starts.append(since_ms)
+        time.sleep(0.002)
+        signal.raise_signal(signal.SIGTERM)
+        return 128 + signal.SIGTERM
+
+    assert supervise(toy, "toy", is_terminated) == 128 + signal.SIGTERM
+    assert len(starts) == 1
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 # --- what is accepted -----------------------------------------------------------------------------
