@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -85,7 +88,13 @@ def test_our_files_pass_once_filled_in(
 
 def test_our_two_files_install_and_start_alike() -> None:
     aws, own = yaml.safe_load(filled(AWS)), yaml.safe_load(filled(ON_PREMISES))
-    for key in ("file_mounts", "rsync_exclude", "head_setup_commands", "worker_start_ray_commands"):
+    for key in (
+        "file_mounts",
+        "rsync_exclude",
+        "head_setup_commands",
+        "worker_setup_commands",
+        "worker_start_ray_commands",
+    ):
         assert aws[key] == own[key]
     without = own["head_start_ray_commands"]
     without[-1] = without[-1].replace("export RAY_enable_autoscaler_v2=0; ", "")
@@ -98,6 +107,44 @@ def test_the_mounts_bring_all_that_the_package_is_built_of() -> None:
     for name in ("README.md", "LICENSE", "sweep", "search_spaces", "trainables"):
         assert f'"{name}"' in settings
         assert name in sources
+
+
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
+def test_a_module_that_is_removed_here_goes_from_every_node(name: str, tmp_path: Path) -> None:
+    """What the commands around pip do, with copies made as Ray makes them; there is no pip here."""
+    plain = yaml.safe_load(filled(name))
+    here, head, worker = (tmp_path / part for part in ("here", "head", "worker"))
+    (here / "sweep").mkdir(parents=True)
+    installed: dict[Path, set[str]] = {}
+
+    def copy(source: Path, target: Path) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        command = ["rsync", "-avz", f"{source}/", f"{target}/"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def set_up(home: Path, commands: list[str]) -> None:
+        for command in commands:
+            if "pip install" in command:
+                sources = home / "descent-sweep"
+                installed[home] = {p.name for p in sources.rglob("*.py")}
+                (sources / "build").mkdir(exist_ok=True)
+                (sources / "build/left.py").touch()  # as setuptools does
+            elif re.search(r"\b(find|rm) ", command):
+                environment = os.environ | {"HOME": str(home)}
+                subprocess.run(["bash", "-c", command], check=True, env=environment)
+
+    for modules in ({"kept.py", "removed.py"}, {"kept.py", "new.py"}):
+        for path in (here / "sweep").iterdir():
+            path.unlink()
+        for module in modules:
+            (here / "sweep" / module).touch()
+        copy(here / "sweep", head / "descent-sweep/sweep")
+        (head / "ray_bootstrap_config.yaml").touch()
+        set_up(head, plain["setup_commands"] + plain["head_setup_commands"])
+        copy(head / "descent-sweep/sweep", worker / "descent-sweep/sweep")
+        set_up(worker, plain["setup_commands"] + plain["worker_setup_commands"])
+        assert installed == {head: modules, worker: modules}
 
 
 # --- what Ray misses ------------------------------------------------------------------------------
@@ -418,7 +465,7 @@ def test_a_secret_is_found_and_never_repeated(
     plain = yaml.safe_load(filled(AWS))
     plain["setup_commands"].append(SECRETS[secret].format(secret))
     found = checked(plain)
-    assert re.search(r"setup_commands\[6\] holds", found["secrets"].advice, flags=re.S), found[
+    assert re.search(r"setup_commands\[7\] holds", found["secrets"].advice, flags=re.S), found[
         "secrets"
     ].advice
     assert not any(secret in finding.advice for finding in found.values())
