@@ -30,10 +30,11 @@ from sweep.tracking_place import (
     known_id,
     place_of,
     remember_place,
+    shown,
     sweep_id,
     tracking_uri,
 )
-from trainables.errors import SweepError
+from trainables.errors import Failure, SweepError
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
@@ -83,12 +84,24 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--port", type=int, default=5000, show_default=True, metavar="N")
+@click.option("--url", "only_url", is_flag=True, help="Print a server's page, and serve nothing.")
 @mlflow_option
 @storage_option
-def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
+@address_option
+def ui(
+    name: str | None,
+    port: int,
+    only_url: bool,
+    mlflow: str | None,
+    storage: str,
+    address: str | None,
+) -> None:
     """Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest."""
     from sweep import tracking_ui
 
+    if address is not None:
+        remote.show_page(address, ["ui", *([name] if name else []), "--url"], port)
+        return
     objects = open_store(storage)
     names = newest_first(objects)
     if name is not None:
@@ -100,6 +113,8 @@ def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
     else:
         uri = place_of(objects, load_definition(objects, name), mlflow)
     served = is_server(uri)
+    if only_url and not served:
+        raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
     url = base = uri if served else f"http://127.0.0.1:{port}"
     if name is not None:
         try:

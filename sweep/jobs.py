@@ -185,6 +185,8 @@ class Jobs:
                 "It is looked for in RAY_AUTH_TOKEN, in the file that RAY_AUTH_TOKEN_PATH names, "
                 "in the file that cluster.yaml mounts as ~/.ray/auth_token, and there."
             ) from error
+        except BrokenPipeError:  # of whoever reads what this process prints
+            raise
         except (
             requests.RequestException,
             aiohttp.ClientError,

@@ -10,10 +10,11 @@ import json
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -41,13 +42,14 @@ def cluster(address: str) -> Iterator[Jobs]:
         yield jobs.Jobs(url, secret)
 
 
-def ask(jobs: Jobs, words: Sequence[str], storage: str | None) -> Answer:
+def ask(jobs: Jobs, words: Sequence[str], storage: str | None, wait_s: float = ANSWER_S) -> Answer:
     """Run ``sweep WORDS`` on the head.
 
     Args:
         jobs: its job server.
         words: the verb and what follows it, but for --storage.
         storage: the root on the cluster; None: its own.
+        wait_s: for the answer.
 
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
@@ -56,10 +58,10 @@ def ask(jobs: Jobs, words: Sequence[str], storage: str | None) -> Answer:
     question = Question(tuple(words), storage, driven)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
-    answer = jobs.answer(job, ANSWER_S)
+    answer = jobs.answer(job, wait_s)
     if answer is None:
         raise Failure(
-            f"the cluster at {jobs.url} has not answered within {ANSWER_S:.0f} s. Its head may be "
+            f"the cluster at {jobs.url} has not answered within {wait_s:.0f} s. Its head may be "
             "overloaded, or its storage away: `sweep doctor` looks."
         )
     jobs.forget(job)
@@ -83,6 +85,27 @@ def asked(address: str, *words: str) -> Answer:
 def json_of(address: str, *words: str) -> Json:
     """What a reading verb on the head prints as JSON."""
     return json.loads(said(asked(address, *words, "--json")))
+
+
+def show_page(address: str, words: Sequence[str], port: int) -> None:
+    """Print the address of a page that a verb names on the head, as this machine reaches it.
+
+    What the head serves on its loopback comes through a tunnel, until Ctrl-C.
+    """
+    from sweep import tunnel
+
+    page = said(asked(address, *words)).strip()
+    parts = urlsplit(page)
+    if tunnel.is_url(address) or parts.hostname not in ("127.0.0.1", "localhost"):
+        click.echo(page)
+        return
+    to = replace(tunnel.route(Path(address)), port=parts.port or 80)
+    with tunnel.tunnel(to, port) as way:
+        click.echo(parts._replace(netloc=f"127.0.0.1:{way.port}").geturl())
+        click.echo("Ctrl-C ends the tunnel.", err=True)
+        with suppress(KeyboardInterrupt):
+            way.ssh.wait()
+            raise Failure("the tunnel broke: ssh has ended. Give the verb again.")
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class Route:
     user: str
     key: str | None  # path of the private key; None: what ssh finds by itself
     proxy_command: str | None
-    port: int = DASHBOARD_PORT  # of the job server, on the head's loopback
+    port: int = DASHBOARD_PORT  # that is wanted of the head's loopback: the job server's
 
     def command(self, local_port: int) -> list[str]:
         """The tunnel; it ends when its standard input does, so it cannot outlive its owner."""
@@ -80,8 +80,8 @@ def reached(address: str) -> Iterator[str]:
     if is_url(address):
         yield address.rstrip("/")
         return
-    with tunnel(route(Path(address))) as port:
-        yield f"http://127.0.0.1:{port}"
+    with tunnel(route(Path(address))) as way:
+        yield f"http://127.0.0.1:{way.port}"
 
 
 def is_url(address: str) -> bool:
@@ -180,10 +180,27 @@ def _completed(config: Mapping[str, Json]) -> Mapping[str, Json]:
     return completed
 
 
+@dataclass(frozen=True)
+class Tunnel:
+    """A tunnel that is open."""
+
+    port: int  # on this machine's loopback
+    ssh: subprocess.Popen[bytes]
+
+
 @contextmanager
-def tunnel(to: Route) -> Iterator[int]:
-    """An ssh tunnel to the job server while the block runs; yields its port on this machine."""
-    port = _free_port()
+def tunnel(to: Route, port: int | None = None) -> Iterator[Tunnel]:
+    """An ssh tunnel to a port of the head's loopback while the block runs.
+
+    Args:
+        to: the head, and that port.
+        port: on this machine; None: a free one.
+
+    Raises:
+        Misuse: the port is taken.
+        Failure: it cannot be opened; with what ssh said.
+    """
+    port = _free_port(port or 0)
     with tempfile.TemporaryFile() as said:
         try:
             ssh = subprocess.Popen(
@@ -198,7 +215,7 @@ def tunnel(to: Route) -> Iterator[int]:
         with ssh:
             try:
                 _wait(ssh, port, to, said)
-                yield port
+                yield Tunnel(port, ssh)
             finally:
                 ssh.kill()
 
@@ -219,7 +236,13 @@ def _wait(ssh: subprocess.Popen[bytes], port: int, to: Route, said: IO[bytes]) -
         time.sleep(WAIT_S)
 
 
-def _free_port() -> int:
+def _free_port(wanted: int) -> int:
+    """The port, if nobody listens on it here; 0: any such. Misuse when somebody does."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        try:
+            probe.bind(("127.0.0.1", wanted))
+        except OSError as error:
+            raise Misuse(
+                f"port {wanted} of this machine is taken ({error}): give another --port."
+            ) from error
         return int(probe.getsockname()[1])

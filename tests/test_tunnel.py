@@ -165,7 +165,8 @@ def test_a_token_file_that_is_named_must_be_there(monkeypatch: pytest.MonkeyPatc
 
 def test_a_tunnel_leads_to_the_loopback_of_the_head_and_ends(ssh: Path, head: int) -> None:
     to = Route("10.0.0.7", "me", "/keys/lab", "nc %h %p", head)
-    with tunnel(to) as port:
+    with tunnel(to) as way:
+        port = way.port
         assert urllib.request.urlopen(f"http://127.0.0.1:{port}", timeout=10).read() == b"hello"
     words = ssh.read_text().splitlines()
     assert "me@10.0.0.7" in words
@@ -193,11 +194,19 @@ def test_without_ssh_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         pass
 
 
+def test_a_port_that_is_taken_is_refused(ssh: Path, head: int) -> None:
+    with (
+        pytest.raises(Misuse, match=rf"port {head} .* is taken"),
+        tunnel(Route("head", "me", None, None), head),
+    ):
+        pass
+
+
 def test_a_tunnel_does_not_outlive_a_laptop_that_is_killed(ssh: Path, head: int) -> None:
     code = (
         "import sys\nfrom sweep.tunnel import Route, tunnel\n"
-        f"with tunnel(Route('head', 'me', None, None, {head})) as port:\n"
-        "    print(port, flush=True)\n    sys.stdin.read()\n"
+        f"with tunnel(Route('head', 'me', None, None, {head})) as way:\n"
+        "    print(way.port, flush=True)\n    sys.stdin.read()\n"
     )
     laptop = subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
