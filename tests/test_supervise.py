@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -257,9 +258,13 @@ def test_failed_arms_are_forgotten_once_and_not_at_every_start(toy: ObjectStore)
 def test_a_refusal_is_an_answer_and_an_exit_code(tmp_path: Path) -> None:
     Submission(name="gone", version=code_version(), storage=str(tmp_path / "root")).write(tmp_path)
     job = subprocess.run(
-        [sys.executable, "-m", "sweep.supervise"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "sweep.supervise"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
     )
-    assert job.returncode == 2
+    assert job.returncode == 2, job.stderr
     answer = Answer.found_in(job.stdout)
     assert answer is not None
     assert answer.code == 2
