@@ -30,7 +30,7 @@ from trainables.object_store import ObjectStore
 
 Json = Any
 
-ANSWER_S = 180.0  # a node starts a process and imports torch
+ANSWER_S = 120.0  # a node starts a process and imports torch
 STRANGER_S = 60
 CLOCK_CALLS = 3
 HEAD = "node:__internal_head__"  # the resource by which Ray marks the head

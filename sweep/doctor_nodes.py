@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from sweep import doctor
 from sweep.doctor_check import Check, nearest, writable
@@ -25,6 +26,7 @@ SHARED_ADVICE = (
     "Give a root that is one and the same on every node: s3://bucket/path, or a folder of a shared "
     "file system that is mounted at the same place everywhere."
 )
+TOKEN_FILE = "~/.ray/auth_token"
 # Without the variable by which Ray hides GPUs from tasks that did not ask for one.
 _HIDES = "CUDA_VISIBLE_DEVICES"
 _SEEN_GPUS = (
@@ -67,6 +69,7 @@ def report(request: Request, node: str, gpus: float, is_head: bool) -> NodeRepor
         lambda: _gpus(gpus, is_head),
         lambda: doctor.disk(request.storage),
         _cache,
+        token_file,
         lambda: _closed_here() if is_head else _closed_from_here(request.head),
     ]
     if is_head:
@@ -94,6 +97,15 @@ def _facts(needs: tuple[Need, ...]) -> Iterator[tuple[str, str]]:
             yield need.name, look(need).digest
         except SweepError:
             continue  # a line of its own says so
+
+
+def token_file() -> Check:
+    """Whether other users of this machine can read the cluster's token."""
+    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or TOKEN_FILE).expanduser()
+    if "RAY_AUTH_TOKEN" not in os.environ and file.is_file() and file.stat().st_mode & 0o077:
+        found = f"other users of this machine can read {file}"
+        return Check("token file", False, found, f"chmod 600 {file}")
+    return Check("token file", True, "no other user can read it")
 
 
 def shared_storage(storage: str, probe: str, node: str) -> Check:

@@ -7,25 +7,29 @@ itself (`doctor_cluster.py`). A cluster that answers strangers is refused: nothi
 from __future__ import annotations
 
 import json
-import os
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from sweep import remote, tunnel
+from sweep import cluster_files, remote, tunnel
 from sweep.doctor_check import Check
 from sweep.doctor_data import Need
+from sweep.doctor_nodes import token_file
 from sweep.doctor_ports import NEVER_OPEN, answering
+from sweep.jobs import Jobs
 from sweep.submission import code_version
 from trainables.errors import SweepError
 
 Json = Any
 
 TIMEOUT_S = 10.0  # of one request
-WRONG_TOKEN = "0" * 64
+ANSWER_S = 300.0  # the head asks every node
+STRANGERS = {"without a token": None, "with a wrong token": f"Bearer {'0' * 64}"}
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # What a stranger could read results, secrets or logs from, or run code through.
 ENDPOINTS = (
     *("/api/version", "/api/jobs/", "/api/cluster_status", "/api/v0/nodes", "/api/v0/logs"),
@@ -33,6 +37,13 @@ ENDPOINTS = (
 )
 RAY_PORTS = {6379: "Ray's control service"}  # open between the nodes, and nowhere else
 REFUSED = (401, 403)
+NO_TOKEN = Check(
+    "token here",
+    False,
+    "none was found",
+    "`ray get-auth-token --generate && chmod 600 ~/.ray/auth_token` makes one; the cluster needs "
+    "the same (docs/cluster.md).",
+)
 TOKEN_ADVICE = "Take it down, and start it again with a token on every node (docs/cluster.md)."
 
 
@@ -53,88 +64,58 @@ def checks(
         data: a folder of the nodes to look for data sets in; None: none.
         needs: the data sets and checkpoints of a search space, at their places on the nodes.
     """
-    if not tunnel.is_url(address):
-        from sweep import cluster_files
-
-        for finding in cluster_files.check(address):
-            yield Check(f"{Path(address).name}: {finding.name}", finding.ok, "", finding.advice)
+    inside = None if tunnel.is_url(address) else Path(address)
+    if inside is not None:
+        for finding in cluster_files.check(inside):
+            yield Check(f"{inside.name}: {finding.name}", finding.ok, "", finding.advice)
     try:
         secret = tunnel.token(address)
+        yield NO_TOKEN if secret is None else replace(token_file(), name="token here")
+        yield from _reached(address, secret, inside, storage, _words(mlflow, data, needs))
     except SweepError as error:
-        yield Check("token", False, str(error))
-        return
-    yield token_file(secret is not None)
-    host = None
-    try:
-        host = _host(address)
-        with tunnel.reached(address) as url:
-            yield Check("head", True, f"reached through ssh to {host}" if host else url)
-            refusal = strangers(url)
-            yield refusal
-            if not refusal.passed:
-                return
-            if host is not None:
-                yield from ports_from_here(host)
-            yield from _on_head(address, _words(mlflow, data, needs), storage)
-    except SweepError as error:
-        yield Check("head", False, str(error), "Is the cluster up? `ray up cluster.yaml`.")
+        yield Check("head", False, str(error))
 
 
-def _host(address: str) -> str | None:
-    """The head's address, where it can be probed from here; None for a tunnel of the user's own."""
-    if not tunnel.is_url(address):
-        return tunnel.route(Path(address)).host
-    host = urlsplit(address).hostname or ""
-    return None if host in ("localhost", "127.0.0.1", "::1") else host
+def _reached(
+    address: str, secret: str | None, inside: Path | None, storage: str | None, words: list[str]
+) -> Iterator[Check]:
+    """What is seen of the cluster once there is a way to it."""
+    host = urlsplit(address).hostname if inside is None else tunnel.route(inside).host
+    with tunnel.reached(address) as url:
+        yield Check("head", True, f"{host} is reached" + (" through ssh" if inside else ""))
+        refusal = strangers(url)
+        yield refusal
+        if not refusal.passed:
+            return
+        if host not in LOOPBACK:  # else the user's own tunnel: the head is somewhere behind it
+            is_filtered = inside is None or _provider(inside) != "local"
+            yield from ports_from_here(str(host), is_filtered=is_filtered)
+        yield from _on_head(Jobs(url, secret), words, storage)
+
+
+def _provider(file: Path) -> str:
+    return str(cluster_files.read(file)["provider"].get("type"))
 
 
 # --- the token ------------------------------------------------------------------------------------
 
 
-def token_file(is_there: bool) -> Check:
-    """Whether this laptop has a token that no other user of it can read."""
-    if not is_there:
-        return Check(
-            "token here",
-            False,
-            "none was found",
-            "`ray get-auth-token --generate && chmod 600 ~/.ray/auth_token` makes one; the cluster "
-            "needs the same (docs/cluster.md).",
-        )
-    file = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or tunnel.TOKEN_FILE).expanduser()
-    if "RAY_AUTH_TOKEN" not in os.environ and file.is_file() and file.stat().st_mode & 0o077:
-        found = f"other users of this machine can read {file}"
-        return Check("token here", False, found, f"chmod 600 {file}")
-    return Check("token here", True, "found, and nobody else can read it")
-
-
 def strangers(url: str) -> Check:
     """Whether the job server refuses those without a token, and those with a wrong one."""
-    answers = {
-        f"{endpoint} {who}": _status(url + endpoint, header)
-        for who, header in (
-            ("without a token", None),
-            ("with a wrong token", f"Bearer {WRONG_TOKEN}"),
-        )
-        for endpoint in ENDPOINTS
-    }
-    silent = [asked for asked, status in answers.items() if status is None]
-    if silent:
-        found = f"no answer to {silent[0]}"
-        return Check("token", False, found, f"Is {url} the cluster's dashboard?")
-    let_in = [f"{asked} ({s})" for asked, s in answers.items() if s not in REFUSED]
+    let_in = []
+    for endpoint in ENDPOINTS:
+        for who, header in STRANGERS.items():
+            status = _status(url + endpoint, header)
+            if status is None:
+                found = f"no answer to {endpoint} {who}"
+                return Check("token", False, found, f"Is {url} the cluster's dashboard?")
+            if status not in REFUSED:
+                let_in.append(f"{endpoint} {who} ({status})")
     if let_in:
         more = f" and {len(let_in) - 1} more" if let_in[1:] else ""
         found = f"the job server answers {let_in[0]}{more}, so nothing was run on this cluster"
         return Check("token", False, found, TOKEN_ADVICE)
     return Check("token", True, "who has none, or a wrong one, is refused by the job server")
-
-
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A redirect is an answer, too."""
-
-    def redirect_request(self, *args: Json, **kwargs: Json) -> None:
-        """None: it is not followed."""
 
 
 def _status(url: str, authorization: str | None) -> int | None:
@@ -143,7 +124,7 @@ def _status(url: str, authorization: str | None) -> int | None:
     request = urllib.request.Request(url, headers=headers)
     direct = urllib.request.ProxyHandler({})  # a proxy's 403 would look like a refusal
     try:
-        opener = urllib.request.build_opener(_NoRedirect, direct)
+        opener = urllib.request.build_opener(direct)
         with opener.open(request, timeout=TIMEOUT_S) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
@@ -156,18 +137,26 @@ def _status(url: str, authorization: str | None) -> int | None:
 # --- ports ----------------------------------------------------------------------------------------
 
 
-def ports_from_here(host: str) -> Iterator[Check]:
-    """Whether this machine, a stranger to the cluster's network, gets to what it should not."""
-    known = {**NEVER_OPEN, **RAY_PORTS}
-    found = [f"{port} ({known[port]})" for port in answering(host, known)]
-    yield Check(
-        "closed from here",
-        not found,
-        f"{host} answers here on {', '.join(found)}"
-        if found
-        else f"{host}: {', '.join(map(str, sorted(known)))}",
-        "Allow only ssh from outside: close the rest in the security group or firewall.",
-    )
+def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
+    """Whether this machine, a stranger to the cluster's nodes, gets to what it should not.
+
+    Args:
+        host: the head's address.
+        is_filtered: whether a firewall should keep strangers from Ray's own ports, too; else the
+            token alone does.
+    """
+    found = answering(host, {**NEVER_OPEN, **RAY_PORTS})
+    wrong = [port for port in found if port in NEVER_OPEN or is_filtered]
+    if wrong:
+        known = {**NEVER_OPEN, **RAY_PORTS}
+        named = ", ".join(f"{port} ({known[port]})" for port in wrong)
+        advice = "Allow only ssh from outside: close the rest in the security group or firewall."
+        yield Check("closed from here", False, f"{host} answers here on {named}", advice)
+        return
+    text = f"{host}: {', '.join(map(str, NEVER_OPEN))} are closed"
+    if found:
+        text += "; 6379 is open, and answers to the token alone: better, let a firewall close it"
+    yield Check("closed from here", True, text)
 
 
 # --- the head -------------------------------------------------------------------------------------
@@ -184,10 +173,9 @@ def _words(mlflow: str | None, data: str | None, needs: Sequence[Need]) -> list[
     return words
 
 
-def _on_head(address: str, words: Sequence[str], storage: str | None) -> Iterator[Check]:
+def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[Check]:
     """What the head says of itself and its nodes."""
-    with remote.cluster(address) as jobs:
-        answer = remote.ask(jobs, words, storage)
+    answer = remote.ask(jobs, words, storage, wait_s=ANSWER_S)
     same = answer.version == code_version()
     yield Check(
         "version",

@@ -19,6 +19,7 @@ from sweep.doctor_nodes import (
     compared_gpus,
     report,
     shared_storage,
+    token_file,
 )
 from sweep.submission import code_version
 from tests.sweeps import SPACE
@@ -94,6 +95,22 @@ def test_a_torch_that_does_not_run_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     check = doctor_nodes._gpus(1, is_head=False)
     assert not check.passed
     assert "libcudart.so" in check.found
+
+
+def test_a_token_that_others_can_read_is_told_without_showing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("of-the-lab")
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(file))
+    for mode, passes in ((0o600, True), (0o400, True), (0o644, False), (0o640, False)):
+        file.chmod(mode)
+        check = token_file()
+        assert check.passed == passes
+        assert passes or check.advice == f"chmod 600 {file}"
+        assert "of-the-lab" not in str(check)
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "of-the-lab")  # the file is not read then
+    assert token_file().passed
 
 
 def test_ports_that_give_a_cluster_away_are_found_where_they_listen(
