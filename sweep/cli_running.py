@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
@@ -67,6 +68,13 @@ proposals_option = click.option(
 seeds_option = click.option(
     "--seeds", metavar="N|A,B", help="Search seeds: how many, or a list like 0,1."
 )
+stall_option = click.option(
+    "--stall-after",
+    type=float,
+    metavar="SECONDS",
+    help="An arm without a report for so long hangs: its worker is ended, and it is tried once "
+    "more; default: as the space says.",
+)
 data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
 notify_option = click.option(
     "--notify",
@@ -90,6 +98,7 @@ notify_option = click.option(
 @storage_option
 @where_option
 @workers_option
+@stall_option
 @click.option("--full", is_flag=True, help="The space's full-size variant.")
 @click.option(
     "--fresh", is_flag=True,
@@ -108,6 +117,7 @@ def run(
     storage: str,
     where: str,
     workers: int | None,
+    stall_after: float | None,
     full: bool,
     fresh: bool,
     mlflow: str | None,
@@ -127,6 +137,8 @@ def run(
         wanted["search_seeds"] = parse_seeds(seeds)
     if data is not None:
         wanted["data.folder"] = data
+    if stall_after is not None:
+        wanted["stall_after_s"] = stall_after
     if name is None:
         name = f"{found.name}-full" if full else found.name
     chosen = catalog.only(found.space, patterns)
@@ -160,6 +172,7 @@ def run(
 @storage_option
 @where_option
 @workers_option
+@stall_option
 @notify_option
 def resume(
     name: str,
@@ -170,6 +183,7 @@ def resume(
     storage: str,
     where: str,
     workers: int | None,
+    stall_after: float | None,
     notify: str | None,
 ) -> None:
     """Continue a sweep, ask more of it, or mend it.
@@ -179,6 +193,8 @@ def resume(
     objects = open_store(storage)
     check_name(objects, name)
     there = load_definition(objects, name)
+    if stall_after is not None:
+        there = replace(there, space=replace(there.space, stall_after_s=stall_after))
     if data is not None:
         there = with_folder(there, absolute(data))
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)

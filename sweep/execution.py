@@ -42,8 +42,10 @@ def run_sweep(
     Args:
         objects: the storage root.
         definition: the stored definition, extensions included.
-        where: ``local`` trains on a Ray cluster of this machine, ``inline`` in this process.
-        workers: arms at a time; None: as many as the CPUs hold. ``inline`` trains one at a time.
+        where: ``local`` trains on a Ray cluster of this machine, ``cluster`` on the running one
+            that it belongs to, ``inline`` in this process.
+        workers: arms at a time; None: as many as the machine holds, or this sweep's share of the
+            cluster. ``inline`` trains one at a time.
         on_record: told of arms' records as they grow; see Coordinator.
         on_proposal: told of proposals whose arms are all final.
         on_news: told of the first winner, of standstills, and how the run ended.
@@ -54,6 +56,7 @@ def run_sweep(
     Raises:
         AlreadyRunning: another driver works on this sweep.
         StoreError: the store could not be read at the start.
+        Failure: there is no Ray, or no machine that can hold an arm.
     """
     if workers is not None and workers < 1:
         raise InvalidValue(f"workers must be at least 1, got {workers}.")
@@ -69,7 +72,7 @@ def run_sweep(
             on_proposal=on_proposal,
             on_final=shown.arm_ended,
             on_news=on_news,
-            ask_ahead=where == "local",
+            ask_ahead=where != "inline",
         )
         stack.callback(coordinator.close)
         stack.enter_context(stop_on_request(coordinator, since_ms=since_ms))
@@ -96,6 +99,7 @@ def _train(coordinator: Coordinator, where: Where, workers: int | None, patience
         with stop_on_signals(coordinator):
             train_inline(coordinator)
     elif not coordinator.plan.is_done:
-        from sweep.driver import train_on_local_ray  # imports Ray: a second nobody else pays
+        from sweep import driver  # imports Ray: a second nobody else pays
 
-        train_on_local_ray(coordinator, workers=workers, patience_s=patience_s)
+        train = driver.train_on_cluster if where == "cluster" else driver.train_on_local_ray
+        train(coordinator, workers=workers, patience_s=patience_s)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from search_spaces.space import SearchSpace
-from sweep.definition import Definition, put_definition, put_extension
+from sweep.definition import Definition, put_definition, put_extension, run_as
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import driver_of
 from sweep.requirements import (
@@ -62,6 +62,7 @@ def registered(
     if "data.folder" in asked and definition.space.base.data.folder is not None:
         there = with_folder(there, definition.space.base.data.folder)
     there = with_checkpoint_of(there, definition.space)
+    there = run_as(there, definition.space, asked=asked)
     _refuse_less(there, definition.space, asked)
     stored, given = there.space, definition.space
     return extended(

@@ -30,6 +30,8 @@ OWNERS = {
         "sweep/cluster_files.py",
         "sweep/doctor_cluster.py",
         "sweep/driver.py",
+        "sweep/ray_cluster.py",
+        "sweep/ray_session.py",
         "sweep/jobs.py",
         "sweep/tunnel.py",
     ),

@@ -8,19 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.drivers import tiny
 from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
+from trainables.training import Training
 from trainables.trial import (
     FINISHED,
+    NEEDS_WHOLE_GPU,
     PROBLEM,
     REPORT,
     SIGNATURE,
     STORE_PROBLEM,
     ArmTrial,
     report_of,
+    resources_of,
     trial_config,
 )
 
@@ -31,12 +35,17 @@ def arm(seed: int = 0) -> RunConfig:
 
 
 def trial_of(objects: ObjectStore, config: RunConfig) -> ArmTrial:
-    return ArmTrial(config=trial_config(config, objects.root, patience_s=0))
+    return ArmTrial(config=told(config, objects.root))
+
+
+def told(config: RunConfig, root: str, **more: Any) -> dict[str, Any]:
+    """What Tune carries for an arm on one CPU."""
+    return trial_config(config, root, **{"patience_s": 0, "bundle": {"CPU": 1.0}, **more})
 
 
 def test_a_worker_counts_its_starts_for_the_driver_that_sent_it(objects: ObjectStore) -> None:
     for driver, starts in (("one", 1), ("one", 2), ("two", 1)):
-        trial = ArmTrial(config=trial_config(arm(), objects.root, patience_s=0, driver=driver))
+        trial = ArmTrial(config=told(arm(), objects.root, driver=driver))
         trial.train()
         attempt = objects.get_json(f"arms/{arm().signature()}/attempts.json")
         assert (attempt["driver"], attempt["starts"]) == (driver, starts)
@@ -65,7 +74,7 @@ def test_at_most_eight_numbers_of_ours_go_to_tune(objects: ObjectStore) -> None:
 def test_a_reused_actor_trains_the_next_arm(objects: ObjectStore) -> None:
     trial = trial_of(objects, arm(seed=0))
     trial.train()
-    assert trial.reset_config(trial_config(arm(seed=1), objects.root, patience_s=0)) is True
+    assert trial.reset_config(told(arm(seed=1), objects.root)) is True
     assert trial.train()[SIGNATURE] == arm(seed=1).signature()
     assert sorted(objects.names("arms")) == sorted(arm(seed=s).signature() for s in (0, 1))
 
@@ -88,6 +97,38 @@ def test_a_store_that_cannot_be_written_is_told_not_raised(
     assert "No space left on device" in result[PROBLEM]
 
 
+def test_an_arm_that_outgrows_its_share_of_a_gpu_is_told_not_failed(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_large(*_: Any) -> None:
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+
+    monkeypatch.setattr(Training, "run_to", too_large)
+    shared = ArmTrial(config=told(arm(), objects.root, bundle={"CPU": 1.0, "GPU": 0.5})).train()
+    assert (shared[FINISHED], shared[NEEDS_WHOLE_GPU], shared["done"]) == (False, True, True)
+    assert "0.5 of its GPU" in shared[PROBLEM]
+    whole = ArmTrial(config=told(arm(), objects.root, bundle={"CPU": 1.0, "GPU": 1.0})).train()
+    assert (whole[FINISHED], whole.get(NEEDS_WHOLE_GPU)) == (True, None)
+    record = RunStore(objects).record(arm().signature())
+    assert record is not None
+    assert record.status == "failed"
+    assert record.reason.startswith("out of GPU memory (CUDA out of memory.")
+    assert "batch_size" in record.reason
+
+
+def test_a_worker_that_does_not_see_the_drivers_storage_trains_nothing(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    objects.put_json("sweeps/tiny/definition.json", {})
+    here = told(arm(), objects.root, landmark="sweeps/tiny/definition.json")
+    assert ArmTrial(config=here).train()["step"] == 10
+    elsewhere = {**here, "root": str(tmp_path / "not_mounted")}
+    result = ArmTrial(config=elsewhere).train()
+    assert (result[STORE_PROBLEM], result["done"]) == (True, True)
+    assert "every machine of the cluster" in result[PROBLEM]
+    assert not (tmp_path / "not_mounted").exists()
+
+
 def test_an_unexpected_error_is_told_not_raised(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,7 +142,9 @@ def test_an_unexpected_error_is_told_not_raised(
 
 
 def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path: Path) -> None:
-    config = trial_config(arm(), objects.root, patience_s=1)
+    config = told(arm(), objects.root, bundle={"CPU": 2.0, "GPU": 0.25})
+    assert all(isinstance(value, str | int | float) for value in config.values())
+    assert resources_of(config).bundles == [{"CPU": 2.0, "GPU": 0.25}]
     assert RunConfig.from_json(json.loads(config["run"])) == arm()
     trial = trial_of(objects, arm())
     assert trial.save_checkpoint(str(tmp_path)) == {}

@@ -28,14 +28,16 @@ def environment(device: str) -> dict[str, Json]:
     """Commit, dirty flag, versions, processor, GPU where one is used; unknown values are None."""
     import torch
 
-    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else None
+    on_gpu = device == "cuda" and torch.cuda.is_available()
+    properties = torch.cuda.get_device_properties() if on_gpu else None
     return {
         **source_commit(),
         "python": platform.python_version(),
         "packages": package_versions(),
         "machine": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "gpu": gpu,
+        "gpu": None if properties is None else properties.name,
+        "gpu_memory_mb": None if properties is None else properties.total_memory // 2**20,
     }
 
 

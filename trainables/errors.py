@@ -63,6 +63,10 @@ class Failure(SweepError):
     """The request was right, but something outside it stood in the way."""
 
 
+class GpuShareTooSmall(Failure):
+    """An arm needs more memory than its share of a GPU: to be tried on a whole one."""
+
+
 class StoreError(Failure):
     """The store cannot be read or written, or holds what this version cannot read."""
 
