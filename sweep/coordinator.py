@@ -232,6 +232,7 @@ class Coordinator:
         Of many such arms the first is news. Never raises.
         """
         live = self.live.get(signature)
+        self.progressed_at = time.monotonic()  # it is being dealt with
         if live is not None and not self._has_stalled:
             self._has_stalled = True
             sweep = self.definition.name

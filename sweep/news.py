@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Json = Any
 Kind = Literal["finished", "failed", "stalled", "first_winner", "test"]
 
-STANDSTILL_S = 1800.0  # without any report: arms hang, or wait for workers that do not come
+MARGIN_S = 300.0
 LOOK_EVERY_S = 15.0
 LONGEST_TEXT = 1000  # characters; a problem may carry a whole traceback
 
@@ -77,6 +77,7 @@ def of_end(summary: RunSummary) -> News | None:
         "arms_done": summary.arms_done,
         "arms_total": summary.arms_total,
         "problems": len(summary.problems) + len(summary.retired),
+        "is_done": summary.is_done,
     }
     arms = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if summary.exit_code == 0:
@@ -106,12 +107,24 @@ def of_error(sweep: str, error: BaseException) -> News:
     )
 
 
-class Standstill:
-    """Notices when no arm has reported or ended for ``after_s`` seconds, once each time."""
+def of_driver(sweep: str, what: str) -> News:
+    """A driver on a cluster is not started again; ``what`` says why."""
+    text = f"the driver of {sweep} {what}. `sweep logs {sweep}` shows more, `sweep resume {sweep}` "
+    return News("failed", sweep, f"{text}continues it.")
 
-    def __init__(self, coordinator: Coordinator, after_s: float = STANDSTILL_S) -> None:
+
+class Standstill:
+    """Notices when no arm has reported or ended for ``after_s`` seconds, once each time.
+
+    An arm that hangs has been dealt with by then (``sweep/stalls.py``): what is left are sweeps
+    whose workers do not come, and executors that cannot end an arm.
+    """
+
+    def __init__(self, coordinator: Coordinator, after_s: float | None = None) -> None:
+        """``after_s``: by default a little longer than an arm may be silent."""
         self._coordinator = coordinator
-        self._after_s = after_s
+        patience_s = coordinator.definition.space.stall_after_s
+        self._after_s = patience_s + MARGIN_S if after_s is None else after_s
         self._told_of = 0.0  # the moment of progress after which a standstill was told
 
     def look(self, now: float) -> None:

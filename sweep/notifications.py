@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 from sweep.doctor_check import Check
 from sweep.news import News, OnNews, of_error
+from sweep.signals import SINCE
 from trainables.errors import Failure, Misuse
 
 Json = Any
@@ -168,18 +169,25 @@ def try_out(target: str) -> Check:
 def notifying(target: str | None, sweep: str, *, warn: Callable[[str], None]) -> Iterator[OnNews]:
     """Yields what to call with news; an error that ends the block is news itself, and is raised.
 
-    A request that could not be met (Misuse) is none: whoever made it reads the message.
+    A request that could not be met (Misuse) is none: whoever made it reads the message. Where a
+    supervisor starts the driver again, failures that are not the end are not told.
     """
     if target is None:
         yield lambda news: None
         return
     notifier = Notifier(check_target(target), warn=warn)
+
+    def tell(news: News) -> None:
+        is_end = news.kind != "failed" or bool(news.details.get("is_done"))
+        if is_end or SINCE not in os.environ:
+            notifier.tell(news)
+
     try:
-        yield notifier.tell
+        yield tell
     except Misuse:
         raise
     except Exception as error:
-        notifier.tell(of_error(sweep, error))
+        tell(of_error(sweep, error))
         raise
     finally:
         notifier.close()

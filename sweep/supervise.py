@@ -24,6 +24,7 @@ from sweep import notifications
 from sweep.cli_options import ADDRESS, check_name, open_store, parse_seeds
 from sweep.definition import Definition, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
+from sweep.news import OnNews, of_driver
 from sweep.plan import arms_of_proposal, baselines
 from sweep.proposals import retired_settings, stored_proposals
 from sweep.registration import extended, refuse_second_driver, registered, resolved
@@ -47,7 +48,10 @@ def main() -> None:
     if sys.argv[1:] == [ACCEPTED]:
         sent = Submission.read(Path())
         objects = open_store(root_on_cluster(sent.storage))
-        raise SystemExit(supervise(objects, sent.name, partial(drive, objects, sent)))
+        target = sent.notify or os.environ.get(notifications.VARIABLE)
+        with notifications.notifying(target, sent.name, warn=_say) as on_news:
+            code = supervise(objects, sent.name, partial(drive, objects, sent), on_news=on_news)
+        raise SystemExit(code)
     notes: list[str] = []
     try:
         sent = Submission.read(Path())
@@ -117,6 +121,7 @@ def supervise(
     run_driver: Callable[[int], int],
     *,
     waits_s: Sequence[float] = WAITS_S,
+    on_news: OnNews = lambda news: None,
 ) -> int:
     """Run the driver until the sweep has ended; the exit code of the last one.
 
@@ -126,6 +131,7 @@ def supervise(
         run_driver: runs a driver to its end; told since when requests to stop count, in ms since
             1970, and returns its exit code.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
+        on_news: told when the sweep is left to a person; what else happens, drivers tell.
     """
     since_ms = time.time_ns() // 1_000_000
     seen = Progress(objects, name)
@@ -134,7 +140,10 @@ def supervise(
         while True:
             code = run_driver(since_ms)
             starts += 1
-            if code == 0 or (code == 2 and starts == 1):  # later: data or storage are away
+            if code == 0:
+                return code
+            if code == 2 and starts == 1:  # later: data or storage are away
+                on_news(of_driver(name, "was refused: its job's log says why"))
                 return code
             if _asked_to_stop(objects, name, since_ms):
                 return code
@@ -142,10 +151,12 @@ def supervise(
                 return code  # not all went well: its own last lines say what
             deaths = 1 if seen.is_new() else deaths + 1
             if deaths == DEATHS:
+                what = f"died {DEATHS} times without progress and is not started again"
                 _say(
-                    f"the driver of {name} died {DEATHS} times without progress and is not started "
-                    f"again. See above why; then `sweep resume {name}` continues."
+                    f"the driver of {name} {what}. See above why; then `sweep resume {name}` "
+                    "continues."
                 )
+                on_news(of_driver(name, what))
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])

@@ -11,6 +11,7 @@ from sweep.definition import Definition, put_definition
 from sweep.execution import run_sweep
 from sweep.news import News, Standstill, of_end
 from sweep.plan import Arm
+from sweep.supervise import supervise
 from tests.drivers import tiny
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition, ends_where, started, train
@@ -127,6 +128,28 @@ def test_a_run_of_a_driver_tells_its_end_once(objects: ObjectStore) -> None:
         assert [news.kind for news in told].count("finished") == expected
 
 
+@pytest.mark.parametrize(
+    ("codes", "texts"),
+    [
+        ((137, 137, 137), ["died 3 times without progress"]),
+        ((2,), ["was refused"]),
+        ((137, 0), []),  # it was mended
+        ((0,), []),  # the driver told it
+    ],
+)
+def test_a_supervisor_tells_when_it_gives_up(
+    objects: ObjectStore, codes: tuple[int, ...], texts: list[str]
+) -> None:
+    put_definition(objects, definition())
+    told: list[News] = []
+    ends = iter(codes)
+    supervise(objects, "toy", lambda since_ms: next(ends), waits_s=(0.0,), on_news=told.append)
+    assert [news.kind for news in told] == ["failed"] * len(texts)
+    for news, text in zip(told, texts, strict=True):
+        assert text in news.text
+        assert "`sweep resume toy` continues" in news.text
+
+
 # --- standing still -------------------------------------------------------------------------------
 
 
@@ -172,6 +195,28 @@ def test_reports_and_ends_are_progress_and_a_sweep_without_live_arms_stands_not_
     assert coordinator.progressed_at >= reported_at
     standstill.look(1e9)
     assert told == []
+
+
+def test_a_sweep_may_be_silent_a_little_longer_than_its_arms(objects: ObjectStore) -> None:
+    told: list[News] = []
+    coordinator = started(objects, definition(), on_news=told.append)
+    coordinator.next_arm()
+    patience_s = coordinator.definition.space.stall_after_s
+    standstill = Standstill(coordinator)
+    standstill.look(coordinator.progressed_at + patience_s + 1)  # the arm is dealt with now
+    assert told == []
+    standstill.look(coordinator.progressed_at + patience_s + 301)
+    assert [news.kind for news in told] == ["stalled"]
+
+
+def test_an_arm_that_stalls_and_is_dealt_with_is_no_standstill(
+    running: tuple[Coordinator, list[News], Standstill],
+) -> None:
+    coordinator, told, standstill = running
+    (signature,) = coordinator.live
+    coordinator.stalled(signature, "it is started again.")
+    standstill.look(coordinator.progressed_at + 599)
+    assert ["started again" in news.text for news in told] == [True]
 
 
 def test_of_many_arms_that_stall_the_first_is_told(objects: ObjectStore) -> None:

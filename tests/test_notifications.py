@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from sweep.news import News
-from sweep.notifications import Notifier, check_target, notifying, shown
+from sweep.notifications import Notifier, check_target, notifying, shown, try_out
+from sweep.signals import SINCE
 from tests.command_line import refused, sweep
 from tests.webhooks import Webhook, webhook_server
 from trainables.errors import BadData, Failure, Misuse
@@ -187,6 +188,20 @@ def test_a_sweep_tells_of_its_end_and_of_its_secret_nothing_stays(
     assert not [p for p in kept if SECRET.encode() in p.read_bytes()]
 
 
+def test_what_a_supervisor_mends_is_no_news_and_what_it_cannot_is(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SINCE, "0")
+    with notifying(webhook.url, "mine", warn=pytest.fail) as tell:
+        tell(News("failed", "mine", "the disk is full.", {"is_done": False}))
+        tell(News("failed", "mine", "finished, with problems.", {"is_done": True}))
+        tell(News("stalled", "mine", "no report."))
+    with pytest.raises(Failure), notifying(webhook.url, "mine", warn=pytest.fail):
+        raise Failure("Ray is gone.")
+    assert [body["text"] for body in webhook.got] == ["finished, with problems.", "no report."]
+
+
+@pytest.mark.slow
 def test_a_webhook_that_refuses_does_not_change_what_a_sweep_comes_to(
     webhook: Webhook, root: Path, space_file: str
 ) -> None:
@@ -195,6 +210,16 @@ def test_a_webhook_that_refuses_does_not_change_what_a_sweep_comes_to(
     ran = sweep(*words)
     assert "answered 404" in ran.stderr
     assert SECRET not in ran.output
+
+
+def test_doctor_tries_the_target_out(webhook: Webhook) -> None:
+    assert try_out(webhook.url).passed
+    assert webhook.got[0]["event"] == "test"
+    webhook.answers = [503]
+    check = try_out(webhook.url)
+    assert (check.passed, webhook.tries) == (False, 2)  # once: somebody watches
+    assert "answered 503" in check.found
+    assert SECRET not in str(check)
 
 
 def test_a_target_that_cannot_be_one_is_refused_before_anything_is_written(
