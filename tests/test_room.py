@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
+import yaml
 
-from sweep.ray_cluster import largest_of
+from sweep.ray_cluster import AUTOSCALER_CONFIG, RayCluster, largest_of
 from sweep.resources import Machine, ResourceClass
 from sweep.room import ASK_AGAIN_S, LOOK_EVERY_S, ClusterRoom, FixedRoom
 from sweep.shares import BEAT_EVERY_S, Shares
@@ -25,8 +27,11 @@ class FakeCluster:
 
     def __init__(self, machines: list[Machine], largest: list[Machine] | None = None) -> None:
         self.there, self.most, self.asked = machines, largest, 0
+        self.is_away = False
 
     def machines(self) -> list[Machine]:
+        if self.is_away:
+            raise Failure("the head does not answer")
         return list(self.there)
 
     def largest(self, arm: ResourceClass) -> list[Machine] | None:
@@ -154,6 +159,20 @@ def test_waiting_for_a_machine_is_told_and_not_every_second(
     ]
 
 
+def test_a_head_that_does_not_answer_for_a_moment_changes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    clock = Clock()
+    cluster = FakeCluster([NODE])
+    room = room_of(cluster, clock)
+    assert places(room, clock, at=0) == 4
+    cluster.is_away = True
+    assert places(room, clock, at=10) == 4
+    assert "the head does not answer" in caplog.text
+    cluster.is_away, cluster.there = False, [NODE, NODE]
+    assert places(room, clock, at=20) == 8
+
+
 # --- what a cluster may grow to -------------------------------------------------------------------
 
 CONFIG = {
@@ -172,6 +191,16 @@ def test_a_cluster_at_its_largest_has_the_machines_that_hold_most_arms() -> None
     large, small = {"CPU": 32.0, "GPU": 4.0}, {"CPU": 4.0, "GPU": 1.0}
     assert largest_of(CONFIG, ResourceClass(1, 1.0)) == [large] * 2 + [small] * 3
     assert largest_of(CONFIG, ResourceClass(1)) == [{"CPU": 64.0}] * 5
+
+
+def test_how_far_a_cluster_may_grow_is_read_where_ray_up_leaves_it() -> None:
+    path = Path(AUTOSCALER_CONFIG).expanduser()
+    assert RayCluster().largest(ARM) is None
+    path.write_text(yaml.safe_dump(CONFIG))
+    assert RayCluster().largest(ARM) == largest_of(CONFIG, ARM)
+    for damaged in ("[", "3", "max_workers: 3", "available_node_types: {a: {max_workers: x}}"):
+        path.write_text(damaged)
+        assert RayCluster().largest(ARM) is None
 
 
 def test_where_a_type_does_not_say_what_it_has_nothing_is_known() -> None:
