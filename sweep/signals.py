@@ -14,11 +14,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from sweep.coordinator import Coordinator
 from sweep.definition import folder
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from sweep.coordinator import Coordinator
 
 POLL_S = 1.0
 # What was asked since then counts, also before this driver was started: its supervisor's own start.
