@@ -150,9 +150,9 @@ def test_what_mlflow_has_whole_is_neither_read_nor_sent_at_the_next_start(uri: s
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
-    tmp_path: Path, undisturbed: dict[str, Any]
+    tmp_path: Path, uri: str, undisturbed_on_sqlite: dict[str, Any]
 ) -> None:
-    server = Server(tmp_path)
+    server = Server(tmp_path, uri)
     offer = Offers(server.uri, first_wait_s=0.2, longest_wait_s=1.0)
     warnings = offer.warnings
     arms = history(12)
@@ -172,7 +172,7 @@ def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
                 wait_until(lambda: len(warnings) == 1)
         wait_until(lambda: not offer.behind)
         assert offer.writer.close(60) == []
-        assert content(server.uri) == undisturbed
+        assert content(server.uri) == undisturbed_on_sqlite
         assert len(warnings) == 2
         assert "sweep sync" in warnings[0]
         assert "is back" in warnings[1]

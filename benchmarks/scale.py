@@ -1,0 +1,443 @@
+"""What one pair costs a driver in sweeps of 1,000 and of 10,000: time, storage requests, memory.
+
+    python benchmarks/scale.py [--small N] [--large N] [--stores local,s3] [--tune N] [--out FILE]
+
+200 simulated workers put what real arms put (checkpoints, growing records, a final one) and train
+nothing. The rest is real: plan, search (TPE, 50 settings), coordinator, the store (a folder, and S3
+as moto imitates it) and tracking into SQLite. Each sweep runs in a process of its own, from its
+first arm until MLflow has its last row, and is then started again when all is done. Small sweeps
+run before and after the large one; allowed are 1.5 times their time and their storage requests per
+pair, and 20 KB of memory a pair: how far the process grows after its first 200 pairs, at its peak,
+the summary at the end included. Requests are HTTP requests for S3, objects touched for a folder.
+
+Then real arms of two steps on Ray Tune with 4 workers: the last quarter's time per pair over the
+first one's, and the memory of the driver process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.request import urlopen
+
+from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
+from sweep import feed, views
+from sweep.background_tracker import BackgroundTracker
+from sweep.coordinator import Coordinator
+from sweep.definition import Definition, put_definition
+from sweep.plan import Arm
+from sweep.tracking import Tracker
+from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.object_store import ObjectStore
+from trainables.primal_dual import Scales
+from trainables.results import ArmRecord, Evaluation, Report
+from trainables.run_store import RunStore
+
+Json = Any
+T = TypeVar("T")
+WORKERS = 200
+SETTINGS = 50
+LAYERS = 3
+REPORTS = 10
+UNITS = 24  # held-out windows of a real arm
+CHECKPOINT = bytes(2000)
+WARM = 200  # pairs before memory is first looked at: libraries are loaded, caches are filled
+ALLOWED = {"time": 1.5, "requests": 1.5, "kb_per_pair": 20.0}
+TUNE_WORKERS = 4
+
+
+def definition(pairs: int, settings: int = SETTINGS) -> Definition:
+    """So many proposals over the settings, one seed; the unconstrained arms come on top."""
+    space = SearchSpace(
+        name="scale",
+        summary="",
+        base=RunConfig(data=DataConfig(frame_size=32, patch_size=8), constraint=ConstraintConfig()),
+        settings=tuple(
+            Setting(f"g{g:03d}", {"train_gamma": (g + 1) / (4 * settings)}) for g in range(settings)
+        ),
+        ranges={
+            "constraint.alpha": Uniform(0.02, 0.35),
+            "constraint.dual_lr": LogUniform(1e-3, 1e-1),
+            "constraint.resilience": LogUniform(1e-3, 1e-1),
+        },
+        n_proposals=max(1, pairs // settings),
+        search_seeds=(0,),
+        sampler="tpe",
+    )
+    return Definition("scale", space)
+
+
+# --- simulated workers ----------------------------------------------------------------------------
+
+
+def finished_record(config: RunConfig) -> ArmRecord:
+    """A finished arm of LAYERS layers with REPORTS reports; its numbers hang on its signature."""
+    signature = config.signature()
+    luck = int(hashlib.sha256(signature.encode()).hexdigest()[:6], 16) / 16**6
+    losses = [1.0, 0.7, 0.5, 0.3 + 0.3 * luck]  # about half of the arms are feasible
+    by_gamma = {f"{gamma:.2f}": 0.5 + gamma + luck for gamma in config.test_gammas}
+    evaluation = Evaluation(
+        scales=Scales(constant_loss=1.0, identity_loss=0.9),
+        dev_units=[f"clip:{i}" for i in range(UNITS)],
+        dev_losses=[losses] * UNITS,
+        train_units=[f"clip:{i}" for i in range(UNITS)],
+        train_losses=[losses] * UNITS,
+        scores=by_gamma,
+        layer_losses_by_gamma=dict.fromkeys(by_gamma, losses),
+        references={name: by_gamma for name in ("identity", "constant", "wiener")},
+        reference_losses={"identity": 0.9, "constant": 1.0, "wiener": 0.2},
+        ood_auc=1.0 + luck,
+        ood_mean=0.5 + luck,
+        objective=0.3 + luck,
+        objective_gammas=[0.2],
+        descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
+        descent_share=[0.9] * LAYERS,
+        multipliers=[] if config.constraint is None else [0.5] * LAYERS,
+    )
+    layers = {name: losses[1:] for name in ("violations", "multipliers", "slacks")}
+    reports = [
+        Report(
+            step=100 * (i + 1),
+            timestamp_ms=1_000 * (i + 1),
+            scalars={f"train/number_{n}": luck for n in range(8)},
+            layers={"losses": losses, "weights": losses, **layers},
+        )
+        for i in range(REPORTS)
+    ]
+    return ArmRecord(
+        signature=signature,
+        config=config,
+        status="finished",
+        reports=reports,
+        evaluation=evaluation,
+        started_ms=1,
+        ended_ms=1_000 * REPORTS,
+        environment={"commit": "abc", "dirty": False, "packages": {"torch": "2.13.0"}},
+    )
+
+
+def steps_of(arm: Arm, coordinator: Coordinator, runs: RunStore) -> Iterator[None]:
+    """One arm as its worker goes through it: begun, half done, final. Yields between."""
+    done = finished_record(arm.config)
+    runs.newest_checkpoint(arm.signature)
+    runs.count_attempt(arm.signature, -1)
+    yield
+    half = replace(done, status="running", reports=done.reports[: REPORTS // 2], evaluation=None)
+    runs.put_checkpoint(arm.signature, half.reports[-1].step, CHECKPOINT)
+    runs.put_record(half)
+    coordinator.report(arm.signature, half.reports[-1])
+    yield
+    runs.put_weights(arm.signature, CHECKPOINT)
+    runs.put_record(done)
+    coordinator.finished(arm.signature)
+
+
+def train(coordinator: Coordinator, runs: RunStore, tick: Callable[[int], None]) -> None:
+    """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final."""
+    working: deque[Iterator[None]] = deque()
+    while True:
+        while len(working) < WORKERS and (arm := coordinator.next_arm()) is not None:
+            working.append(steps_of(arm, coordinator, runs))
+        if not working:
+            return
+        worker = working.popleft()
+        try:
+            next(worker)
+            working.append(worker)
+        except StopIteration:
+            tick(coordinator.plan.arms_done)
+
+
+# --- one sweep, in a process of its own -----------------------------------------------------------
+
+
+class CountingStore(ObjectStore):
+    """Counts what is done to objects: reads, writes, listings, deletions."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.counts: Counter[str] = Counter()
+        self._counting = threading.Lock()
+
+    def _try(self, what: str, action: Callable[[], T]) -> T:
+        with self._counting:
+            self.counts[what.partition(" ")[0]] += 1
+        return super()._try(what, action)
+
+
+def rss_kb() -> float:
+    """Memory of this process now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1024
+
+
+def drive(objects: ObjectStore, folder: Path, asked: Definition) -> dict[str, float]:
+    """A driver's work from the first arm until MLflow has everything; what it took."""
+    warm_kb = 0.0
+
+    def tick(final: int) -> None:
+        nonlocal warm_kb
+        if final == WARM:
+            warm_kb = rss_kb()
+
+    began, cpu_began = time.perf_counter(), time.process_time()
+    tracker = Tracker(f"sqlite:///{folder}/mlflow.db")
+    read = feed.StoredArms(objects, asked.name)
+    background = BackgroundTracker(tracker, asked.name, read)
+    on_record, on_proposal = feed.listeners(background.offer)
+    coordinator = Coordinator(objects, asked, on_record=on_record, on_proposal=on_proposal)
+    coordinator.start()
+    train(coordinator, RunStore(objects, driver=coordinator.runs.driver), tick)
+    in_loop_s = time.perf_counter() - began
+    assert coordinator.summary().exit_code == 0, coordinator.summary().problems[:3]
+    assert not background.close(24 * 3600)
+    return {
+        "s": time.perf_counter() - began,
+        "cpu_s": time.process_time() - cpu_began,
+        "loop_s": in_loop_s,
+        "created": tracker.created,
+        "warm_kb": warm_kb,
+        "peak_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    }
+
+
+def one_sweep(root: str, folder: Path, pairs: int, settings: int) -> dict[str, Json]:
+    """Run it, summarise it, and start it again when all is done."""
+    objects = CountingStore(root)
+    asked = put_definition(objects, definition(pairs, settings))
+    pairs = asked.space.n_proposals * settings
+    first = drive(objects, folder, asked)
+    assert first["created"] == pairs + settings, "a run per arm"
+    counts = dict(objects.counts)
+    began = time.perf_counter()
+    winners = sum(
+        entry["winner"] for entry in views.best(views.load_sweep(objects, asked.name), {})
+    )
+    summary_s = time.perf_counter() - began
+    peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def grown_kb(now_kb: float) -> float | None:  # per pair; None in sweeps too small to tell
+        return (now_kb - first["warm_kb"]) / (pairs - WARM) if pairs > 2 * WARM else None
+
+    objects.counts.clear()
+    again = drive(objects, folder, asked)
+    assert again["created"] == 0, "nothing is made twice"
+    return {
+        "pairs": pairs,
+        "winners": winners,
+        "ms_per_pair": 1e3 * first["s"] / pairs,
+        "cpu_ms_per_pair": 1e3 * first["cpu_s"] / pairs,
+        "ms_per_pair_without_tracking": 1e3 * first["loop_s"] / pairs,
+        "objects_touched_per_pair": {name: count / pairs for name, count in sorted(counts.items())},
+        "kb_per_pair": grown_kb(first["peak_kb"]),
+        "kb_per_pair_with_summary": grown_kb(peak_kb),
+        "summary_ms_per_pair": 1e3 * summary_s / pairs,
+        "starting_again_ms_per_pair": 1e3 * again["s"] / pairs,
+        "starting_again_objects_per_pair": sum(objects.counts.values()) / pairs,
+    }
+
+
+# --- S3 on loopback -------------------------------------------------------------------------------
+
+_S3 = """
+import sys
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import WSGIRequestHandler, make_server
+class Quiet(WSGIRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_request(self, *_): pass
+application = DomainDispatcherApplication(create_backend_app)
+served = 0
+def counting(environ, start):
+    global served
+    if environ["PATH_INFO"] == "/requests-served":
+        start("200 OK", [("Content-Length", str(len(str(served))))])
+        return [str(served).encode()]
+    served += 1
+    return application(environ, start)
+server = make_server("127.0.0.1", 0, counting, threaded=True, request_handler=Quiet)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "testing",
+    "AWS_SECRET_ACCESS_KEY": "testing",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+@contextmanager
+def s3_server() -> Iterator[int]:
+    """moto's S3 in a process of its own, with a bucket; yields its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", _S3], stdout=subprocess.PIPE, env=os.environ | KEYS, text=True
+    )
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        import boto3
+
+        boto3.client(
+            "s3",
+            endpoint_url=f"http://127.0.0.1:{port}",
+            region_name="us-east-1",
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+        ).create_bucket(Bucket="bucket")
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def requests_served(port: int) -> int:
+    """HTTP requests since the server began."""
+    with urlopen(f"http://127.0.0.1:{port}/requests-served", timeout=60) as reply:
+        return int(reply.read())
+
+
+# --- comparison -----------------------------------------------------------------------------------
+
+
+def measured(kind: str, pairs: int, settings: int = SETTINGS) -> dict[str, Json]:
+    """One sweep in a child process, on a store of its own."""
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder:
+        if kind == "local":
+            return _child(f"{folder}/root", folder, pairs, settings)
+        with s3_server() as port:
+            root = f"s3://bucket/root?endpoint_override=127.0.0.1:{port}&scheme=http"
+            before = requests_served(port)
+            found = _child(f"{root}&region=us-east-1", folder, pairs, settings)
+            # starting again and the summary included, which the others are too
+            found["http_requests_per_pair"] = (requests_served(port) - before) / found["pairs"]
+            return found
+
+
+def _child(root: str, folder: str, pairs: int, settings: int) -> dict[str, Json]:
+    command = [sys.executable, __file__, "--one", root, folder, str(pairs), str(settings)]
+    place = str(Path(__file__).parents[1])
+    path = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
+    ran = subprocess.run(
+        command, env=os.environ | KEYS | {"PYTHONPATH": path}, capture_output=True, text=True
+    )
+    if ran.returncode:
+        raise SystemExit(ran.stderr)
+    found: dict[str, Json] = json.loads(ran.stdout)
+    print(f"{pairs} pairs: {found['ms_per_pair']:.1f} ms a pair", file=sys.stderr)
+    return found
+
+
+def compared(kind: str, small: int, large: int, settings: int = SETTINGS) -> dict[str, Json]:
+    """Small, large, small: the large one over the mean of the small ones."""
+    before, big, after = (measured(kind, pairs, settings) for pairs in (small, large, small))
+
+    def over(key: str) -> float:
+        return 2 * float(big[key]) / (before[key] + after[key])
+
+    def requests(found: dict[str, Json]) -> float:
+        touched = sum(found["objects_touched_per_pair"].values())
+        return float(found.get("http_requests_per_pair", touched))
+
+    ratios = {
+        "time": over("ms_per_pair"),
+        "cpu_time": over("cpu_ms_per_pair"),
+        "requests": 2 * requests(big) / (requests(before) + requests(after)),
+        "starting_again": over("starting_again_ms_per_pair"),
+    }
+    kb = big["kb_per_pair_with_summary"]
+    is_within = (
+        ratios["time"] <= ALLOWED["time"]
+        and ratios["requests"] <= ALLOWED["requests"]
+        and kb is not None
+        and kb <= ALLOWED["kb_per_pair"]
+    )
+    return {
+        "sweeps": [before, big, after],
+        "ratios": ratios,
+        "kb_per_pair": kb,
+        "is_within": is_within,
+    }
+
+
+# --- Ray Tune -------------------------------------------------------------------------------------
+
+
+def on_tune(pairs: int) -> dict[str, Json]:
+    """Real arms of two steps on a Ray cluster of this machine."""
+    from sweep.execution import run_sweep
+
+    settings = max(1, pairs // 50)
+    small = {
+        "data.frame_size": 16, "data.patch_size": 4, "steps": 2, "report_every": 2,
+        "batch_size": 4, "eval_windows": 1, "eval_draws": 1,
+    }  # fmt: skip
+    space = definition(pairs, settings).space
+    space = replace(space, base=space.base.with_fields(small))
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder:
+        objects = ObjectStore(folder)
+        asked = put_definition(objects, Definition("scale", space))
+        grown: list[tuple[float, float]] = []  # seconds and KB, at every final arm
+
+        def on_record(arm: Arm, is_final: bool) -> None:
+            if is_final:
+                grown.append((time.monotonic(), rss_kb()))
+
+        summary = run_sweep(
+            objects, asked, workers=TUNE_WORKERS, on_record=on_record, display=False
+        )
+        assert summary.exit_code == 0, summary
+    quarter = len(grown) // 4
+    first_s = grown[2 * quarter][0] - grown[quarter][0]  # the first one starts the workers
+    last_s = grown[-1][0] - grown[-1 - quarter][0]
+    return {
+        "pairs": pairs,
+        "workers": TUNE_WORKERS,
+        "ms_per_arm": {"second_quarter": 1e3 * first_s / quarter, "last": 1e3 * last_s / quarter},
+        "ratio": last_s / first_s,
+        "kb_per_pair": (grown[-1][1] - grown[quarter][1]) / (len(grown) - quarter),
+    }
+
+
+def main() -> None:
+    """Measure, print the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--small", type=int, default=1_000)
+    parser.add_argument("--large", type=int, default=10_000)
+    parser.add_argument("--settings", type=int, default=SETTINGS)
+    parser.add_argument("--stores", default="local,s3", help="local, s3, both, or an empty string")
+    parser.add_argument("--tune", type=int, default=500, help="pairs on Ray Tune; 0 for none")
+    parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help="write the JSON here too")
+    options = parser.parse_args()
+    if options.one:
+        root, folder, pairs, settings = options.one
+        print(json.dumps(one_sweep(root, Path(folder), int(pairs), int(settings))))
+        return
+    result: dict[str, Json] = {"benchmark": "scale", "allowed": ALLOWED}
+    sizes = (options.small, options.large, options.settings)
+    for kind in filter(None, options.stores.split(",")):
+        result[kind] = compared(kind, *sizes)
+    if options.tune:
+        result["tune"] = on_tune(options.tune)
+    text = json.dumps(result, indent=2)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
