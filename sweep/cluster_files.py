@@ -17,6 +17,7 @@ import yaml
 
 from sweep import cluster_aws, cluster_rules, cluster_secrets
 from sweep.cluster_rules import ClusterFile
+from sweep.cluster_secrets import Secret
 from trainables.errors import Misuse
 
 Json = Any
@@ -78,22 +79,22 @@ def check(path: str | os.PathLike[str]) -> list[Finding]:
     except Misuse as error:
         return [Finding("cluster.yaml", False, str(error))]
     secrets = cluster_secrets.find(plain)
-    findings = [_finding("secrets", [secret.advice for secret in secrets])]
+    findings = [_finding("secrets", [secret.advice for secret in secrets], secrets)]
     try:
         prepared = _as_ray_takes_it(plain)
     except Misuse as error:
-        told = cluster_secrets.masked(str(error), secrets)
-        return [*findings, Finding("Ray's validation", False, told)]
+        findings.append(_finding("Ray's validation", [str(error)], secrets))
+        return findings
     findings.append(Finding("Ray's validation", True))
     cluster = ClusterFile(plain, prepared)
     rules = dict(cluster_rules.RULES)
     if cluster.provider_type == "aws":
         rules |= cluster_aws.RULES
-    return findings + [_finding(name, rule(cluster)) for name, rule in rules.items()]
+    return findings + [_finding(name, rule(cluster), secrets) for name, rule in rules.items()]
 
 
-def _finding(name: str, problems: list[str]) -> Finding:
-    return Finding(name, not problems, " ".join(problems))
+def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Finding:
+    return Finding(name, not problems, cluster_secrets.masked(" ".join(problems), secrets))
 
 
 def _as_ray_takes_it(plain: dict[str, Json]) -> dict[str, Json]:

@@ -252,7 +252,7 @@ def _shell(cluster: ClusterFile) -> list[str]:
         ran = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True)
         if ran.returncode != 0:
             problems.append(
-                f"bash cannot read {command[:60]!r}.... In YAML, a command "
+                f"bash cannot read the command that starts with {command[:60]!r}. In YAML, one "
                 "with ' #' or ': ' in it must be quoted or start with >-."
             )
     return problems
@@ -302,7 +302,7 @@ def _dead_workers(cluster: ClusterFile) -> list[str]:
     """A silent node is dead after so many checks, each a period and a timeout apart (measured)."""
     values = {}
     for name, default in HEALTH.items():
-        got = settings(cluster.head_start, name) or {str(default)}
+        got = settings(cluster.head_commands(), name) or {str(default)}
         try:
             values[name] = max(int(value) for value in got)
         except ValueError:
@@ -363,7 +363,8 @@ def _closed_ports(cluster: ClusterFile) -> list[str]:
         )
     for node, commands in cluster.nodes():
         servers = [c for c in commands if re.search(r"\bmlflow (?:server|ui)\b", c)]
-        for host in sorted(options(servers, "--host") - LOOPBACK):
+        hosts = options(servers, "--host") | options(servers, "-h")
+        for host in sorted((hosts | settings(commands, "MLFLOW_HOST")) - LOOPBACK):
             problems.append(
                 f"{node}: MLflow would listen on {host} and asks for no password: give it --host "
                 "127.0.0.1. Only drivers write to it, and they run on the head."

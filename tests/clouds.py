@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import botocore.config
 import pytest
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
@@ -110,4 +111,6 @@ def enter(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name, value in cloud.environment().items():
         monkeypatch.setenv(name, value)
+    # A loaded machine may take longer than a minute over a list of all instance types.
+    monkeypatch.setitem(botocore.config.Config.OPTION_DEFAULTS, "read_timeout", 600)
     cloud.reset()

@@ -29,7 +29,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the checkout, with a token and an SSH key."""
     monkeypatch.chdir(ROOT)
     home = Path.home()
-    for name, content in ((".ray/auth_token", "0" * 64), (".ssh/id_ed25519", "a key")):
+    for name, content in ((".ray/auth_token", "0" * 64), (".ssh/descent-sweep", "a key")):
         (home / name).parent.mkdir()
         (home / name).write_text(content)
         (home / name).chmod(0o600)
@@ -293,6 +293,10 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
         instead("--host 127.0.0.1", "--host 0.0.0.0"),
         {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
     ),
+    "MLflow for everybody, in other words": (
+        instead("--host 127.0.0.1", "-h 0.0.0.0"),
+        {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
+    ),
     "Ray's own start commands": (
         given("head_start_ray_commands", to=None),
         {"head": r"--num-cpus=0", "dead workers": r"65 s", "closed ports": r"0\.0\.0\.0"},
@@ -469,6 +473,15 @@ def test_a_secret_is_found_and_never_repeated(
         "secrets"
     ].advice
     assert not any(secret in finding.advice for finding in found.values())
+
+
+def test_a_command_that_is_told_is_told_without_its_secret(
+    checked: Callable[[Json], dict[str, Finding]],
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plain["setup_commands"].append("hf auth login --token hf_abcdefghijklmnopqrstu && 'unclosed")
+    advice = checked(plain)["commands"].advice
+    assert "hf auth login --token ***" in advice
 
 
 @pytest.mark.parametrize(
