@@ -1,0 +1,327 @@
+"""cluster.yaml through Ray's launcher against moto: what AWS is asked for, and what stays shut."""
+
+from __future__ import annotations
+
+import copy
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweep.cluster_files import read
+from tests.clouds import REGION, Cloud, Request, enter
+
+Json = Any
+ROOT = Path(__file__).parents[1]
+ACCOUNT = ROOT / "docs/cluster/aws-account.yaml"
+SSH_FROM = "203.0.113.7/32"
+WORLD = {"0.0.0.0/0", "::/0"}
+WORKERS = {"l4": ("g6.2xlarge", 1), "a10g": ("g5.12xlarge", 4), "h100": ("p5.48xlarge", 8)}
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[Cloud]:
+    """An account with what aws-account.yaml makes in it."""
+    cloud = Cloud()
+    with pytest.MonkeyPatch.context() as patch:
+        enter(cloud, patch)
+        vpc = cloud.client("ec2").describe_vpcs()["Vpcs"][0]["VpcId"]
+        cloud.client("cloudformation").create_stack(
+            StackName="descent-sweep",
+            TemplateBody=ACCOUNT.read_text(encoding="utf-8"),
+            Parameters=[
+                {"ParameterKey": "Vpc", "ParameterValue": vpc},
+                {"ParameterKey": "SshFrom", "ParameterValue": SSH_FROM},
+            ],
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        yield cloud
+    cloud.close()
+
+
+@pytest.fixture(scope="module")
+def outputs(cloud: Cloud) -> dict[str, str]:
+    """What the stack says belongs into cluster.yaml."""
+    (stack,) = cloud.client("cloudformation").describe_stacks()["Stacks"]
+    return {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+
+
+@pytest.fixture(scope="module")
+def plain(
+    cloud: Cloud, outputs: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Json]:
+    """cluster.yaml, filled in; moto has no images of NVIDIA's."""
+    text = (ROOT / "cluster.yaml").read_text(encoding="utf-8")
+    text = text.replace("sg-FILL-IN", outputs["SecurityGroup"])
+    text = text.replace("s3://FILL-IN/sweeps", outputs["Storage"])
+    image = cloud.client("ec2").describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    path = tmp_path_factory.mktemp("aws") / "cluster.yaml"
+    path.write_text(re.sub(r"resolve:ssm:\S+", image, text), encoding="utf-8")
+    return read(path)
+
+
+class Launcher:
+    """What `ray up` asks of AWS with a config that is ready: nodes, of which none is spoken to."""
+
+    def __init__(self, cloud: Cloud, config: dict[str, Json]) -> None:
+        from ray.autoscaler._private.providers import _get_node_provider
+
+        self.cloud, self.config = cloud, config
+        self.provider = _get_node_provider(config["provider"], config["cluster_name"])
+
+    def start(self, name: str, count: int = 1) -> dict[str, str]:
+        """Start nodes of one type; what was asked of RunInstances."""
+        from ray.autoscaler import tags
+
+        kind = "head" if name == self.config["head_node_type"] else "worker"
+        self.cloud.requests.clear()
+        self.provider.create_node(
+            copy.deepcopy(self.config["available_node_types"][name]["node_config"]),
+            {
+                tags.TAG_RAY_NODE_KIND: kind,
+                tags.TAG_RAY_USER_NODE_TYPE: name,
+                tags.TAG_RAY_NODE_NAME: f"ray-{self.config['cluster_name']}-{kind}",
+                tags.TAG_RAY_NODE_STATUS: "uninitialized",
+                tags.TAG_RAY_LAUNCH_CONFIG: "hash",
+            },
+            count,
+        )
+        launches = [r.form for r in self.cloud.requests if r.action == "RunInstances"]
+        assert len(launches) <= 1
+        return launches[0] if launches else {}
+
+    def stop(self) -> None:
+        self.provider.terminate_nodes(self.provider.non_terminated_nodes({}))
+
+
+@pytest.fixture(scope="module")
+def asked_before(cloud: Cloud) -> list[Request]:
+    """What Ray asked of AWS before the first node; filled by ``config``."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def config(cloud: Cloud, plain: dict[str, Json], asked_before: list[Request]) -> dict[str, Json]:
+    """cluster.yaml as Ray prepares it, with all that it looks up and makes in the account."""
+    from ray.autoscaler._private.aws import config, utils
+    from ray.autoscaler._private.commands import _bootstrap_config
+
+    for cache in (utils.resource_cache, utils.client_cache, config._get_subnets_or_die):
+        cache.cache_clear()  # other tests may have had another cloud
+    cloud.requests.clear()
+    ready: dict[str, Json] = _bootstrap_config(copy.deepcopy(plain), no_config_cache=True)
+    asked_before += cloud.requests
+    return ready
+
+
+@pytest.fixture
+def launcher(cloud: Cloud, config: dict[str, Json]) -> Iterator[Launcher]:
+    """No node is there; those that the test starts end with it."""
+    launcher = Launcher(cloud, config)
+    yield launcher
+    ids = [instance["InstanceId"] for instance in instances(cloud).values()]
+    if ids:
+        cloud.client("ec2").terminate_instances(InstanceIds=ids)
+
+
+def instances(cloud: Cloud) -> dict[str, Json]:
+    """Instances that have not ended, by the name of their type in cluster.yaml."""
+    alive = {"Name": "instance-state-name", "Values": ["pending", "running", "stopped"]}
+    reservations = cloud.client("ec2").describe_instances(Filters=[alive])["Reservations"]
+    found = [instance for r in reservations for instance in r["Instances"]]
+    return {
+        next(t["Value"] for t in i["Tags"] if t["Key"] == "ray-user-node-type"): i for i in found
+    }
+
+
+def open_to(cloud: Cloud, groups: set[str]) -> set[tuple[str, int | None, int | None, str]]:
+    """Who may reach what in these groups: protocol, ports, and an address range or a group."""
+    found = cloud.client("ec2").describe_security_groups(GroupIds=sorted(groups))
+    rules = [rule for group in found["SecurityGroups"] for rule in group["IpPermissions"]]
+    return {
+        (rule["IpProtocol"], rule.get("FromPort"), rule.get("ToPort"), source)
+        for rule in rules
+        for source in [r["CidrIp"] for r in rule.get("IpRanges", [])]
+        + [r["CidrIpv6"] for r in rule.get("Ipv6Ranges", [])]
+        + [r["GroupId"] for r in rule.get("UserIdGroupPairs", [])]
+    }
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+def test_the_head_is_asked_for_on_demand_without_a_role_that_may_do_everything(
+    launcher: Launcher, outputs: dict[str, str]
+) -> None:
+    asked = launcher.start("head")
+    assert asked["InstanceType"] == "m6i.xlarge"
+    assert not [name for name in asked if name.startswith("InstanceMarketOptions")]
+    assert asked["IamInstanceProfile.Name"] == "descent-sweep-head"
+    assert asked["SecurityGroupId.1"] == outputs["SecurityGroup"]
+    assert "SecurityGroupId.2" not in asked
+    assert (asked["MinCount"], asked["MaxCount"]) == ("1", "1")
+
+
+@pytest.mark.parametrize("name", WORKERS)
+def test_workers_are_asked_for_as_spot_instances(
+    cloud: Cloud, launcher: Launcher, outputs: dict[str, str], name: str
+) -> None:
+    asked = launcher.start(name, 2)
+    assert asked["InstanceType"] == WORKERS[name][0]
+    assert asked["InstanceMarketOptions.MarketType"] == "spot"
+    assert asked["IamInstanceProfile.Name"] == "descent-sweep-worker"
+    assert asked["SecurityGroupId.1"] == outputs["SecurityGroup"]
+    assert (asked["MinCount"], asked["MaxCount"]) == ("1", "2")
+    assert instances(cloud)[name]["InstanceLifecycle"] == "spot"
+
+
+@pytest.mark.parametrize("name", ["head", *WORKERS])
+def test_every_node_wants_a_session_token_for_metadata_and_encrypts_its_disk(
+    launcher: Launcher, name: str
+) -> None:
+    asked = launcher.start(name)
+    assert asked["MetadataOptions.HttpTokens"] == "required"
+    assert asked["MetadataOptions.HttpPutResponseHopLimit"] == "1"
+    assert asked["BlockDeviceMapping.1.Ebs.Encrypted"] == "true"
+
+
+def test_ray_knows_the_gpus_of_every_type_and_counts_on_none_of_the_head(
+    config: dict[str, Json],
+) -> None:
+    resources = {name: kind["resources"] for name, kind in config["available_node_types"].items()}
+    assert resources["head"]["CPU"] == resources["head"]["GPU"] == 0
+    assert {name: resources[name]["GPU"] for name in WORKERS} == {
+        name: gpus for name, (_, gpus) in WORKERS.items()
+    }
+
+
+def test_ray_makes_and_opens_nothing_in_the_account(
+    config: dict[str, Json], asked_before: list[Request]
+) -> None:
+    """But for an SSH key pair, which cluster.yaml leaves to it."""
+    assert asked_before
+    changes = {r.action for r in asked_before if not re.match(r"Describe|Get|List", r.action)}
+    assert changes == {"CreateKeyPair"}
+
+
+def test_nothing_is_open_to_the_world(
+    cloud: Cloud, launcher: Launcher, outputs: dict[str, str]
+) -> None:
+    for name in ("head", *WORKERS):
+        launcher.start(name)
+    groups = {g["GroupId"] for i in instances(cloud).values() for g in i["SecurityGroups"]}
+    group = outputs["SecurityGroup"]
+    assert groups == {group}
+    assert open_to(cloud, groups) == {("tcp", 22, 22, SSH_FROM), ("-1", None, None, group)}
+
+
+def test_down_keeps_the_disk_of_the_head_and_ends_the_workers(
+    cloud: Cloud, launcher: Launcher
+) -> None:
+    launcher.start("head")
+    launcher.start("l4")
+    launcher.stop()
+    left = instances(cloud)
+    assert list(left) == ["head"]
+    assert left["head"]["State"]["Name"] == "stopped"
+    assert launcher.start("head") == {}  # the same instance again, no other
+    again = instances(cloud)["head"]
+    assert again["State"]["Name"] == "running"
+    assert again["InstanceId"] == left["head"]["InstanceId"]
+
+
+# --- why cluster_aws.py checks: what Ray does without these lines ---------------------------------
+
+
+def bootstrapped(cloud: Cloud, plain: dict[str, Json]) -> Launcher:
+    """As ``config``, without looking up what every type of instance has."""
+    from ray.autoscaler._private.aws.config import bootstrap_aws
+    from ray.autoscaler._private.util import prepare_config
+
+    return Launcher(cloud, bootstrap_aws(prepare_config(plain)))
+
+
+def test_without_our_security_group_ray_opens_ssh_to_the_world(
+    cloud: Cloud, plain: dict[str, Json], launcher: Launcher
+) -> None:
+    plain = copy.deepcopy(plain)
+    for node_type in plain["available_node_types"].values():
+        node_type["node_config"].pop("SecurityGroupIds", None)
+    plain["provider"]["security_group"] = {
+        "GroupName": "ours",
+        "IpPermissions": [
+            {
+                "FromPort": 22, "ToPort": 22, "IpProtocol": "tcp",
+                "IpRanges": [{"CidrIp": SSH_FROM}],
+            }
+        ],
+    }  # fmt: skip
+    bootstrapped(cloud, plain).start("head")
+    groups = {g["GroupId"] for g in instances(cloud)["head"]["SecurityGroups"]}
+    assert {source for *_, source in open_to(cloud, groups)} & WORLD
+
+
+def test_without_metadata_options_none_are_asked_for(
+    cloud: Cloud, plain: dict[str, Json], launcher: Launcher
+) -> None:
+    plain = copy.deepcopy(plain)
+    del plain["available_node_types"]["head"]["node_config"]["MetadataOptions"]
+    asked = bootstrapped(cloud, plain).start("head")
+    assert not [name for name in asked if name.startswith("MetadataOptions")]
+
+
+# --- the account ----------------------------------------------------------------------------------
+
+
+class _Template(yaml.SafeLoader):
+    """CloudFormation's own tags, as the text they stand before."""
+
+
+_Template.add_multi_constructor("!", lambda loader, tag, node: f"!{tag} {node.value}")
+
+
+def template() -> dict[str, Json]:
+    found: dict[str, Json] = yaml.load(ACCOUNT.read_text(encoding="utf-8"), _Template)
+    return found
+
+
+@pytest.mark.parametrize("who", ["0.0.0.0/0", "::/0", "1.2.3.4/0", "1.2.3.4/1", "1.2.3.4", ""])
+def test_ssh_cannot_be_opened_to_everybody(who: str) -> None:
+    pattern = template()["Parameters"]["SshFrom"]["AllowedPattern"]
+    assert re.fullmatch(pattern, SSH_FROM)
+    assert not re.fullmatch(pattern, who)
+
+
+def test_roles_may_do_no_more_than_they_must() -> None:
+    resources = template()["Resources"].values()
+    policies = [r["Properties"] for r in resources if r["Type"] == "AWS::IAM::ManagedPolicy"]
+    allowed = [s for policy in policies for s in policy["PolicyDocument"]["Statement"]]
+    for statement in allowed:
+        actions = statement["Action"]
+        for action in [actions] if isinstance(actions, str) else actions:
+            assert "*" not in action.replace("ec2:Describe*", ""), action
+        if statement["Resource"] == "*":
+            harmless = {"ec2:Describe*", "ec2:RunInstances"}
+            assert "Condition" in statement or set(actions) == harmless
+
+
+def test_the_bucket_is_private_encrypted_and_outlives_the_stack(outputs: dict[str, str]) -> None:
+    assert re.fullmatch(r"s3://[a-z0-9.-]+/sweeps", outputs["Storage"])
+    bucket = template()["Resources"]["Bucket"]
+    assert bucket["DeletionPolicy"] == bucket["UpdateReplacePolicy"] == "Retain"
+    shut = bucket["Properties"]["PublicAccessBlockConfiguration"]
+    assert set(shut.values()) == {True}
+    assert len(shut) == 4
+    assert bucket["Properties"]["BucketEncryption"]
+
+
+@pytest.mark.slow
+def test_cloudformation_would_take_the_template() -> None:
+    command = [sys.executable, "-m", "cfnlint", "--regions", REGION, "--", str(ACCOUNT)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
