@@ -206,7 +206,7 @@ def _arrived(storage: str, probe: str, reports: Reports) -> Check:
 
 def clocks(found: Sequence[Node]) -> Check:
     """How far the clock of each node is from this machine's."""
-    read = ray.remote(num_cpus=0, max_retries=0)(time.time)
+    read = ray.remote(num_cpus=0, max_retries=0)(doctor_nodes.clock)
     off: dict[str, float] = {}
     for node in found:
         try:

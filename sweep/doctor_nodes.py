@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,11 @@ def report(request: Request, node: str, gpus: float, is_head: bool) -> NodeRepor
     needs = () if is_head else request.needs  # arms run on workers
     checks = [step() for step in steps] + [need_check(need) for need in needs]
     return NodeReport(socket.gethostname(), dict(_facts(needs)), tuple(checks))
+
+
+def clock() -> float:
+    """This node's time, in seconds since 1970."""
+    return time.time()
 
 
 def _facts(needs: tuple[Need, ...]) -> Iterator[tuple[str, str]]:

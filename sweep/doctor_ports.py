@@ -20,8 +20,8 @@ _LISTEN = "0A"  # the state of a listening socket in /proc/net/tcp
 _SOCKET = "socket:["
 
 # On the head and beyond its loopback, each of these gives away the cluster or its results.
-# Ray's own gRPC ports, which must be open between the nodes, want the token.
-NEVER_OPEN = {8265: "dashboard and job server", 10001: "Ray's client server", 5000: "MLflow"}
+# Ray's own ports, which are open between the nodes, want the token.
+NEVER_OPEN = {8265: "dashboard and job server", 5000: "MLflow"}
 
 
 @dataclass(frozen=True, order=True)

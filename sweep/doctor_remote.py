@@ -35,7 +35,8 @@ ENDPOINTS = (
     *("/api/version", "/api/jobs/", "/api/cluster_status", "/api/v0/nodes", "/api/v0/logs"),
     *("/nodes?view=summary", "/logical/actors", "/api/packages/gcs/none.zip", "/events"),
 )
-RAY_PORTS = {6379: "Ray's control service"}  # open between the nodes, and nowhere else
+# Open between the nodes, and nowhere else.
+RAY_PORTS = {6379: "Ray's control service", 10001: "Ray's client server"}
 REFUSED = (401, 403)
 NO_TOKEN = Check(
     "token here",
@@ -155,7 +156,8 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
         return
     text = f"{host}: {', '.join(map(str, NEVER_OPEN))} are closed"
     if found:
-        text += "; 6379 is open, and answers to the token alone: better, let a firewall close it"
+        named = ", ".join(map(str, found))
+        text += f"; {named} answers, to the token alone: better, let a firewall close it"
     yield Check("closed from here", True, text)
 
 
