@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -26,14 +27,18 @@ from sweep.cli_running import (
     notify_option,
     proposals_option,
     seeds_option,
+    stall_option,
     workers_option,
 )
 from sweep.submission import ANSWER, Submission, code_version
 from sweep.tracking_place import tracking_uri
 from trainables.errors import Failure, Misuse, UnknownName
 
+if TYPE_CHECKING:
+    from sweep.jobs import Jobs
+
 ACCEPT_S = 120.0  # that a submission waits for the head, which may have data to decode
-RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before the tries after the connection of `logs -f` broke
+RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each try after the connection of `logs -f` broke
 
 
 @click.command()
@@ -49,6 +54,7 @@ RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before the tries after the connection of
 @workers_option
 @click.option("--full", is_flag=True, help="The space's full-size variant.")
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
+@stall_option
 @notify_option
 @click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
 def submit(
@@ -64,6 +70,7 @@ def submit(
     workers: int | None,
     full: bool,
     mlflow: str | None,
+    stall_after: float | None,
     notify: str | None,
     any_version: bool,
 ) -> None:
@@ -76,7 +83,7 @@ def submit(
     where = _required(address)
     _, definition, wanted = asked_for(
         space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
-        full=full,
+        full=full, stall_after=stall_after,
     )  # fmt: skip
     _refuse_places_of_here(definition.space, mlflow)
     sent = Submission(
@@ -88,7 +95,7 @@ def submit(
         storage=given_storage(),
         mlflow=mlflow,
         notify=notify,
-        options=_driver_options(data, workers),
+        options=_driver_options(data, workers, stall_after),
     )
     _submit(where, sent)
 
@@ -102,6 +109,7 @@ def resume_there(
     retry_failed: bool,
     data: str | None,
     workers: int | None,
+    stall_after: float | None,
     notify: str | None,
 ) -> None:
     """`sweep resume NAME --address`: continue a sweep that the cluster has stored."""
@@ -114,7 +122,7 @@ def resume_there(
         seeds=seeds,
         retry_failed=retry_failed,
         notify=notify,
-        options=_driver_options(data, workers),
+        options=_driver_options(data, workers, stall_after),
     )
     _submit(address, sent)
 
@@ -143,8 +151,10 @@ def _required(address: str | None) -> str:
     return address
 
 
-def _driver_options(data: str | None, workers: int | None) -> tuple[str, ...]:
-    given = {"--data": data, "--workers": workers}
+def _driver_options(
+    data: str | None, workers: int | None, stall_after: float | None
+) -> tuple[str, ...]:
+    given = {"--data": data, "--workers": workers, "--stall-after": stall_after}
     return tuple(
         word for name, value in given.items() if value is not None for word in (name, str(value))
     )
@@ -180,35 +190,44 @@ def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:
 def logs(name: str, follow: bool, storage: str, address: str | None) -> None:
     """Show what a sweep's newest job on a cluster has printed."""
     where = _required(address)
-    shown = _Shown(lambda line: click.echo(line, nl=False))
-    root = given_storage() or ""
-    for pause_s in (*RECONNECT_S, None):
+    lines = LogLines(lambda line: click.echo(line, nl=False))
+    job = ""
+    broken = 0  # connections since the last one that brought something
+    while True:
+        before = lines.passed_on
         try:
             with remote.cluster(where) as jobs:
-                found = [job for job in jobs.of_sweep(name) if job.storage == root]
-                if not found:
-                    known = {job.sweep for job in jobs.drivers()}
-                    raise UnknownName.of("sweep among the cluster's jobs:", name, known)
-                shown.begin_again()
+                job = job or _newest_job(jobs, name, given_storage())
+                lines.begin_again()
                 if follow:
-                    jobs.follow(found[0].id, shown)
+                    jobs.follow(job, lines)
                 else:
-                    shown(jobs.log(found[0].id))
-            shown.end()
+                    lines(jobs.log(job))
+            lines.end()
             return
         except Failure as error:
-            if not follow or pause_s is None:
+            broken = 0 if lines.passed_on > before else broken
+            if not follow or broken == len(RECONNECT_S):
                 raise
-            note(f"{error} Trying again in {pause_s:.0f} s.")
-            time.sleep(pause_s)
+            note(f"{error} Trying again in {RECONNECT_S[broken]:.0f} s.")
+            time.sleep(RECONNECT_S[broken])
+            broken += 1
 
 
-class _Shown:
+def _newest_job(jobs: Jobs, name: str, storage: str | None) -> str:
+    found = [job.id for job in jobs.of_sweep(name) if job.storage == (storage or "")]
+    if not found:
+        known = {job.sweep for job in jobs.drivers()}
+        raise UnknownName.of("sweep among the cluster's jobs:", name, known)
+    return found[0]
+
+
+class LogLines:
     """Passes on a log line by line, each once however often it is read, and without answers."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._passed_on = 0  # characters
+        self.passed_on = 0  # characters
         self._read = 0  # characters, since the log was begun
         self._rest = ""  # of a line that is not whole yet
 
@@ -230,7 +249,7 @@ class _Shown:
 
     def _pass_on(self, line: str) -> None:
         self._read += len(line)
-        if self._read > self._passed_on:
-            self._passed_on = self._read
+        if self._read > self.passed_on:
+            self.passed_on = self._read
             if not line.startswith(ANSWER):
                 self._write(line)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 
 from search_spaces import catalog
-from sweep import notifications, views
+from sweep import notifications, remote, views
 from sweep.cli_options import (
+    address_option,
     check_name,
     console,
     name_argument,
+    named_here,
     note,
     only_option,
     open_store,
@@ -129,6 +131,43 @@ def run(
     configuration. Running the same definition again under the same name continues it; a different
     definition under a name that is taken is refused.
     """
+    found, definition, wanted = asked_for(
+        space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
+        full=full, stall_after=stall_after,
+    )  # fmt: skip
+    objects = open_store(storage)
+    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
+    if where != "cluster":  # its head needs no GPU
+        require_device(definition.space)
+    definition = resolved(definition)
+    if fresh:
+        from sweep.fresh import run_fresh
+
+        same = run_fresh(
+            objects, definition, found.expected, where=cast(Where, where), workers=workers
+        )
+        raise SystemExit(0 if same else 1)
+    there = registered(objects, definition, asked=wanted, say=note)
+    refuse_second_driver(objects, definition.name)
+    code = _train(
+        objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
+    )
+    raise SystemExit(code)
+
+
+def asked_for(
+    space: str,
+    name: str | None,
+    *,
+    proposals: int | None,
+    seeds: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    data: str | None,
+    full: bool,
+    stall_after: float | None = None,
+) -> tuple[catalog.Found, Definition, list[str]]:
+    """What the options of `sweep run` and `sweep submit` ask for, and which fields they name."""
     found = catalog.find(space, full=full)
     wanted: dict[str, Json] = parse_values(values)
     if proposals is not None:
@@ -142,25 +181,7 @@ def run(
     if name is None:
         name = f"{found.name}-full" if full else found.name
     chosen = catalog.only(found.space, patterns)
-    definition = Definition(name, catalog.with_values(chosen, wanted))
-    objects = open_store(storage)
-    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
-    if where != "cluster":  # its head needs no GPU
-        require_device(definition.space)
-    definition = resolved(definition)
-    if fresh:
-        from sweep.fresh import run_fresh
-
-        same = run_fresh(
-            objects, definition, found.expected, where=cast(Where, where), workers=workers
-        )
-        raise SystemExit(0 if same else 1)
-    there = registered(objects, definition, asked=wanted.keys(), say=note)
-    refuse_second_driver(objects, name)
-    code = _train(
-        objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
-    )
-    raise SystemExit(code)
+    return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
 
 
 @click.command()
@@ -170,6 +191,7 @@ def run(
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @data_option
 @storage_option
+@address_option
 @where_option
 @workers_option
 @stall_option
@@ -181,6 +203,7 @@ def resume(
     retry_failed: bool,
     data: str | None,
     storage: str,
+    address: str | None,
     where: str,
     workers: int | None,
     stall_after: float | None,
@@ -190,6 +213,16 @@ def resume(
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
+    if address is not None:
+        from sweep.cli_cluster import resume_there
+
+        if named_here("where") and where != "cluster":
+            raise Misuse(f"--address trains on a cluster, and --where {where} does not.")
+        resume_there(
+            address, name, proposals=proposals, seeds=seeds, retry_failed=retry_failed, data=data,
+            workers=workers, notify=notify, stall_after=stall_after,
+        )  # fmt: skip
+        return
     objects = open_store(storage)
     check_name(objects, name)
     there = load_definition(objects, name)
@@ -217,10 +250,14 @@ def resume(
 @click.command()
 @name_argument
 @storage_option
-def stop(name: str, storage: str) -> None:
+@address_option
+def stop(name: str, storage: str, address: str | None) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
     from sweep.signals import request_stop
 
+    if address is not None:
+        click.echo(remote.said(remote.asked(address, "stop", name)), nl=False)
+        return
     objects = open_store(storage)
     check_name(objects, name)
     driver = driver_of(objects, name)

@@ -7,6 +7,7 @@ two laptops that submit one sweep in the same instant exactly one starts a drive
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -29,6 +30,10 @@ TIMEOUT_S = 30.0  # of one request
 POLL_S = (0.1, 1.0)  # between two looks at a job: at first, and at most
 SWEEP, ROOT = "sweep", "storage"  # of a job's metadata
 OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # Ray prefers them to any address it is given
+TALKATIVE = (  # loggers that tell of every upload
+    "ray.dashboard.modules.dashboard_sdk",
+    "ray._private.runtime_env.packaging",
+)
 END_S = 5.0  # that a job which has answered is waited for
 LAST_LINES = 8  # of a log, shown when a job ends without an answer
 
@@ -64,6 +69,8 @@ class Jobs:
             Misuse: no or another token is wanted.
             Failure: nothing answers there, or something that is no job server.
         """
+        for name in TALKATIVE:
+            logging.getLogger(name).setLevel(logging.WARNING)
         self.url = url
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         with self._errors(), _own_address():

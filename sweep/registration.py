@@ -37,12 +37,7 @@ def resolved(definition: Definition) -> Definition:
 
 
 def registered(
-    objects: ObjectStore,
-    definition: Definition,
-    *,
-    asked: Collection[str],
-    say: Say,
-    is_driven: bool = False,
+    objects: ObjectStore, definition: Definition, *, asked: Collection[str], say: Say
 ) -> Definition:
     """Store a resolved definition, or attach to the stored one; returns what is to be trained.
 
@@ -51,7 +46,6 @@ def registered(
         definition: what ``resolved`` returned.
         asked: fields that were asked for by name: where the stored sweep has more, it is refused.
         say: told by how much the sweep grew.
-        is_driven: a driver is known to work on it, whatever its lock says.
 
     Raises:
         NameTaken: with the difference, when the name belongs to another definition.
@@ -71,7 +65,6 @@ def registered(
         n_proposals=max(given.n_proposals, stored.n_proposals),
         search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
         say=say,
-        is_driven=is_driven,
     )
 
 
@@ -103,18 +96,12 @@ def extended(
     n_proposals: int | None,
     search_seeds: tuple[int, ...] | None,
     say: Say,
-    is_driven: bool = False,
 ) -> Definition:
     """Store that the sweep is to grow, where it does; refused while a driver works on it."""
     grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
     before, after = definition.space, grown.space
     if after == before:
         return grown
-    if is_driven:
-        raise AlreadyRunning(
-            f"{definition.name} is running, and would have to grow. End it with `sweep stop "
-            f"{definition.name}` first, or submit it as it is to watch it."
-        )
     refuse_second_driver(objects, definition.name)
     put_extension(objects, grown)
     if after.n_proposals != before.n_proposals:

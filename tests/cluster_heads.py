@@ -63,6 +63,7 @@ def head(
                 "PYTHONPATH": str(ROOT),
                 "RAY_AUTH_MODE": "token",
                 "RAY_AUTH_TOKEN_PATH": str(token),
+                "RAY_DASHBOARD_STARTUP_TIMEOUT_S": "300",  # a busy machine
                 "SWEEP_STORAGE": str(folder / "storage"),
                 **(environment or {}),
             },

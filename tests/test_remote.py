@@ -1,0 +1,176 @@
+"""A laptop's verbs against a job server: what is sent, what is shown, and who drives a sweep."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sweep.definition import load_definition
+from sweep.jobs import Jobs
+from tests.command_line import contents, refused, sweep
+from tests.job_servers import JobServer, job_server
+from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
+from trainables.errors import Failure, Misuse
+from trainables.object_store import ObjectStore
+
+TOKEN = "of-the-cluster"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JobServer]:
+    """A cluster, and this process as a laptop that knows it."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    with job_server(folder, TOKEN) as server:
+        server.environment["SWEEP_STORAGE"] = str(folder / "storage")
+        monkeypatch.setenv("SWEEP_ADDRESS", server.url)
+        monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+        yield server
+
+
+@pytest.fixture
+def results(cluster: JobServer) -> Path:
+    """The cluster's storage, with a sweep called tiny in it."""
+    root = cluster.folder / "storage"
+    store_sweep(ObjectStore(root), {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE]})
+    return root
+
+
+# --- asking ---------------------------------------------------------------------------------------
+
+
+def test_the_laptop_shows_what_the_head_would(
+    cluster: JobServer, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verbs = (("status", "tiny"), ("best", "tiny"), ("list",))
+    there = [sweep(*words, *more).stdout for words in verbs for more in ((), ("--json",))]
+    sweep("export", "tiny", "--out", str(tmp_path / "there"), "--all")
+    assert cluster.jobs == {}  # every question was taken off the list
+    monkeypatch.delenv("SWEEP_ADDRESS")
+    monkeypatch.setenv("SWEEP_STORAGE", str(results))
+    here = [sweep(*words, *more).stdout for words in verbs for more in ((), ("--json",))]
+    assert there == here
+    sweep("export", "tiny", "--out", str(tmp_path / "here"), "--all")
+    assert contents(tmp_path / "there") == contents(tmp_path / "here")
+
+
+def test_what_the_head_refuses_is_refused_with_its_words(cluster: JobServer, results: Path) -> None:
+    assert "unknown sweep 'gone'. Known: tiny" in refused("status", "gone")
+    assert "is not running" in refused("stop", "tiny")
+    del cluster.environment["SWEEP_STORAGE"]
+    assert "the cluster has no storage root" in refused("list")
+    assert "tiny" in sweep("list", "--storage", str(results)).stdout
+
+
+def test_a_job_says_that_a_sweep_is_driven_also_without_a_lock(
+    cluster: JobServer, results: Path
+) -> None:
+    assert json.loads(sweep("status", "tiny", "--json").stdout)["state"] == "stopped"
+    cluster.jobs["tiny-1"] = {
+        "type": "SUBMISSION",
+        "submission_id": "tiny-1",
+        "status": "RUNNING",
+        "entrypoint": "python -m sweep.supervise",
+        "metadata": {"sweep": "tiny", "storage": ""},
+    }
+    entry = json.loads(sweep("status", "tiny", "--json").stdout)
+    assert entry["state"] == "running"
+    assert entry["driver"]["job"] == "tiny-1"
+    assert "by job tiny-1" in sweep("status", "tiny").stdout
+    assert "asked job tiny-1 to stop" in sweep("stop", "tiny").stdout
+    assert (results / "sweeps" / "tiny" / "stop").exists()
+
+
+def test_a_head_without_this_package_is_told_with_its_own_words(
+    cluster: JobServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.remote.PYTHON", "no-python -m")
+    result = sweep("list", exits=1)
+    assert "the head could not run it" in result.stderr
+    assert "no-python" in result.stderr
+
+
+# --- submitting -----------------------------------------------------------------------------------
+
+
+def test_a_submitted_sweep_is_stored_and_nothing_but_json_travels(
+    cluster: JobServer, space_file: str
+) -> None:
+    assert sweep("submit", space_file).stdout == "mine\n"
+    objects = ObjectStore(cluster.folder / "storage")
+    assert load_definition(objects, "mine").space.base.steps == 4
+    (package,) = cluster.packages.values()
+    assert zipfile.ZipFile(io.BytesIO(package)).namelist() == ["submission.json"]
+    (job,) = cluster.jobs.values()
+    assert job["submission_id"] == "mine-1"
+    assert TOKEN not in json.dumps(job)
+
+
+def test_one_job_drives_a_sweep_at_a_time(cluster: JobServer, space_file: str) -> None:
+    sweep("submit", space_file)
+    again = sweep("submit", space_file)
+    assert again.stdout == "mine\n"
+    assert "driven by job mine-1" in again.stderr
+    text = refused("submit", space_file, "--set", "steps=6")
+    assert "base.steps: stored 4, given 6" in text
+    assert "mine is running already: job mine-1" in refused("submit", space_file, "--seeds", "2")
+    assert "mine is running already: job mine-1" in refused("resume", "mine")
+    assert list(cluster.jobs) == ["mine-1"]
+    cluster.end("mine-1")
+    assert "driven by job mine-2" in sweep("resume", "mine").stderr
+
+
+def test_two_laptops_start_one_driver(
+    cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one submits after this one has looked and before it has begun."""
+    looked = []
+    of_sweep = Jobs.of_sweep
+
+    def look_and_be_overtaken(self: Jobs, name: str) -> object:
+        found = of_sweep(self, name)
+        if not looked:
+            looked.append(name)
+            sweep("submit", space_file)
+        return found
+
+    monkeypatch.setattr(Jobs, "of_sweep", look_and_be_overtaken)
+    result = sweep("submit", space_file)
+    assert "driven by job mine-1" in result.stderr
+    assert list(cluster.jobs) == ["mine-1"]
+
+
+def test_another_version_writes_nothing(
+    cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweep.cli_cluster.code_version", lambda: "0.0+other")
+    result = sweep("submit", space_file, exits=1)
+    assert "this laptop 0.0+other" in result.stderr
+    assert not (cluster.folder / "storage").exists()
+    assert sweep("submit", space_file, "--any-version").stdout == "mine\n"
+
+
+def test_a_webhook_is_part_of_no_command_line(cluster: JobServer, space_file: str) -> None:
+    sweep("submit", space_file, "--notify", "https://hooks.example.org/T0/secret")
+    assert "secret" not in json.dumps(cluster.jobs)
+    assert "secret" not in cluster.log("mine-1")
+
+
+# --- who may ask ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("token", [None, "another"])
+def test_a_wrong_token_is_misuse_and_is_not_repeated(cluster: JobServer, token: str | None) -> None:
+    with pytest.raises(Misuse, match="did not accept the token") as refusal:
+        Jobs(cluster.url, token)
+    assert "another" not in str(refusal.value)
+
+
+def test_a_cluster_that_is_down_is_told() -> None:
+    with pytest.raises(Failure, match="Is the cluster up"):
+        Jobs("http://127.0.0.1:9", None)
