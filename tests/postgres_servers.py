@@ -55,7 +55,9 @@ class Postgres:
         secret.write_text(self.password)
         secret.chmod(0o644)  # the folder is closed
         data = f"{self.folder}/data"
-        self._run("initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}")
+        # UTF8: of a database in SQL_ASCII, which a C locale means, psycopg reads bytes, no text.
+        how = ("--auth=scram-sha-256", f"--pwfile={secret}", "--encoding=UTF8", "--no-locale")
+        self._run("initdb", "-D", data, "-U", USER, *how)
         settings = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
