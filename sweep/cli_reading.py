@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from sweep import views
+from sweep import score_entries, views
 from sweep.cli_options import (
     console,
     json_option,
@@ -267,7 +267,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         row("seen gammas", of("seen_mean"), ".3f"),
         row("unseen gammas", of("unseen_mean"), ".3f"),
         *(
-            row(f"unseen {_short(shift)}", partial(views.shift_mean, shift=shift), ".3f")
+            row(f"unseen {_short(shift)}", partial(score_entries.shift_mean, shift=shift), ".3f")
             for shift in FAMILIES
             if shift in shown["shifts"]
         ),

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from search_spaces.space import SearchSpace
+from sweep.score_entries import shift_mean
 from sweep.table_formats import Row, Table
-from sweep.views import shift_mean
 from trainables.config import ConstraintConfig, RunConfig, field_names
 from trainables.primal_dual import TOLERANCE, Scales, reference_share
 from trainables.shifts import (
