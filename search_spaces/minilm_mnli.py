@@ -12,11 +12,11 @@ SPACE = SearchSpace(
     name="minilm_mnli",
     summary="MiniLM on MNLI, Lagrangian, 3 seeds of one proposal",
     base=minilm_imdb.SPACE.base.with_fields(
-        {"data.name": "mnli", "data.max_length": 48, "constraint.alpha": 0.02}
+        {"data.name": "mnli", "data.max_length": 48, "constraint.alpha": 0.01}
     ),
     settings=(setting("mnli", "encoder", None, 0.4, called="minilm"),),
     ranges={
-        "constraint.alpha": Uniform(0.005, 0.05),  # fraction of its loss each layer must remove
+        "constraint.alpha": Uniform(0.002, 0.03),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(0.1, 2.0),  # of the violation in units of chance
         "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
     },
