@@ -9,7 +9,14 @@ from typing import Any
 
 from sweep.pairs import Judgement, Pair
 from trainables.config import RunConfig
-from trainables.results import ArmRecord, Evaluation, first_layer
+from trainables.results import (
+    EVAL_SECONDS,
+    TRAIN_PEAK_MEMORY_MB,
+    TRAIN_SECONDS,
+    ArmRecord,
+    Evaluation,
+    first_layer,
+)
 from trainables.shifts import gamma_key, seen_gammas
 
 Json = Any
@@ -17,6 +24,11 @@ Judged = tuple[ArmRecord, Judgement | None]  # one arm of a pair, judged by the 
 
 ARMS = ("constrained", "unconstrained")
 PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
+COSTS = {  # key here: scalar of a report
+    "train_seconds": TRAIN_SECONDS,  # in primal and dual steps
+    "eval_seconds": EVAL_SECONDS,
+    "peak_memory_mb": TRAIN_PEAK_MEMORY_MB,  # of the worker's process, its libraries included
+}
 NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
 
 
@@ -63,8 +75,16 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
         "layer_scores": _layer_scores(first.config, done) if whole else None,
         **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
         "scales": vars(done[0].scales) if whole else None,
+        **{name: _cost(arms, scalar) for name, scalar in COSTS.items()},
         "mlflow_run_id": run_ids.get(first.signature),
     }
+
+
+def _cost(arms: Sequence[Judged], scalar: str) -> float | None:
+    """Mean over the seeds of what an arm's last report says; None where one says nothing."""
+    last = [record.reports[-1].scalars.get(scalar) for record, _ in arms if record.reports]
+    found = [value for value in last if value is not None]
+    return _mean(found) if len(found) == len(arms) else None
 
 
 def _layer_scores(config: RunConfig, done: Sequence[Evaluation]) -> list[float] | None:
