@@ -29,7 +29,7 @@ from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.primal_dual import TOLERANCE
 from trainables.shifts import FAMILIES
-from trainables.task_facts import TASKS
+from trainables.task_facts import facts_of
 
 Json = Any
 _NOTHING = "—"
@@ -181,9 +181,10 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
     """The entries of ``views.best`` for people, with what the numbers mean below."""
     for entry in entries:
         _print_best(entry)
-    metric = TASKS[entries[0]["task"]].metric
+    facts = facts_of(entries[0]["task"])
+    metric = facts.metric
     console().print(
-        f"* of a pair selected on these very {TASKS[entries[0]['task']].samples}: "
+        f"* of a pair selected on these very {facts.samples}: "
         "selection-biased, no result before fresh "
         f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
         f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
@@ -246,7 +247,7 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 
 
 def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
-    metric = TASKS[entry["task"]].metric
+    metric = facts_of(entry["task"]).metric
 
     def row(label: str, value_of: Callable[[Json], float | None], form: str) -> dict[str, str]:
         cells = {"  ": f"  {label}"}

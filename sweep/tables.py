@@ -275,6 +275,7 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     }
     metric, everywhere = config.facts.metric, shift_references(config.facts)
     mean = f"mean_{metric.key}"
+    shifts = dict.fromkeys((*shifts_of(metric), *config.facts.shifts))
     measured = {
         **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
         "difference": (entry["difference"], f"difference_{{}}_{mean}_selection_biased"),
@@ -283,7 +284,7 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     for who, (values, column) in measured.items():
         row[column.format("seen")] = values.get("seen_mean")
         row[column.format("unseen")] = values.get("unseen_mean")
-        for shift in shifts_of(metric) if who not in metric.references or who in everywhere else ():
+        for shift in shifts if who not in metric.references or who in everywhere else ():
             row[column.format(f"unseen_{shift}")] = shift_mean(values, shift)
     return row
 
