@@ -275,12 +275,15 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         row("held-out loss", of("held_out_loss"), ".3g"),
     ]
     shares = row("missing share", of("worst_missing_share"), ".2f")
-    shares |= {"difference*": "", **{name.capitalize(): "" for name in metric.shown}}
+    seconds = row("training, s", of("train_seconds"), ".0f")
+    nothing = {"difference*": "", **{name.capitalize(): "" for name in metric.shown}}
+    shares |= nothing
+    seconds |= nothing
     marks = {**dict.fromkeys(shares, ""), "  ": "  feasible, useful"}
     for arm in ("constrained", "unconstrained"):
         values = entry[arm] or {}
         marks[arm] = f"{_yes(values.get('feasible'))}, {_yes(values.get('useful'))}"
-    return [*rows, shares, marks]
+    return [*rows, shares, marks, seconds]
 
 
 def _short(shift: str) -> str:

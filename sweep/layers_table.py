@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.space import SearchSpace
-from sweep.table_formats import Row, Table
+from sweep.score_entries import ARMS
+from sweep.table_formats import Row, Table, number
 from trainables.task_facts import Metric
 
 Json = Any
-ARMS = ("constrained", "unconstrained")
-NOTHING = "—"
 
 
 def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
@@ -30,7 +29,7 @@ def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         ("setting", [row["setting"] for row in rows]),
         ("layer", [str(row["layer"]) for row in rows]),
         *(
-            (f"{header}: {arm}", [_number(row[f"{arm}_{column}"], form) for row in rows])
+            (f"{header}: {arm}", [number(row[f"{arm}_{column}"], form) for row in rows])
             for header, column, form in quantities
             for arm in ARMS
         ),
@@ -78,7 +77,3 @@ def _rows(metric: Metric, entry: Mapping[str, Json]) -> list[Row]:
 
 def _at(values: Sequence[float] | None, place: int) -> float | None:
     return values[place] if values and 0 <= place < len(values) else None
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, form)

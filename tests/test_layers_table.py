@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -68,3 +70,16 @@ def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> N
     table = layers_table(SPACE, views.best(views.load_sweep(objects, "tiny"), {}))
     assert table.rows == []
     assert to_markdown(table).startswith("| setting | layer |")
+
+
+def test_costs_are_means_over_seeds_of_what_last_reports_say() -> None:
+    records = [finished(replace(TEXT, seed=seed), LOSSES) for seed in (0, 1)]
+    entry = score_entries.arms_entry([(record, None) for record in records], {})
+    assert entry is not None
+    assert entry["train_seconds"] is None  # reports of an older version say nothing
+    for record, seconds in zip(records, (10.0, 30.0), strict=True):
+        record.reports[-1].scalars["train/seconds"] = seconds
+    entry = score_entries.arms_entry([(record, None) for record in records], {})
+    assert entry is not None
+    assert entry["train_seconds"] == 20.0
+    assert entry["peak_memory_mb"] is None
