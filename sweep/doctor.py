@@ -8,18 +8,24 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 from sweep.tracking_place import shown, sqlite_path, tracking_uri
-from trainables.errors import BadData, SweepError
+from trainables.errors import BadData, Misuse, SweepError
 from trainables.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from trainables.config import DataConfig
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow
 DISTRIBUTION = "descent-sweep"
 IMPORT_S = 120  # an import that takes longer is reported as a failure
+
+Found = TypeVar("Found")  # what one data set is on disk, unread
 
 
 @dataclass(frozen=True)
@@ -171,30 +177,41 @@ def _ray() -> Check:
 
 
 def _data(folder: str) -> Check:
-    """Whether some data set can be listed in the folder; frames are not decoded."""
-    from trainables.config import DataConfig
-    from trainables.datasets.layouts import OtherLayout
-    from trainables.datasets.video import PUBLISHED, list_clips
+    """Whether some data set can be listed in the folder; nothing of it is decoded or read."""
+    from trainables.datasets import text, video
 
-    fits, problems = {}, []
-    for name in PUBLISHED:
-        try:
-            fits[name] = list_clips(DataConfig(name=name, folder=folder))
-        except OtherLayout:
-            continue
-        except BadData as error:  # it looks like this one, and something in it is wrong; or it is
-            problems.append(str(error))  # another whose folders have the same names: see below
-    if not fits and not problems:  # the user's own, which almost any folder could be
-        try:
-            fits["clips"] = list_clips(DataConfig(name="clips", folder=folder))
-        except BadData as error:
-            problems.append(str(error))
-    elsewhere = [p for p in problems if not any(video.root in p for video in fits.values())]
-    wrong = elsewhere if fits else problems[:1]
+    videos, problems = _listed(video.PUBLISHED, video.list_clips, folder)
+    texts, more = _listed(text.PUBLISHED, text.list_text, folder)
+    problems += more
+    if not (videos or texts or problems):  # the user's own, which almost any folder could be
+        videos, problems = _listed(["clips"], video.list_clips, folder)
+    roots = [found.root for found in (*videos.values(), *texts.values())]
+    elsewhere = [p for p in problems if not any(root in p for root in roots)]
+    wrong = elsewhere if roots else problems[:1]
     names: dict[str, list[str]] = {}
-    for name, video in fits.items():
-        counts = f"{len(video.train)} training and {len(video.test)} test clips in {video.root}"
+    for name, clips in videos.items():
+        counts = f"{len(clips.train)} training and {len(clips.test)} test clips in {clips.root}"
         names.setdefault(counts, []).append(name)
+    for name, raw in texts.items():
+        names.setdefault(f"texts in {len(raw.listing)} files in {raw.root}", []).append(name)
     found = [f"{' or '.join(those)}: {counts}" for counts, those in names.items()]
     advice = "docs/data.md says how each data set must lie on disk."
     return Check("data", not wrong, "; ".join(found + wrong), advice)
+
+
+def _listed(
+    names: Iterable[str], reader: Callable[[DataConfig], Found], folder: str
+) -> tuple[dict[str, Found], list[str]]:
+    """What lies in the folder of those data sets, and what is wrong with others it looks like."""
+    from trainables.config import DataConfig
+    from trainables.datasets.layouts import OtherLayout
+
+    fits, problems = {}, []
+    for name in names:
+        try:
+            fits[name] = reader(DataConfig(name=name, folder=folder))
+        except OtherLayout:
+            continue
+        except (BadData, Misuse) as error:  # it looks like this one, and something in it is wrong;
+            problems.append(str(error))  # or it is another whose folders have the same names
+    return fits, problems

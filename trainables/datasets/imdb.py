@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainables.config import DataConfig
-from trainables.datasets.layouts import contents, given_folder
+from trainables.datasets.layouts import OtherLayout, contents, given_folder
 from trainables.datasets.text_examples import RawExample, RawSplit, RawText
 from trainables.datasets.text_files import Damage, Damaged, listing, whole_text
 from trainables.errors import BadData
@@ -53,7 +53,7 @@ def _root(data: DataConfig) -> Path:
     places = [p for p in (given, given / "aclImdb") if (p / "train").is_dir()]
     places = [p for p in places if any((p / "train" / label).is_dir() for label in LABELS)]
     if not places:
-        raise BadData(
+        raise OtherLayout(
             f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
             f"{_EXPECTED}"
         )

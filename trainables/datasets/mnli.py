@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainables.config import DataConfig
-from trainables.datasets.layouts import contents, given_folder
+from trainables.datasets.layouts import OtherLayout, contents, given_folder
 from trainables.datasets.text_examples import RawExample, RawSplit, RawText
 from trainables.datasets.text_files import (
     Damage,
@@ -88,11 +88,13 @@ def _find(data: DataConfig) -> tuple[Path, Layout]:
             f"data.folder {given} holds {data.name} more than once: {copies}. They may differ in "
             "their sentences. Give the folder of the one you mean, or move the other away."
         )
+    if halves and not found:
+        raise BadData(f"{'; '.join(halves)}. {_EXPECTED}")
     if not found:
-        wrong = "; ".join(halves) or (
-            f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}"
+        raise OtherLayout(
+            f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
+            f"{_EXPECTED}"
         )
-        raise BadData(f"{wrong}. {_EXPECTED}")
     return found[0]
 
 
