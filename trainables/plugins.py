@@ -142,8 +142,8 @@ def require_no_clash(group: Group, name: str) -> None:
     """
     if any(point.name == name for point in _entry_points(group)):
         raise Misuse(
-            f"a {KINDS[group]} {name!r} is built in, and so is {_described(group, name)} called. "
-            "Uninstall that package, or have its authors give it another name."
+            f"{_described(group, name)} has the name of a built-in one. Uninstall that package, or "
+            "have its authors give it another name."
         )
 
 

@@ -149,6 +149,13 @@ def check_task_fields(run: RunConfig) -> None:
     if run.model.name not in fields.models:
         own = task_of_model(run.model.name)
         require(task == own, "task", task, f"{own!r} for model {run.model.name}")
+    require(
+        task != "text_classification" or run.model.checkpoint is not None,
+        "model.checkpoint",
+        run.model.checkpoint,
+        f"given for model {run.model.name}",
+        "its tokenizer makes the tokens; a plug-in has 'checkpoint' among its options.",
+    )
     _check_data(run.data, task, fields)
     is_frame = task == "frame_denoising" or (task == "video_denoising" and run.data.frames == 1)
     require(

@@ -69,7 +69,8 @@ def videos_are_known_by_their_pixels(data: DataConfig) -> None:
 def labels_and_texts_are_whole(data: DataConfig) -> None:
     """Two labels or more, each example with text and one of them."""
     labels = text.list_text(data).labels
-    require_kept(len(set(labels)) == len(labels) > 1, "there must be labels, at least 2", labels)
+    unique = len(set(labels)) == len(labels) > 1
+    require_kept(unique, "there must be labels, at least 2, each under its own name", labels)
     splits = text.load_text(data)
     for split in (splits.train, splits.dev, splits.test):
         require_kept(len(split) > 0, "every split must have examples")
