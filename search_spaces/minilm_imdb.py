@@ -20,7 +20,6 @@ SPACE = SearchSpace(
             checkpoint="sentence-transformers/all-MiniLM-L6-v2",
             pooling="mean",
         ),
-        test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
         steps=400,
         batch_size=16,
         primal_lr=5e-5,

@@ -199,7 +199,7 @@ class RunConfig(Section):
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train_gamma: float = 0.15  # noise std over the clean data's (word embeddings') std, in training
-    test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
+    test_gammas: tuple[float, ...] = ()  # what it is scored at; empty: those of the task's facts
     seed: int = 0  # keys every random draw: weights, batches, noise
     steps: int = 1000  # primal steps, warm-up included
     batch_size: int = 32  # samples of a primal step
@@ -222,6 +222,12 @@ class RunConfig(Section):
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1  # CPU threads; part of the numbers (decision 0003)
     constraint: ConstraintConfig | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in the task's test gammas, then check."""
+        if self.test_gammas in ((), []) and isinstance(self.task, str):
+            object.__setattr__(self, "test_gammas", facts_of(self.task).test_gammas)
+        super().__post_init__()
 
     def _check(self) -> None:
         require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
@@ -365,6 +371,8 @@ class RunConfig(Section):
                     plain[section] = default_constraint(task).to_json()
                 target = plain[section]
             target[leaf] = value
+        if task != self.task and self.test_gammas == self.facts.test_gammas:
+            plain["test_gammas"] = values.get("test_gammas", ())
         if plain["model"]["name"] != self.model.name and "model.variant" not in values:
             plain["model"]["variant"] = ""  # another model has other ones
             if "model.pooling" not in values:

@@ -69,6 +69,8 @@ class TaskFacts:
     has_identity: bool  # whether returning the input is a prediction
     samples: str  # what held-out units are made of, in messages
     noise_unit: str  # what a gamma of 1 is
+    test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
+    # ^ what a run is scored at unless it names others
 
     @property
     def reads_texts(self) -> bool:
@@ -108,6 +110,7 @@ TASKS: Mapping[str, TaskFacts] = {
         has_identity=False,
         samples="texts",
         noise_unit="the noise's std over that of the clean word embeddings",
+        test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
     ),
 }
 
