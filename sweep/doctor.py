@@ -185,7 +185,7 @@ def _data(folder: str) -> Check:
     problems += more
     if not (videos or texts or problems):  # the user's own, which almost any folder could be
         videos, problems = _listed(["clips"], video.list_clips, folder)
-    roots = [found.root for found in (*videos.values(), *texts.values())]
+    roots = [clips.root for clips in videos.values()] + [raw.root for raw in texts.values()]
     elsewhere = [p for p in problems if not any(root in p for root in roots)]
     wrong = elsewhere if roots else problems[:1]
     names: dict[str, list[str]] = {}
