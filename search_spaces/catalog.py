@@ -23,7 +23,7 @@ from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config import RunConfig, default_constraint, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
-from trainables.task_facts import TASKS, task_of_model
+from trainables.task_facts import facts_of, task_of_model
 
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
@@ -104,7 +104,7 @@ def setting(
     form = f"-{variant}" * bool(variant) + "-detached" * detached
     depth = "" if layers is None else f"-L{layers}"
     name = re.sub(r"[^\w.-]", "-", f"{data}-{called or model}{depth}-g{gamma:g}{form}", flags=re.A)
-    is_answered = gamma == 0 and TASKS[task_of_model(model)].has_identity
+    is_answered = gamma == 0 and facts_of(task_of_model(model)).has_identity
     return Setting(name, {**sets, **(fields or {})}, 1 if is_answered else n_proposals)
 
 

@@ -22,7 +22,6 @@ SPACE = SearchSpace(
         task="text_classification",
         data=DataConfig(name="imdb", dev_share=0.1),
         model=ModelConfig(name="encoder", layers=0, checkpoint=CHECKPOINTS["roberta"]),
-        test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
         steps=2000,
         batch_size=32,
         accumulate=2,  # 24 layers keep twice what 16 GB hold

@@ -23,7 +23,6 @@ SPACE = SearchSpace(
         task="text_classification",
         data=DataConfig(name="imdb", dev_share=0.1),
         model=ModelConfig(name="text_ut", checkpoint=CHECKPOINTS["ut"]),
-        test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
         steps=2000,
         batch_size=32,
         primal_lr=3e-4,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from sweep import remote, views
+from sweep import remote, score_entries, views
 from sweep.cli_options import (
     address_option,
     console,
@@ -30,7 +30,7 @@ from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.primal_dual import TOLERANCE
 from trainables.shifts import FAMILIES
-from trainables.task_facts import TASKS
+from trainables.task_facts import facts_of
 
 Json = Any
 _NOTHING = "—"
@@ -212,9 +212,10 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
     """The entries of ``views.best`` for people, with what the numbers mean below."""
     for entry in entries:
         _print_best(entry)
-    metric = TASKS[entries[0]["task"]].metric
+    facts = facts_of(entries[0]["task"])
+    metric = facts.metric
     console().print(
-        f"* of a pair selected on these very {TASKS[entries[0]['task']].samples}: "
+        f"* of a pair selected on these very {facts.samples}: "
         "selection-biased, no result before fresh "
         f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
         f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
@@ -277,7 +278,7 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 
 
 def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
-    metric = TASKS[entry["task"]].metric
+    metric = facts_of(entry["task"]).metric
 
     def row(label: str, value_of: Callable[[Json], float | None], form: str) -> dict[str, str]:
         cells = {"  ": f"  {label}"}
@@ -298,19 +299,22 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         row("seen gammas", of("seen_mean"), ".3f"),
         row("unseen gammas", of("unseen_mean"), ".3f"),
         *(
-            row(f"unseen {_short(shift)}", partial(views.shift_mean, shift=shift), ".3f")
+            row(f"unseen {_short(shift)}", partial(score_entries.shift_mean, shift=shift), ".3f")
             for shift in FAMILIES
             if shift in shown["shifts"]
         ),
         row("held-out loss", of("held_out_loss"), ".3g"),
     ]
     shares = row("missing share", of("worst_missing_share"), ".2f")
-    shares |= {"difference*": "", **{name.capitalize(): "" for name in metric.shown}}
+    seconds = row("training, s", of("train_seconds"), ".0f")
+    nothing = {"difference*": "", **{name.capitalize(): "" for name in metric.shown}}
+    shares |= nothing
+    seconds |= nothing
     marks = {**dict.fromkeys(shares, ""), "  ": "  feasible, useful"}
     for arm in ("constrained", "unconstrained"):
         values = entry[arm] or {}
         marks[arm] = f"{_yes(values.get('feasible'))}, {_yes(values.get('useful'))}"
-    return [*rows, shares, marks]
+    return [*rows, shares, marks, seconds]
 
 
 def _short(shift: str) -> str:

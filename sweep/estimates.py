@@ -270,10 +270,14 @@ def _encoder_shape(checkpoint: str) -> tuple[int, int]:
 
 
 def is_timed(config: RunConfig) -> bool:
-    """Whether a step is small enough to be taken here; a checkpoint is never fetched for it."""
+    """Whether a step is small enough to be taken here, on noise.
+
+    A checkpoint is never fetched for it, and the network of a plug-in may need its own task.
+    """
     work = work_of(config)
     small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
-    return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
+    is_own = config.model.checkpoint is None and config.model.plugin is None
+    return is_own and small and work.parameters < LARGEST_BUILT
 
 
 # --- one step -------------------------------------------------------------------------------------

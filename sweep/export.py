@@ -1,6 +1,6 @@
 """Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
 
-    tables/{results,shifts,hyperparameters}.{csv,md,tex}
+    tables/{results,layers,shifts,hyperparameters}.{csv,md,tex}
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
     manifest.json               provenance, and every file with its checksum
 
@@ -20,6 +20,7 @@ from typing import Any
 
 from search_spaces.catalog import CONFIGURATION
 from sweep import provenance, table_formats, tables, views
+from sweep.layers_table import layers_table
 from sweep.views import SettingView, SweepView
 from trainables.config import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
@@ -107,6 +108,7 @@ def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) 
     files: dict[str, str] = {}
     for table in (
         tables.results_table(space, entries),
+        layers_table(space, entries),
         tables.shifts_table(space, entries),
         tables.hyperparameters_table(space, entries),
     ):

@@ -9,7 +9,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweep.views import SettingView, SweepView, finite
+from sweep.score_entries import finite
+from sweep.views import SettingView, SweepView
 from trainables.config import TRAINING_VERSION
 from trainables.primal_dual import TOLERANCE
 from trainables.results import (

@@ -79,11 +79,13 @@ def require_training(space: SearchSpace) -> None:
     Raises:
         InvalidValue: batch_size exceeds a setting's sequences, say, or its runs end before their
             first dual step: known once the data are.
+        Misuse: an installed package has a model or task of the name of a built-in one that is used.
     """
-    from trainables.build import check_training
+    from trainables.build import check_training, require_no_clashes
 
     checked = set()
     for s in space.settings:
+        require_no_clashes(_run(space, s))
         run = space.run(s, space.default_point(s), seed=space.search_seeds[0])
         assert run.constraint is not None
         constraint = replace(run.constraint, alpha=0.5)  # how much is asked decides nothing here

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
 Json = Any
 Row = dict[str, Json]  # a plain value by column, None where there is none
+NOTHING = "—"
+
+
+def number(value: float | None, form: str) -> str:
+    """A cell of the short form."""
+    return NOTHING if value is None else format(value, form)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any
 
 from search_spaces.space import SearchSpace
-from sweep.table_formats import Row, Table
-from sweep.views import shift_mean
+from sweep.score_entries import ARMS, COSTS, shift_mean
+from sweep.table_formats import NOTHING, Row, Table, number
 from trainables.config import ConstraintConfig, RunConfig, field_names
 from trainables.primal_dual import TOLERANCE, Scales, reference_share
 from trainables.shifts import (
@@ -28,9 +28,7 @@ from trainables.shifts import (
 from trainables.task_facts import Metric, TaskFacts, shift_references, shifts_of
 
 Json = Any
-ARMS = ("constrained", "unconstrained")
 GAUSSIAN = "gaussian"
-NOTHING = "—"
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
 
@@ -43,11 +41,11 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     shown = [
         ("setting", [_setting_text(row) for row in rows]),
         ("pair", [_pair_text(row) for row in rows]),
-        (f"constrained {label}", [_number(row[f"constrained_{mean}"], ".3f") for row in rows]),
-        (f"unconstrained {label}", [_number(row[f"unconstrained_{mean}"], ".3f") for row in rows]),
-        ("difference (selection-biased)", [_number(r[difference], "+.3f") for r in rows]),
+        (f"constrained {label}", [number(row[f"constrained_{mean}"], ".3f") for row in rows]),
+        (f"unconstrained {label}", [number(row[f"unconstrained_{mean}"], ".3f") for row in rows]),
+        ("difference (selection-biased)", [number(r[difference], "+.3f") for r in rows]),
         *(
-            (f"{block}: {arm}", [_number(r[f"{arm}_{block}_{mean}"], ".3f") for r in rows])
+            (f"{block}: {arm}", [number(r[f"{arm}_{block}_{mean}"], ".3f") for r in rows])
             for block in ("seen", "unseen")
             for arm in ARMS
         ),
@@ -55,7 +53,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         ("unconstrained missing share", [_share_text(row, "unconstrained") for row in rows]),
         ("useful", [_yes(row["constrained_useful"]) for row in rows]),
         *(
-            (f"{n.capitalize()} {label}", [_number(r[f"{n}_{mean}"], ".3f") for r in rows])
+            (f"{n.capitalize()} {label}", [number(r[f"{n}_{mean}"], ".3f") for r in rows])
             for n in facts.metric.shown
         ),
         ("seeds", [str(row["n_seeds"]) for row in rows]),
@@ -118,7 +116,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         ("shift", [row["shift"].replace("_", " ") for row in firsts]),
         ("severities", [_severities_text(block) for block in blocks]),
         *(
-            (header, [_number(_mean_of(block, column), form) for block in blocks])
+            (header, [number(_mean_of(block, column), form) for block in blocks])
             for header, column, form in (
                 (f"constrained {label}", f"constrained_{key}", ".3f"),
                 (f"unconstrained {label}", f"unconstrained_{key}", ".3f"),
@@ -237,6 +235,7 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
             f"{arm}_missing_share_training_by_layer": _listed(values.get("missing_share_training")),
             f"{arm}_missing_share_relaxed_by_layer": _listed(values.get("missing_share_relaxed")),
             f"{arm}_signature": values.get("signature"),
+            **{f"{arm}_{cost}": values.get(cost) for cost in COSTS},
             **_by_layer(config.facts.metric, arm, values),
         }
     measured = entry["constrained"] or entry["unconstrained"] or {}
@@ -275,6 +274,7 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     }
     metric, everywhere = config.facts.metric, shift_references(config.facts)
     mean = f"mean_{metric.key}"
+    shifts = dict.fromkeys((*shifts_of(metric), *config.facts.shifts))
     measured = {
         **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
         "difference": (entry["difference"], f"difference_{{}}_{mean}_selection_biased"),
@@ -283,7 +283,7 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     for who, (values, column) in measured.items():
         row[column.format("seen")] = values.get("seen_mean")
         row[column.format("unseen")] = values.get("unseen_mean")
-        for shift in shifts_of(metric) if who not in metric.references or who in everywhere else ():
+        for shift in shifts if who not in metric.references or who in everywhere else ():
             row[column.format(f"unseen_{shift}")] = shift_mean(values, shift)
     return row
 
@@ -458,10 +458,6 @@ def _share_text(row: Row, arm: str) -> str:
     if row[f"{arm}_feasible"]:
         return f"{share:.2f}"
     return f"{share:.2f} infeasible (layer {row[f'{arm}_worst_layer']})"
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOTHING if value is None else format(value, form)
 
 
 def _value_text(value: Json) -> str:

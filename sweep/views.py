@@ -8,32 +8,33 @@ the signature, config and MLflow run beside an aggregate are those of the first 
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from search_spaces.space import Setting
 from sweep.definition import Definition, load_definition
-from sweep.pairs import Judgement, Pair, join
+from sweep.pairs import join
 from sweep.proposals import (
     ProposalOutcome,
     StoredProposal,
     retired_settings,
     stored_proposals,
 )
+from sweep.score_entries import (
+    arms_entry,
+    difference_entry,
+    finite,
+    references_entry,
+)
 from sweep.selection import ProposalResult, SettingResult, select
-from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Evaluation, Outcome, Status, first_layer
+from trainables.results import ArmRecord, Outcome, Status
 from trainables.run_store import RunStore
-from trainables.shifts import gamma_key, seen_gammas
 
 Json = Any
 State = Literal["running", "stopped", "failed", "finished"]
-Judged = tuple[ArmRecord, Judgement | None]  # one arm of a pair, judged by the pair's constraint
 
 
 @dataclass(frozen=True)
@@ -211,152 +212,6 @@ def lost(setting: SettingView) -> dict[str, int]:
     return reasons
 
 
-def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, Json] | None:
-    """One arm of a proposal over its search seeds; None when there is nothing to show."""
-    if not arms:
-        return None
-    first = arms[0][0]
-    measured = [record.evaluation for record, _ in arms]
-    done = [m for m in measured if m is not None]
-    judged = [judgement for _, judgement in arms if judgement is not None]
-    whole = len(done) == len(arms)
-    everywhere = whole and len(judged) == len(arms)
-    shares = _worst_by_layer([j.held_out for j in judged]) if everywhere else None
-    relaxed = [j.relaxed for j in judged if j.relaxed is not None]
-    first_constrained = first_layer(len(done[0].dev_losses[0]), len(shares)) if shares else 1
-    return {
-        "signature": first.signature,
-        "config": first.config.to_json(),
-        "status": [record.status for record, _ in arms],
-        "reason": next((record.reason for record, _ in arms if record.reason), None),
-        "objective": _mean([m.objective for m in done]) if whole else None,
-        "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
-        "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
-        "ood_range": list(done[0].gamma_range) if whole else None,
-        "ood_step": done[0].gamma_step if whole else None,
-        **(_blocks([record for record, _ in arms]) if whole else NO_BLOCKS),
-        "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
-        "feasible": all(j.feasible for j in judged) if everywhere else None,
-        "useful": all(j.useful for j in judged) if everywhere else None,
-        "why_not_useful": next((j.why_not_useful for j in judged if not j.useful), None),
-        "worst_missing_share": _worst(shares) if shares else None,
-        "worst_layer": first_constrained + shares.index(max(shares)) if shares else None,
-        "first_layer": first_constrained if shares else None,
-        "missing_share": shares,
-        "missing_share_training": _worst_by_layer([j.training for j in judged])
-        if everywhere
-        else None,
-        "missing_share_relaxed": _worst_by_layer(relaxed)
-        if relaxed and len(relaxed) == len(arms)
-        else None,
-        "scores": _means([m.scores for m in done]) if whole else None,
-        "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
-        "layer_scores": _layer_scores(first.config, done) if whole else None,
-        **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
-        "scales": vars(done[0].scales) if whole else None,
-        "mlflow_run_id": run_ids.get(first.signature),
-    }
-
-
-def _layer_scores(config: RunConfig, done: Sequence[Evaluation]) -> list[float] | None:
-    """The metric of every layer at train_gamma; None where it follows from the losses."""
-    rows = [m.layer_scores_by_gamma.get(gamma_key(config.train_gamma)) for m in done]
-    return _mean_by_layer([row for row in rows if row]) if all(rows) else None
-
-
-PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
-
-
-def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] | None:
-    """Mean by layer; None where an arm has none."""
-    return _mean_by_layer(rows) if whole and all(rows) else None
-
-
-def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
-    """Constrained minus unconstrained, mean over the seeds; selected on, so labelled as biased."""
-    entry: dict[str, Json] = {"selection_biased": True}
-    differences = [pair.differences for pair in pairs]
-    if differences and all(differences):
-        entry |= {name: _mean([d[name] for d in differences]) for name in differences[0]}
-        entry |= _minus(*(_blocks([getattr(p, arm) for p in pairs]) for arm in ARMS))
-    return entry
-
-
-ARMS = ("constrained", "unconstrained")
-ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first
-NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
-
-
-def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
-    """Mean metric over the seen and over the unseen gammas, and under every shift; over the seeds.
-
-    All ``records`` are finished and differ in their seed alone. ``unseen_mean`` is None where every
-    test gamma is seen. What counts as seen: ``trainables/shifts.py``.
-    """
-    done = [record.evaluation for record in records if record.evaluation is not None]
-    means = _means([m.scores for m in done])
-    shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
-    return {**_seen_and_unseen(records[0].config, means), "shifts": shifts}
-
-
-def _seen_and_unseen(config: RunConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
-    seen = set(seen_gammas(config))
-    blocks = {
-        "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
-        "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
-    }
-    return {name: _mean(values) if values else None for name, values in blocks.items()}
-
-
-def _minus(ours: Json, theirs: Json) -> Json:
-    """``ours`` less ``theirs``, number by number."""
-    if isinstance(ours, Mapping):
-        return {key: _minus(value, theirs[key]) for key, value in ours.items()}
-    return None if ours is None or theirs is None else ours - theirs
-
-
-def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
-    """The predictors that need no training, on the same data: constant, and in video more."""
-    first = next((r for r in records if r.evaluation is not None), None)
-    if first is None or first.evaluation is None:
-        return {}
-    measured = first.evaluation
-    return {
-        name: {
-            "ood_mean": ood_mean(scores),
-            **_seen_and_unseen(first.config, scores),
-            "shifts": measured.shift_references.get(name, {}),
-            "held_out_loss": measured.reference_losses.get(name),
-            "scores": scores,
-        }
-        for name, scores in measured.references.items()
-    }
-
-
-def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
-    """Mean over the severities of one family in an arm's, a difference's or a reference's entry.
-
-    None where the family was not measured, and where one of its values is missing.
-    """
-    scores = values.get("shifts", {}).get(shift, {}).values()
-    whole = scores and None not in scores
-    return _mean(list(scores)) if whole else None
-
-
-def ood_mean(scores: Mapping[str, float]) -> float:
-    """Trapezoid area under the metric over test gamma, over the range of gammas.
-
-    >>> ood_mean({"0.00": 0.0, "0.10": 4.0, "0.20": 8.0})
-    4.0
-    """
-    points = sorted((float(gamma), score) for gamma, score in scores.items())
-    area = math.fsum(
-        (right - left) * (low + high) / 2
-        for (left, low), (right, high) in itertools.pairwise(points)
-    )
-    return area / (points[-1][0] - points[0][0])
-
-
 # --- `sweep status` -------------------------------------------------------------------------------
 
 
@@ -373,6 +228,9 @@ def state(view: SweepView, *, is_running: bool) -> State:
 def proposals_done(view: SweepView) -> int:
     """How many proposals have every constrained arm final."""
     return sum(len(setting.results) for setting in view.settings)
+
+
+ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first
 
 
 def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
@@ -453,38 +311,6 @@ def _progress(arm: ArmPlace) -> dict[str, Json]:
 
 
 # --- plain values ---------------------------------------------------------------------------------
-
-
-def finite(value: Json) -> Json:
-    """The value with NaN and infinities as None: JSON has neither."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return value
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
-
-
-def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {key: _mean([p[key] for p in parts]) for key in parts[0]}
-
-
-def _mean_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [_mean(column) for column in zip(*rows, strict=True)]
-
-
-def _worst_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [_worst(column) for column in zip(*rows, strict=True)]
-
-
-def _worst(values: Sequence[float]) -> float:
-    """The largest; NaN when any is: what was not measured is never the better one."""
-    return math.nan if any(map(math.isnan, values)) else max(values)
 
 
 def _count(names: Iterator[str]) -> dict[str, int]:

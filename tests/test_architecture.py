@@ -53,6 +53,7 @@ LIGHT_MODULES = (
     "sweep.plan",
     "trainables.config",
     "trainables.object_store",
+    "trainables.plugins",
     "trainables.primal_dual",
     "trainables.results",
     "trainables.run_store",

@@ -38,8 +38,9 @@ def test_padding_is_at_most_a_batch_times_the_spread_of_lengths_per_pool(
     batches = bucketed_order(lengths, batch_size, keyed_generator("cpu", seed))
     naive = sum(max(lengths[i] for i in b) * len(b) - sum(lengths[i] for i in b) for b in batches)
     assert padded_tokens(lengths, batches) == naive
-    pools = -(-len(lengths) // (batch_size * POOL_BATCHES))
-    assert naive <= pools * batch_size * (np.ptp(lengths) if len(lengths) else 0)
+    in_full, rest = divmod(len(lengths), batch_size)
+    pools = -(-in_full // POOL_BATCHES)
+    assert naive <= (pools + bool(rest)) * batch_size * (np.ptp(lengths) if len(lengths) else 0)
 
 
 def test_one_pool_has_the_least_padding_that_batches_can_have() -> None:
@@ -74,6 +75,17 @@ def test_equal_lengths_are_plainly_shuffled() -> None:
     for epoch in range(2000):
         counts[order(lengths, 5, epoch)[0]] += 1
     assert np.abs(counts - 500).max() < 5 * np.sqrt(2000 * 0.25 * 0.75)  # five sd
+
+
+def test_the_incomplete_batch_is_of_any_length() -> None:
+    """Left out of every epoch, it would keep the longest texts from ever being trained on."""
+    lengths = np.arange(1, 23)
+    counts = np.zeros(22)
+    for epoch in range(2000):
+        (rest,) = (batch for batch in order(lengths, 5, epoch) if len(batch) < 5)
+        counts[rest] += 1
+    share = 2 / 22
+    assert np.abs(counts - 2000 * share).max() < 5 * np.sqrt(2000 * share * (1 - share))
 
 
 def test_short_and_long_batches_come_in_random_order() -> None:

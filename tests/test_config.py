@@ -242,3 +242,20 @@ def test_many_known_names_are_cut_to_the_closest() -> None:
     assert "the closest of 60: " in text
     assert "setting-59" in text
     assert text.count("setting-") < 20
+
+
+def test_a_run_is_scored_at_its_tasks_gammas_unless_it_names_others() -> None:
+    video = RunConfig()
+    assert (video.test_gammas[0], video.test_gammas[-1], len(video.test_gammas)) == (0.0, 0.5, 11)
+    to_text = {
+        "task": "text_classification",
+        "data.name": "imdb",
+        "model.name": "encoder",
+        "model.checkpoint": "some/encoder",
+    }
+    text = video.with_fields(to_text)
+    assert (text.test_gammas[0], text.test_gammas[-1], len(text.test_gammas)) == (0.0, 2.0, 11)
+    assert RunConfig.from_json(text.to_json()) == text
+    named = video.with_fields({"test_gammas": [0.0, 0.3]})
+    assert named.with_fields(to_text).test_gammas == (0.0, 0.3)
+    assert video.with_fields(to_text | {"test_gammas": [0.0, 1.0]}).test_gammas == (0.0, 1.0)

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +19,11 @@ from PIL import Image
 from sweep.doctor_data import folder_check
 from tests.data_folders import LAYOUTS, Films, Layout
 from tests.oracles import TINY
+from tests.text_folders import TEXT_LAYOUTS
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config import DataConfig, RunConfig
+from trainables.contracts.data_sets import TEXTS, VIDEOS, check_videos
 from trainables.datasets import video
 from trainables.datasets.clips import Clip, Pixels
 from trainables.datasets.video import load_video, resolve
@@ -69,14 +72,26 @@ def test_clips_are_the_written_frames_in_order_and_dev_is_the_last_half(
     assert_shows(clips.test, layout.test)
 
 
-def test_no_frame_is_in_two_splits(layout: Layout, tmp_path: Path) -> None:
-    clips = load_video(config(layout, layout.write(tmp_path / "data")))
-    seen = [
-        {frame.tobytes() for clip in split for frame in clip.frames}
-        for split in (clips.train, clips.dev, clips.test)
-    ]
-    total = sum(len(frames) for part in (layout.train, layout.test) for frames in part.values())
-    assert len(set.union(*seen)) == sum(map(len, seen)) == total
+@pytest.mark.parametrize("promise", VIDEOS, ids=lambda promise: promise.__name__)
+def test_a_data_set_of_videos_keeps_its_promises(
+    layout: Layout, tmp_path: Path, promise: Callable[[DataConfig], None]
+) -> None:
+    promise(config(layout, layout.write(tmp_path / "data")))
+
+
+@pytest.mark.parametrize("promise", TEXTS, ids=lambda promise: promise.__name__)
+@pytest.mark.parametrize("name", TEXT_LAYOUTS)
+def test_a_data_set_of_texts_keeps_its_promises(
+    name: str, tmp_path: Path, promise: Callable[[DataConfig], None]
+) -> None:
+    layout = TEXT_LAYOUTS[name]
+    root = layout.write(tmp_path / "data")
+    promise(DataConfig(name=layout.data_set, folder=str(root), dev_share=0.4))
+
+
+@pytest.mark.slow
+def test_the_built_in_photographs_keep_the_promises() -> None:
+    check_videos(DataConfig(name="photographs", frame_size=32, patch_size=8))
 
 
 # --- what is trained on it ------------------------------------------------------------------------

@@ -252,6 +252,20 @@ def test_fewer_units_are_evenly_chosen_and_the_same_for_every_seed(config: RunCo
     assert {u for b in task.held_out("train", 0.0, 0) for u in b.units} == {0, 1}
 
 
+@pytest.mark.parametrize("per_unit", [1, 2])
+def test_large_groups_are_fewer_so_that_evaluation_costs_no_more(
+    config: RunConfig, per_unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_classification, "SAMPLES_PER_UNIT", per_unit)
+    tokens = text_task(config).tokens.train
+    at_most = len(tokens.group_names) - 1
+    task = text_task(config.with_fields({"eval_windows": at_most}))
+    mean_size = len(tokens) / len(tokens.group_names)
+    assert len(task.train_units) == min(at_most, math.ceil(at_most * per_unit / mean_size))
+    if config.data.name == "mnli":
+        assert len(task.train_units) < at_most
+
+
 def test_an_unknown_split_is_named(config: RunConfig) -> None:
     with pytest.raises(UnknownName, match="unknown split 'val'"):
         next(text_task(config).held_out("val", 0.0, 0))

@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace, Setting
-from sweep import estimates, tables, views
+from sweep import estimates, score_entries, tables
 from sweep.pairs import judge
 from sweep.selection import ProposalResult, select
 from sweep.table_formats import to_markdown
@@ -118,7 +118,7 @@ def replace_objective(record: ArmRecord, value: float) -> ArmRecord:
 
 def test_an_entry_has_accuracy_and_probe_beside_the_loss_of_every_layer() -> None:
     arms = [(finished(replace(TEXT, seed=s), LOSSES), None) for s in (0, 1)]
-    entry = views.arms_entry(arms, {})
+    entry = score_entries.arms_entry(arms, {})
     assert entry is not None
     assert entry["layer_losses"] == pytest.approx(LOSSES)
     assert entry["layer_scores"] == pytest.approx([0.5, 0.6, 0.7, 0.8])  # at train_gamma
@@ -135,9 +135,9 @@ def test_tables_name_the_metric_and_its_direction() -> None:
         "setting": "one", "task": TEXT.task, "winner": False, "why": "a reason", "outcomes": {},
         "proposals": {"finished": 1}, "proposal": 0, "search_seeds": [0],
         "matched_capacity": True, "vacuous": False, "difference": {"ood_mean": 0.01},
-        "constrained": views.arms_entry([(ours, None)], {}),
-        "unconstrained": views.arms_entry([(theirs, None)], {}),
-        "references": views.references_entry([ours]),
+        "constrained": score_entries.arms_entry([(ours, None)], {}),
+        "unconstrained": score_entries.arms_entry([(theirs, None)], {}),
+        "references": score_entries.references_entry([ours]),
     }  # fmt: skip
     table = tables.results_table(SPACE, [entry])
     (row,) = table.rows

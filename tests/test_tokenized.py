@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,12 @@ from tests.tokenizer_folders import (
 from trainables.config import DataConfig
 from trainables.datasets.text import load_text, resolve
 from trainables.datasets.text_examples import Example, TextSplits
-from trainables.datasets.text_tokenizer import encode, load_tokenizer, tokenizer_fingerprint
+from trainables.datasets.text_tokenizer import (
+    encode,
+    load_tokenizer,
+    tokenizer_fingerprint,
+    tokenizer_folder,
+)
 from trainables.datasets.tokenized import TokenizedSplit, tokenized
 from trainables.errors import BadData, InvalidValue
 
@@ -344,6 +350,43 @@ def test_a_tokenizer_that_cannot_be_had_is_told_in_one_message(
     assert not list(own_cache.glob("tokens/*/manifest.json"))
 
 
+def kind(model_type: str, write: Callable[[Path], str]) -> Callable[[Path], str]:
+    """A folder whose config.json says that its vocabulary is another kind's."""
+
+    def make(folder: Path) -> str:
+        write(folder)
+        (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+        return str(folder)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (kind("deberta-v2", write_bert), r"made \(\w+, \d+ tokens\) knows 0 of the \d+ pieces"),
+        (kind("albert", write_bert), r"made \(\w+, \d+ tokens\) knows \d+ of the \d+ pieces"),
+        (kind("mpnet", write_roberta), "made cannot read the texts: "),
+    ],
+)
+def test_a_vocabulary_that_the_models_kind_does_not_read_is_refused(
+    data: DataConfig, tmp_path: Path, make: Callable[[Path], str], message: str, own_cache: Path
+) -> None:
+    """transformers would make a tokenizer of it all the same, to which every word is unknown."""
+    with pytest.raises(BadData, match=message) as caught:
+        tokenized(data, load_text(data), make(tmp_path / "made"), 24)
+    assert "Give a folder with tokenizer.json" in str(caught.value)
+    assert not list(own_cache.glob("tokens/*/manifest.json"))
+
+
+@pytest.mark.skipif(find_spec("sentencepiece") is not None, reason="sentencepiece is installed")
+def test_a_package_that_a_vocabulary_needs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
+    (tmp_path / "spm.model").write_bytes(b"anything")
+    with pytest.raises(BadData, match=r"is spm\.model, which needs .*`sentencepiece`.*pip install"):
+        load_tokenizer(str(tmp_path))
+
+
 def test_a_length_without_room_for_a_token_of_each_text_is_refused(
     data: DataConfig, bert: str, roberta: str
 ) -> None:
@@ -410,6 +453,23 @@ def test_fingerprints_of_published_tokenizers_do_not_know_their_place(
     folder = real_data / "tokenizers" / "roberta-base"
     shutil.copytree(folder, tmp_path / "here")
     assert tokenizer_fingerprint(str(folder)) == tokenizer_fingerprint(str(tmp_path / "here"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tokenizer.json", "vocab.txt", "spiece.model", "spm.model", "sentencepiece.bpe.model"],
+)
+def test_a_vocabulary_under_any_published_name_is_found_and_hashed(
+    tmp_path: Path, name: str
+) -> None:
+    """DeBERTa v3, say, is published with spm.model alone."""
+    (tmp_path / "config.json").write_text('{"model_type": "deberta-v2"}')
+    prints = []
+    for content in (b"one", b"another", b"one"):
+        (tmp_path / name).write_bytes(content)
+        assert tokenizer_folder(str(tmp_path)) == tmp_path
+        prints.append(tokenizer_fingerprint(str(tmp_path)))
+    assert prints[0] == prints[2] != prints[1]
 
 
 def test_lengths_are_offsets_apart() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweep import views
+from sweep import score_entries, views
 from sweep.cli_reading import print_best
 from sweep.definition import put_definition, put_extension
 from sweep.proposals import put_proposal
@@ -207,7 +207,7 @@ def test_shifts_and_blocks_are_in_the_json_of_both_arms(objects: ObjectStore) ->
     assert list(entry["unconstrained"]["shifts"]) == ["blur", "brightness"]
     difference = entry["difference"]["shifts"]["brightness"]
     assert difference == pytest.approx({"0.1": -0.5, "0.25": -1.0, "0.5": -1.5})
-    assert views.shift_mean(entry["difference"], "blur") == pytest.approx(-1.0)
+    assert score_entries.shift_mean(entry["difference"], "blur") == pytest.approx(-1.0)
     assert entry["references"]["identity"]["shifts"]["blur"]["5.0"] == 15.0
     assert entry["references"]["wiener"]["shifts"] == {}
     for name in ("constrained", "unconstrained"):
@@ -221,7 +221,7 @@ def test_without_shifts_there_are_blocks_and_no_shift(objects: ObjectStore) -> N
     entry = entries(objects)[0]
     assert entry["constrained"]["shifts"] == {}
     assert entry["constrained"]["unseen_mean"] == 9.0
-    assert views.shift_mean(entry["constrained"], "blur") is None
+    assert score_entries.shift_mean(entry["constrained"], "blur") is None
 
 
 def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
@@ -244,7 +244,7 @@ def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
     view = views.load_sweep(objects, "tiny")
     failed = RunStore(objects).record(view.settings[0].results[0].signatures[0])
     assert failed is not None
-    entry = views.arms_entry([(failed, None)], {})
+    entry = score_entries.arms_entry([(failed, None)], {})
     assert entry is not None
     assert (entry["seen_mean"], entry["unseen_mean"], entry["shifts"]) == (None, None, {})
 
@@ -302,5 +302,5 @@ def test_an_arm_that_two_settings_share_is_counted_once(objects: ObjectStore) ->
 
 
 def test_the_mean_metric_of_a_reference_is_that_of_an_arm(objects: ObjectStore) -> None:
-    assert views.ood_mean({"0.50": 4.0, "0.00": 0.0, "0.25": 1.0}) == pytest.approx(1.5)
+    assert score_entries.ood_mean({"0.50": 4.0, "0.00": 0.0, "0.25": 1.0}) == pytest.approx(1.5)
     put_definition(objects, store_sweep(objects, {FIRST: [FEASIBLE]}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,9 @@ from trainables.datasets import video
 from trainables.errors import BadData, InvalidValue
 from trainables.models.dust import DUST
 from trainables.models.ut import UT
+from trainables.plugins import require_no_clash, task_plugin, wrong_return
+from trainables.random_keys import seed_of
+from trainables.task_facts import TASKS, facts_of, task_of_model
 from trainables.tasks.base import References, Task, TokenTask
 from trainables.tasks.denoising import Denoising
 from trainables.tasks.frame_denoising import FrameDenoising
@@ -20,8 +23,13 @@ from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.weighting import weighting_of
 
-if TYPE_CHECKING:
-    from trainables.tasks.text_classification import TextClassification
+
+class OwnReferences(Task, Protocol):
+    """A task that measures itself what needs no training; of denoising tasks it is done for it."""
+
+    def references(self) -> References:
+        """On the run's dev split: 'constant', and 'identity' where returning the input is one."""
+        ...
 
 
 def parameter_dtype(config: RunConfig) -> torch.dtype:
@@ -35,12 +43,14 @@ def parameter_dtype(config: RunConfig) -> torch.dtype:
 
 def build_task(
     config: RunConfig, device: torch.device, dtype: torch.dtype
-) -> Denoising | TextClassification:
+) -> Denoising | OwnReferences:
     """The task that ``config.task`` names, its data opened.
 
     Raises:
         BadData, UnknownName, InvalidValue: as the task.
     """
+    if config.task not in TASKS:
+        return task_plugin(config.task, TASKS).build(config, device, dtype)
     if config.task == "text_classification":
         from trainables.tasks.text_classification import TextClassification  # and tokenizers
 
@@ -61,7 +71,19 @@ def check_training(config: RunConfig) -> None:
     weighting_of(config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch)
 
 
-def build_references(config: RunConfig, task: Denoising | TextClassification) -> References:
+def require_no_clashes(config: RunConfig) -> None:
+    """Misuse where the run's model or task is built in, and a package has one of the same name.
+
+    To be asked before a sweep: it reads what is installed, which descriptions need not. Of data
+    sets, whoever lists their files asks.
+    """
+    if config.model.plugin is None:
+        require_no_clash("models", config.model.name)
+    if config.task in TASKS:
+        require_no_clash("tasks", config.task)
+
+
+def build_references(config: RunConfig, task: Denoising | OwnReferences) -> References:
     """What needs no training, on the run's dev split."""
     if isinstance(task, Denoising):
         return linear_references(config, task)
@@ -69,8 +91,11 @@ def build_references(config: RunConfig, task: Denoising | TextClassification) ->
 
 
 def check_model(config: RunConfig) -> None:
-    """Raise what building the run's network would, as far as it depends on files."""
-    if config.model.checkpoint is None:
+    """Raise what building the run's network would, as far as it depends on files.
+
+    Of a plug-in's network nothing is known before its task is there.
+    """
+    if config.model.checkpoint is None or config.model.plugin is not None:
         return
     network = _of_checkpoint(config, classes=2)
     if config.model.name != "vit":
@@ -98,6 +123,8 @@ def resolve_data(config: RunConfig) -> DataConfig:
     Raises:
         UnknownName, BadData: as the loader of the task's data.
     """
+    if config.task not in TASKS:
+        return task_plugin(config.task, TASKS).resolve(config.data)
     if config.task == "text_classification":
         from trainables.datasets import text
 
@@ -116,7 +143,7 @@ def model_fingerprint(model: ModelConfig) -> str:
 
     checkpoint = str(model.checkpoint)
     found = checkpoint_fingerprint(checkpoint)
-    if model.name == "vit":
+    if not facts_of(task_of_model(model.name)).reads_texts:
         return found
     both = f"{found} {tokenizer_fingerprint(checkpoint)}"
     return hashlib.sha256(both.encode()).hexdigest()[:16]
@@ -128,6 +155,8 @@ def build_model(config: RunConfig, task: Task) -> nn.Module:
     The start depends on the configuration alone, never on global random state.
     """
     model = config.model
+    if model.plugin is not None:
+        return _of_plugin(config, task)
     if model.name == "dust":
         one_dictionary = model.variant == "paper" and config.constraint is None
         return DUST(
@@ -153,15 +182,33 @@ def build_model(config: RunConfig, task: Task) -> nn.Module:
 
 def _of_checkpoint(config: RunConfig, classes: int) -> nn.Module:
     """A network from a checkpoint, whose files must still be those of the fingerprint."""
+    network = _read(config, str(config.model.checkpoint), classes)
+    _require_unchanged(config.model)
+    return network
+
+
+def _of_plugin(config: RunConfig, task: Task) -> nn.Module:
+    """A network of another package, whose draws from torch's global generator are keyed for it."""
     model = config.model
-    network = _read(config, str(model.checkpoint), classes)
+    assert model.plugin is not None
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed_of(config.seed, "start", model.name))
+        network = model.plugin.build(config, task)
+    if not isinstance(network, nn.Module):
+        raise wrong_return("models", model.name, nn.Module, network)
+    if model.checkpoint is not None:
+        _require_unchanged(model)
+    return network
+
+
+def _require_unchanged(model: ModelConfig) -> None:
+    """BadData where the files of the checkpoint are no longer those of its fingerprint."""
     if model.checkpoint_fingerprint not in ("", found := model_fingerprint(model)):
         raise BadData(
             f"the files of checkpoint {model.checkpoint!r} changed: expected fingerprint "
             f"{model.checkpoint_fingerprint}, got {found}. Results of both cannot be compared. "
             "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
         )
-    return network
 
 
 def _check_vocabulary(checkpoint: str, network: nn.Module, vocabulary: int) -> None:

@@ -15,8 +15,9 @@ from typing import Any, Literal
 
 from trainables.constraint_config import ConstraintConfig as ConstraintConfig
 from trainables.errors import UnknownName
+from trainables.plugins import ModelPlugin, model_plugin
 from trainables.sections import Json, Section, require
-from trainables.task_facts import TASKS, TaskFacts, check_task_fields
+from trainables.task_facts import TaskFacts, check_task_fields, facts_of
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -55,7 +56,7 @@ class DataConfig(Section):
     A task reads its own part of these fields; the others must keep their defaults (task_facts.py).
     """
 
-    name: str = "photographs"  # a data set of trainables/datasets
+    name: str = "photographs"  # a data set of trainables/datasets, or a plug-in's
     folder: str | None = None  # where its files lie; a place, not part of the signature
     frame_size: int = 160  # frames are scaled to frame_size x frame_size grey pixels
     patch_size: int = 16  # a token is one patch: patch_size squared pixels
@@ -117,9 +118,9 @@ _ONLY_OF: dict[str, tuple[str, ...]] = {
 class ModelConfig(Section):
     """Which network. ``variant`` names a forward of that model; '' is its default."""
 
-    name: Literal["ut", "dust", "vit", "encoder", "text_ut"] = "ut"
+    name: str = "ut"  # one of VARIANTS, or a plug-in's (plugins.py)
     layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
-    variant: str = ""  # one of VARIANTS[name]
+    variant: str = ""  # one of VARIANTS[name], or of the plug-in's
     checkpoint: str | None = None  # vit, encoder: a Hugging Face model by name or folder
     # ^ text_ut: the model whose tokenizer and word embeddings it takes
     checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
@@ -129,36 +130,59 @@ class ModelConfig(Section):
 
     def __post_init__(self) -> None:
         """Fill in the model's default variant and pooling, then check."""
-        if self.variant == "" and self.name in tuple(VARIANTS):  # a file may give what has no hash
-            object.__setattr__(self, "variant", VARIANTS[self.name][0])
-        if self.pooling is None and self.name in tuple(POOLINGS):
-            object.__setattr__(self, "pooling", POOLINGS[self.name])
+        known = ", ".join(map(repr, VARIANTS))
+        is_name = isinstance(self.name, str)  # a file may give what has no hash
+        require(is_name, "name", self.name, f"one of {known}, or the name of a plug-in")
+        if self.variant == "":
+            object.__setattr__(self, "variant", variants_of(self.name)[0])
+        if self.pooling is None:
+            object.__setattr__(self, "pooling", POOLINGS.get(self.name))
         super().__post_init__()
 
     def _check(self) -> None:
         least = 0 if self.name == "encoder" else 1
         require(least <= self.layers <= 64, "layers", self.layers, f"in {least}..64")
-        known = VARIANTS[self.name]
+        known = variants_of(self.name)
         allowed = f"one of {', '.join(map(repr, known))} for {self.name}"
         require(self.variant in known, "variant", self.variant, allowed)
         for name, owners in _ONLY_OF.items():
             value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
             require(
-                self.name in owners or value == default,
+                self._reads(name) or value == default,
                 name,
                 value,
                 f"left at {default!r} for {self.name}",
                 f"only {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it.",
             )
-        kind = "ViT" if self.name == "vit" else "encoder"
+        kind = "ViT" if self.name == "vit" else "encoder" if self.plugin is None else "model"
         require(
-            self.name not in _OF_CHECKPOINTS or self.checkpoint is not None,
+            not self._reads("checkpoint") or self.checkpoint is not None,
             "checkpoint",
             self.checkpoint,
             f"the name or folder of a Hugging Face {kind} where model.name is {self.name!r}",
         )
         require(1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256")
         require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
+
+    @property
+    def plugin(self) -> ModelPlugin | None:
+        """What another package brings under this name; None: the model is built in."""
+        return None if self.name in VARIANTS else model_plugin(self.name, VARIANTS)
+
+    def _reads(self, option: str) -> bool:
+        """Whether this model has a field that others have not."""
+        if self.plugin is None:
+            return self.name in _ONLY_OF[option]
+        return option.removesuffix("_fingerprint") in self.plugin.options
+
+
+def variants_of(model: str) -> tuple[str, ...]:
+    """The forwards of a model, built in or a plug-in's; its default first.
+
+    Raises:
+        UnknownName, Misuse: as ``model_plugin``.
+    """
+    return VARIANTS[model] if model in VARIANTS else model_plugin(model, VARIANTS).variants
 
 
 Shift = Literal[
@@ -170,12 +194,12 @@ Shift = Literal[
 class RunConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
-    task: Literal["video_denoising", "frame_denoising", "text_classification"] = "video_denoising"
+    task: str = "video_denoising"  # one of TASKS (task_facts.py), or a plug-in's
     # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train_gamma: float = 0.15  # noise std over the clean data's (word embeddings') std, in training
-    test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
+    test_gammas: tuple[float, ...] = ()  # what it is scored at; empty: those of the task's facts
     seed: int = 0  # keys every random draw: weights, batches, noise
     steps: int = 1000  # primal steps, warm-up included
     batch_size: int = 32  # samples of a primal step
@@ -198,6 +222,12 @@ class RunConfig(Section):
     device: Literal["cpu", "cuda"] = "cpu"
     threads: int = 1  # CPU threads; part of the numbers (decision 0003)
     constraint: ConstraintConfig | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in the task's test gammas, then check."""
+        if self.test_gammas in ((), []) and isinstance(self.task, str):
+            object.__setattr__(self, "test_gammas", facts_of(self.task).test_gammas)
+        super().__post_init__()
 
     def _check(self) -> None:
         require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
@@ -310,7 +340,7 @@ class RunConfig(Section):
     @property
     def facts(self) -> TaskFacts:
         """What is known of this run's task: its metric, its words, its fields."""
-        return TASKS[self.task]
+        return facts_of(self.task)
 
     @property
     def matched_capacity(self) -> bool:
@@ -341,6 +371,8 @@ class RunConfig(Section):
                     plain[section] = default_constraint(task).to_json()
                 target = plain[section]
             target[leaf] = value
+        if task != self.task and self.test_gammas == self.facts.test_gammas:
+            plain["test_gammas"] = values.get("test_gammas", ())
         if plain["model"]["name"] != self.model.name and "model.variant" not in values:
             plain["model"]["variant"] = ""  # another model has other ones
             if "model.pooling" not in values:
@@ -378,9 +410,9 @@ def default_constraint(task: str) -> ConstraintConfig:
 
     In text f0 is the constant prediction's loss, of a virtual layer 0: the input is no prediction.
     """
-    if task in TASKS and not TASKS[task].has_identity:
-        return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
-    return ConstraintConfig()
+    if facts_of(task).has_identity:
+        return ConstraintConfig()
+    return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
 
 
 _SECTIONS: dict[str, type[Section]] = {

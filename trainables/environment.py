@@ -9,6 +9,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from trainables.plugins import installed
+
 Json = Any
 PACKAGES = (
     "descent-sweep",
@@ -25,15 +27,20 @@ PACKAGES = (
 
 @functools.cache
 def environment(device: str) -> dict[str, Json]:
-    """Commit, dirty flag, versions, processor, GPU where one is used; unknown values are None."""
+    """Commit, dirty flag, versions, processor, GPU where one is used; unknown values are None.
+
+    ``plugins``, where there are any: package and version of all that are installed.
+    """
     import torch
 
     on_gpu = device == "cuda" and torch.cuda.is_available()
     properties = torch.cuda.get_device_properties() if on_gpu else None
+    plugins = installed()
     return {
         **source_commit(),
         "python": platform.python_version(),
         "packages": package_versions(),
+        **({"plugins": plugins} if plugins else {}),
         "machine": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "gpu": None if properties is None else properties.name,

@@ -268,11 +268,12 @@ def objective_of(
     """What the search minimises, from the metric at ``gammas``; lower is better for every task.
 
     Of a metric of which higher is better, up to 1: what is missing to 1. Else relative to the
-    Wiener filter.
+    Wiener filter, or to the constant prediction where a task has no such filter.
     """
     if metric.higher_is_better:
         return 1.0 - mean_over(scores, gammas)
-    return objective(scores, references.metrics["wiener"], gammas)
+    by_gamma = references.metrics
+    return objective(scores, by_gamma.get("wiener", by_gamma["constant"]), gammas)
 
 
 def mean_over(scores: dict[str, float], gammas: list[float]) -> float:

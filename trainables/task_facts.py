@@ -1,8 +1,9 @@
 """What is known of each task without loading it: its fields, its metric, what its data are called.
 
-The one place that says which metric a task reports, in which unit, and whether higher is better.
-A field that a task never reads must keep its default, so that two runs that train alike have one
-signature and nobody tunes what does nothing.
+The one place that says which metric a task reports, in which unit, and whether higher is better;
+the tasks of other packages bring their own facts (plugins.py). A field that a task never reads must
+keep its default, so that two runs that train alike have one signature and nobody tunes what does
+nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from trainables.plugins import model_plugin, task_plugin
 from trainables.sections import require
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ ACCURACY = Metric(
 class TaskFacts:
     """What one task reads of a configuration, where others read something else, and reports."""
 
-    models: tuple[str, ...]
+    models: tuple[str, ...]  # and those of other packages that say they are for it
     data: tuple[str, ...]  # fields of DataConfig that only such tasks read
     shifts: tuple[str, ...]  # beside Gaussian noise
     metric: Metric
@@ -67,6 +69,13 @@ class TaskFacts:
     has_identity: bool  # whether returning the input is a prediction
     samples: str  # what held-out units are made of, in messages
     noise_unit: str  # what a gamma of 1 is
+    test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
+    # ^ what a run is scored at unless it names others
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether samples are texts, so that models have a tokenizer and a readout."""
+        return "max_length" in self.data
 
 
 _PIXELS = "the noise's std over that of the clean pixels"
@@ -101,12 +110,22 @@ TASKS: Mapping[str, TaskFacts] = {
         has_identity=False,
         samples="texts",
         noise_unit="the noise's std over that of the clean word embeddings",
+        test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
     ),
 }
 
 
+def facts_of(task: str) -> TaskFacts:
+    """What is known of a task, built in or a plug-in's.
+
+    Raises:
+        UnknownName, Misuse: as ``task_plugin``.
+    """
+    return TASKS[task] if task in TASKS else task_plugin(task, TASKS).facts
+
+
 def shifts_of(metric: Metric) -> tuple[str, ...]:
-    """Every family of shifts that some task with this metric can be scored under, in one order."""
+    """Every family of shifts that a built-in task with this metric can be scored under, ordered."""
     return tuple(
         dict.fromkeys(s for task in TASKS.values() if task.metric == metric for s in task.shifts)
     )
@@ -118,15 +137,28 @@ def shift_references(task: TaskFacts) -> tuple[str, ...]:
 
 
 def task_of_model(model: str) -> str:
-    """The task that a model is for."""
-    return next(name for name, task in TASKS.items() if model in task.models)
+    """The task that a model is for.
+
+    Raises:
+        UnknownName, Misuse: as ``model_plugin``.
+    """
+    of_model = {name: task for task, facts in TASKS.items() for name in facts.models}
+    return of_model[model] if model in of_model else model_plugin(model, of_model).task
 
 
 def check_task_fields(run: RunConfig) -> None:
     """Raise InvalidValue where a field is set that the run's task never reads."""
-    task = task_of_model(run.model.name)
-    require(run.task == task, "task", run.task, f"{task!r} for model {run.model.name}")
-    fields = TASKS[task]
+    task, fields = run.task, facts_of(run.task)
+    if run.model.name not in fields.models:
+        own = task_of_model(run.model.name)
+        require(task == own, "task", task, f"{own!r} for model {run.model.name}")
+    require(
+        task != "text_classification" or run.model.checkpoint is not None,
+        "model.checkpoint",
+        run.model.checkpoint,
+        f"given for model {run.model.name}",
+        "its tokenizer makes the tokens; a plug-in has 'checkpoint' among its options.",
+    )
     _check_data(run.data, task, fields)
     is_frame = task == "frame_denoising" or (task == "video_denoising" and run.data.frames == 1)
     require(
@@ -145,7 +177,7 @@ def check_task_fields(run: RunConfig) -> None:
             f"it takes {', '.join(fields.shifts)}.",
         )
     require(
-        run.readout_lr is None or task == "text_classification",
+        run.readout_lr is None or fields.reads_texts,
         "readout_lr",
         run.readout_lr,
         f"left at None in {task}",
@@ -170,5 +202,5 @@ def _check_data(data: DataConfig, task: str, fields: TaskFacts) -> None:
             f"data.{f.name}",
             value,
             f"left at {f.default!r} in {task}",
-            f"it reads {', '.join(fields.data)}.",
+            f"it reads {', '.join(fields.data) or 'none of these fields'}.",
         )

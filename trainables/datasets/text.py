@@ -26,7 +26,8 @@ from trainables.datasets.text_examples import (
     write_examples,
 )
 from trainables.datasets.text_splits import carved, grouped, limited
-from trainables.errors import BadData, UnknownName
+from trainables.errors import BadData
+from trainables.plugins import listing_plugin, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
 _SOURCES: dict[str, Callable[[DataConfig], RawText]] = {
@@ -87,10 +88,13 @@ def list_text(data: DataConfig) -> RawText:
     Raises:
         UnknownName: no such data set.
         BadData: the folder is missing, empty, of another layout, or cannot be read.
+        Misuse: another package's data set of this name lists no texts, or this one is built in.
     """
     source = text_hub.list_text if data.name.startswith(HUB) else _SOURCES.get(data.name)
     if source is None:
-        raise UnknownName.of("text data set", data.name, (*_SOURCES, f"{HUB}NAME"))
+        source = listing_plugin("texts", data.name, (*_SOURCES, f"{HUB}NAME"), RawText)
+    elif data.name in _SOURCES:
+        require_no_clash("texts", data.name)
     try:
         return source(data)
     except OSError as error:  # permissions, a disk that went away

@@ -11,21 +11,25 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from huggingface_hub import snapshot_download
+from numpy.typing import NDArray
 
 from trainables.datasets.text_examples import Example
 from trainables.errors import BadData, InvalidValue
 
 _VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"),
-    *("spiece.model", "sentencepiece.bpe.model", "tokenizer.model"),
+    *("spiece.model", "spm.model", "tokenizer.model"),
+    *("sentencepiece.bpe.model", "sentencepiece.model"),
 )
 _FILES = (  # all that decides what it does, but for the model's kind
     *_VOCABULARIES,
-    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("bpe.codes", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
 )
 _ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 _EXPECTED = (
@@ -107,9 +111,11 @@ def load_tokenizer(place: str) -> Tokenizer:
     """The tokenizer in a local folder, or of a model in the Hub's cache. Nothing is downloaded.
 
     Raises:
-        BadData: there is none, its files are damaged, or it has no padding token.
+        BadData: there is none, its files are damaged, a package that reads them is missing, or it
+            has no padding token.
     """
     folder = tokenizer_folder(place)
+    _require_sentencepiece(folder)
     from transformers import AutoTokenizer  # it and torch take seconds
 
     from trainables.checkpoints import Checkpoint
@@ -124,6 +130,20 @@ def load_tokenizer(place: str) -> Tokenizer:
             "Give the tokenizer of an encoder (BERT, DistilBERT, RoBERTa, MiniLM, ...)."
         )
     return tokenizer
+
+
+def _require_sentencepiece(folder: Path) -> None:
+    """BadData where its reader would be missing; transformers then asks for another package."""
+    models = [
+        name for name in _VOCABULARIES if name.endswith(".model") and (folder / name).exists()
+    ]
+    is_plain = any((folder / name).exists() for name in _VOCABULARIES if name not in models)
+    if models and not is_plain and find_spec("sentencepiece") is None:
+        raise BadData(
+            f"the tokenizer in {folder} is {models[0]}, which needs the Python package "
+            "`sentencepiece`; it is not installed. Install it (pip install sentencepiece), or put "
+            "a tokenizer.json beside it, which save_pretrained writes where it is installed."
+        )
 
 
 def _is_bare_roberta(folder: Path) -> bool:
@@ -143,6 +163,7 @@ def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -
     Raises:
         InvalidValue: ``max_length`` leaves no room beside the special tokens, or exceeds what the
             tokenizer's model takes.
+        BadData: the tokenizer fails.
     """
     if not examples:
         return TokenIds([], None, 0)
@@ -150,16 +171,38 @@ def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -
     _require_room(tokenizer, is_pair, max_length)
     texts = [example.text for example in examples]
     pairs = [example.pair for example in examples] if is_pair else None
-    made = tokenizer(
-        texts,
-        pairs,
-        truncation="longest_first",
-        max_length=max_length,
-        padding=False,
-        return_attention_mask=False,
-        return_overflowing_tokens=False,
-    )
+    try:
+        made = tokenizer(
+            texts,
+            pairs,
+            truncation="longest_first",
+            max_length=max_length,
+            padding=False,
+            return_attention_mask=False,
+            return_overflowing_tokens=False,
+        )
+    except Exception as error:  # the library raises plain ones
+        raise BadData(
+            f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
+        ) from error
     return TokenIds(made["input_ids"], made.get("token_type_ids"), _count_cut(made, max_length))
+
+
+def require_known_words(tokenizer: Tokenizer, ids_M: NDArray[np.int32]) -> None:
+    """BadData unless most of the tokens of some texts stand for something.
+
+    transformers makes a tokenizer without words, and says nothing, where the vocabulary is not
+    there under the name that the model's kind reads.
+    """
+    unknown = int((ids_M == tokenizer.unk_token_id).sum())
+    known = int((~np.isin(ids_M, tokenizer.all_special_ids)).sum())
+    if known <= unknown:
+        raise BadData(
+            f"the tokenizer in {tokenizer.name_or_path} ({type(tokenizer).__name__}, "
+            f"{len(tokenizer)} tokens) knows {known} of the {known + unknown} pieces of the "
+            "training texts: its vocabulary is another model's or another language's, or lies "
+            f"under a name that this kind of model does not read. {_EXPECTED}"
+        )
 
 
 def _count_cut(made: Any, max_length: int) -> int:

@@ -26,6 +26,7 @@ from trainables.datasets.text_tokenizer import (
     Tokenizer,
     encode,
     load_tokenizer,
+    require_known_words,
     tokenizer_fingerprint,
 )
 
@@ -133,7 +134,7 @@ def tokenized(
         max_length: tokens of an example, special ones included; longer ones are cut.
 
     Raises:
-        BadData: the tokenizer is not there, or damaged.
+        BadData: the tokenizer is not there, damaged, or knows few of the training texts' words.
         InvalidValue: ``max_length`` does not suit the tokenizer.
     """
     print_of_tokenizer = tokenizer_fingerprint(tokenizer)
@@ -150,6 +151,8 @@ def tokenized(
     def open_split(name: str) -> Path:
         def write(folder: Path) -> None:
             _write(folder, splits.split(name), loaded(), max_length)  # type: ignore[arg-type]
+            if name == "train":
+                require_known_words(loaded(), np.load(folder / "ids.npy"))
 
         return built_once("tokens", {**key, "split": name}, write)
 

@@ -21,7 +21,8 @@ from trainables.config import DataConfig
 from trainables.datasets import avenue, own_clips, photographs, shanghaitech, ucsd
 from trainables.datasets.cache import built_once
 from trainables.datasets.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
-from trainables.errors import BadData, UnknownName
+from trainables.errors import BadData
+from trainables.plugins import listing_plugin, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
 _SOURCES: dict[str, Callable[[DataConfig], RawVideo]] = {
@@ -81,11 +82,15 @@ def list_clips(data: DataConfig) -> RawVideo:
     Raises:
         UnknownName: no such data set.
         BadData: the folder is missing, empty, of another layout, or cannot be read.
+        Misuse: another package's data set of this name lists no clips, or this one is built in.
     """
-    if data.name not in _SOURCES:
-        raise UnknownName.of("data set", data.name, _SOURCES)
+    source = _SOURCES.get(data.name)
+    if source is None:
+        source = listing_plugin("videos", data.name, _SOURCES, RawVideo)
+    else:
+        require_no_clash("videos", data.name)
     try:
-        return _SOURCES[data.name](data)
+        return source(data)
     except OSError as error:  # permissions, broken links, a disk that went away
         raise BadData(
             f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
@@ -151,7 +156,7 @@ def _decode(
     for split, clips in (("train", held_in), ("test", test)):
         with open(folder / f"{split}.npy", "wb") as stream:
             _write_header(stream, 0, frame_size)
-            stored = [_append(stream, clip, split, digest) for clip in clips]
+            stored = [_append(stream, clip, split, frame_size, digest) for clip in clips]
             _write_header(stream, sum(clip.length for clip in stored), frame_size)
         splits[split] = [dataclasses.astuple(clip) for clip in stored]
     splits["fingerprint"] = digest.hexdigest()[:16]
@@ -165,11 +170,19 @@ def _write_header(stream: BinaryIO, frames: int, frame_size: int) -> None:
     np.lib.format.write_array_header_1_0(stream, header)
 
 
-def _append(stream: BinaryIO, clip: RawClip, split: str, digest: Any) -> StoredClip:
+def _append(
+    stream: BinaryIO, clip: RawClip, split: str, frame_size: int, digest: Any
+) -> StoredClip:
     """Decode one clip to the end of ``stream`` and into the fingerprint."""
     length = pixel_sum = square_sum = 0
     pixels = hashlib.sha256()
     for frame in _contiguous(clip.frames()):
+        if frame.shape != (frame_size, frame_size):
+            raise BadData(
+                f"a frame of clip {clip.name} ({split}) has the shape {frame.shape}, but must be "
+                f"{frame_size} x {frame_size} grey pixels (data.frame_size), scaled by whoever "
+                "lists the clips."
+            )
         stream.write(frame.data)
         pixels.update(frame.data)
         wide = frame.astype(np.int64)

@@ -16,6 +16,7 @@ premise with its hypotheses. Shape suffixes: N samples of a split, B batch, T to
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,7 @@ from trainables.tasks.base import Batch, Embed, Tokens, autocast_of
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 
 Ints = NDArray[np.int64]
+SAMPLES_PER_UNIT = 3  # of a premise; an IMDb film has about seven reviews
 _EVAL_SAMPLES = 64  # of a held-out batch, at most; scores do not depend on it but for rounding
 _EVAL_TOKENS = 8192  # of a held-out batch, padding included, at most; a longer text goes alone
 _EMBEDDED_AT_ONCE = 4096  # words, to bound memory
@@ -295,8 +297,13 @@ class TextClassification:
         """Names of at most ``at_most`` evenly chosen groups of ``split``, the same for all seeds.
 
         A group's name is a hash of its texts, so even choices among sorted names are random ones.
+        Where groups are large, such as all reviews of a film, there are fewer of them: about
+        SAMPLES_PER_UNIT x ``at_most`` samples cost as much time as that many small groups.
         """
-        names = self._split(split).group_names
+        tokens = self._split(split)
+        names = tokens.group_names
+        within = at_most * SAMPLES_PER_UNIT * len(names) / max(1, len(tokens))
+        at_most = min(at_most, math.ceil(within))
         if len(names) <= at_most:
             return names
         return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))

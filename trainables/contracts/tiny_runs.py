@@ -1,0 +1,96 @@
+"""The parts of a tiny run, made as the training loop makes them, and when two batches are one."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from trainables.build import build_model, build_task, parameter_dtype
+from trainables.config import RunConfig
+from trainables.layer_losses import introduce
+from trainables.tasks.base import Batch, Task, Tokens
+from trainables.training import Training
+from trainables.weighting import weighting_of
+
+CPU = torch.device("cpu")
+
+
+def task_of(config: RunConfig) -> Task:
+    """The run's task, which has seen the model's embeddings where it asks for them."""
+    task = build_task(config, CPU, parameter_dtype(config))
+    introduce(build_model(config, task), task)
+    return task
+
+
+def model_of(config: RunConfig, task: Task) -> nn.Module:
+    """The run's network at its start."""
+    return build_model(config, task).to(parameter_dtype(config))
+
+
+def training_of(config: RunConfig, task: Task) -> Training:
+    """The run before its first step."""
+    dtype = parameter_dtype(config)
+    weighting = weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch)
+    return Training(config, task, model_of(config, task), weighting)
+
+
+def moved(model: nn.Module) -> nn.Module:
+    """Away from a start at which a parameter may do nothing (UT's W = 0 hides its scores)."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.02 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def stacked(predictions: list[Tensor]) -> Tensor:
+    """All layers' predictions as one tensor."""
+    return torch.stack([prediction.float() for prediction in predictions])
+
+
+def tensors_in(state: Any) -> Iterator[Tensor]:
+    """Every tensor of a nested state."""
+    if isinstance(state, Tensor):
+        yield state
+    elif isinstance(state, dict | list | tuple):
+        for part in state.values() if isinstance(state, dict) else state:
+            yield from tensors_in(part)
+
+
+def equal(one: Batch, other: Batch) -> bool:
+    """Whether a model is given the same, and should return the same, bit for bit."""
+    same = one.units == other.units and torch.equal(one.targets, other.targets)
+    pairs = zip(_tensors_of(one), _tensors_of(other), strict=True)
+    return same and all(a is b is None or _same(a, b) for a, b in pairs)
+
+
+def _tensors_of(batch: Batch) -> tuple[Tensor | None, ...]:
+    given = batch.inputs
+    if not isinstance(given, Tokens):
+        return (given,)
+    return given.ids, given.attention_mask, given.token_type_ids, given.noise
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)
+
+
+@contextlib.contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    """Other draws from every global generator than under another seed, for as long as it lasts."""
+    of_python, of_numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(of_python)
+            np.random.set_state(of_numpy)
