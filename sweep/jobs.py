@@ -209,6 +209,11 @@ class Jobs:
 class _Client(JobSubmissionClient):
     """Ray's client, which would wait for ever where a tunnel leads nowhere."""
 
+    def __init__(self, url: str, headers: dict[str, Json]) -> None:
+        super().__init__(url, headers=headers)
+        if self._ssl_context is None:  # the default, in a word that aiohttp no longer wants
+            self._ssl_context = True
+
     def _do_request(
         self, method: str, endpoint: str, *, data: Json = None, json_data: Json = None, **more: Json
     ) -> requests.Response:
