@@ -150,7 +150,7 @@ class Host:
         self,
         command: str,
         *,
-        timeout_s: float = 60.0,
+        timeout_s: float = 120.0,
         check: bool = True,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
