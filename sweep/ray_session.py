@@ -10,6 +10,7 @@ import logging
 import os
 import secrets
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ import ray
 from trainables.errors import Failure
 
 OBJECT_STORE_BYTES = 128 * 2**20  # nothing travels through it; Ray's default takes 30 % of memory
+CONNECT_S = 10.0
 PREFIX, OWNER = "sweep-", "owner.lock"  # of the temporary folders
 # Those of the user, if set, are kept.
 ENVIRONMENT = {
@@ -74,17 +76,14 @@ def attached_ray() -> Iterator[Path]:
     Its address is RAY_ADDRESS, which jobs are given, or that of the only cluster on this machine;
     its token that of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. The cluster stays.
     """
+    _refuse_silent_address()
     _use_token_if_there_is_one()
     with _scratch_folder() as folder, _environment():
         try:
             ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:
             ray.shutdown()
-            raise Failure(
-                f"no Ray cluster answers here: {str(error).strip()} Train on the head of a cluster "
-                "(`sweep submit` does), name it with RAY_ADDRESS, and see that ~/.ray/auth_token "
-                "is the cluster's. See `sweep doctor`."
-            ) from error
+            raise Failure(_no_cluster(str(error).strip())) from error
         try:
             yield folder
         finally:
@@ -121,6 +120,26 @@ def _short_folder() -> str:
     """Where Ray's sockets go: their paths may have 107 characters, of which Ray takes about 70."""
     folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
     return folder if len(folder) <= 24 else "/tmp"
+
+
+def _refuse_silent_address() -> None:
+    """Failure where RAY_ADDRESS names a place that takes no connection: Ray tries for minutes."""
+    host, _, port = os.environ.get("RAY_ADDRESS", "").rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise Failure(
+            _no_cluster(f"RAY_ADDRESS is {host}:{port}, and there is {error}.")
+        ) from error
+
+
+def _no_cluster(why: str) -> str:
+    return (
+        f"no Ray cluster answers here: {why} Train on the head of a cluster (`sweep submit` does), "
+        "or name it with RAY_ADDRESS; ~/.ray/auth_token must be the cluster's. See `sweep doctor`."
+    )
 
 
 def _own_token() -> None:

@@ -110,7 +110,7 @@ def count_of(nodes: RayNodes) -> int:
 def test_two_sweeps_share_the_cluster_and_the_first_gives_way(
     nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path
 ) -> None:
-    one = put_definition(objects, tiny(n_proposals=8, name="one", **LONG))
+    one = put_definition(objects, tiny(n_proposals=5, name="one", **LONG))
     two = put_definition(objects, tiny(n_proposals=2, name="two", **LONG, train_gamma=0.2))
     nodes.add(cpus=2)
     nodes.add(cpus=2)

@@ -123,7 +123,7 @@ def test_ray_refuses_who_has_no_token_or_another_one(cluster: LabCluster, token:
 ROUTE = re.compile(r'outes?\.(get|post|put|delete)\(\s*f?"(/[^"]*)"')
 # Shown to everybody, by Ray's own list: the start page, and how to log in.
 PUBLIC = {"/", "/favicon.ico", "/api/healthz", "/api/authentication_mode", "/api/authenticate"}
-LET_IN = {"/api/jobs/", "/api/version", "/nodes"}  # asked with the token, too
+LET_IN = {"/api/jobs/", "/api/version", "/api/cluster_status"}  # asked with the token, too
 ASK = """
 import json, sys, urllib.error, urllib.request
 from sweep.tunnel import reached, token
