@@ -94,7 +94,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("run", "quickstart", "--data", "/nope"), "photographs is built in and reads no folder"),
         (("run", "quickstart", "--proposals", "0"), "n_proposals must be at least 1"),
         (("run", "quickstart", "--name", "../x"), "a sweep's name must be"),
-        (("run", "quickstart", "--where", "moon"), "'moon' is not one of 'local', 'inline'"),
+        (("run", "quickstart", "--where", "moon"), "not one of 'local', 'cluster', 'inline'"),
         (("run", "quickstart", "--workers", "0"), "0 is not in the range x>=1"),
         (("run", "quickstart", "--full"), "Run it without --full"),
         (("run", "quickstart", "--mlflow", "folder"), "an MLflow address must be like"),
