@@ -119,7 +119,7 @@ def test_what_the_head_refuses_is_refused_here(laptop: Head, space_file: str) ->
     assert "unknown sweep 'gone'" in refused("resume", "gone")
     assert "unknown sweep 'gone'" in refused("stop", "gone")
     assert "unknown sweep 'gone'" in refused("export", "gone", "--out", "x")
-    assert "unknown sweep among" in refused("logs", "gone")
+    assert "unknown sweep among" in refused("logs", "never-submitted")
     assert "absolute folder" in refused("list", "--storage", "sweeps")
 
 
