@@ -121,8 +121,11 @@ def test_ray_refuses_who_has_no_token_or_another_one(cluster: LabCluster, token:
 
 
 ROUTE = re.compile(r'outes?\.(get|post|put|delete)\(\s*f?"(/[^"]*)"')
-# Shown to everybody, by Ray's own list: the start page, and how to log in.
-PUBLIC = {"/", "/favicon.ico", "/api/healthz", "/api/authentication_mode", "/api/authenticate"}
+# Shown to everybody, by Ray's own list: the start page, how to log in, whether it is well.
+PUBLIC = {
+    "/", "/favicon.ico", "/api/authentication_mode", "/api/authenticate",
+    "/api/healthz", "/api/gcs_healthz", "/api/local_raylet_healthz",
+}  # fmt: skip
 LET_IN = {"/api/jobs/", "/api/version", "/api/cluster_status"}  # asked with the token, too
 ASK = """
 import json, sys, urllib.error, urllib.request
