@@ -141,6 +141,30 @@ def test_an_unexpected_error_is_told_not_raised(
     assert "ZeroDivisionError: a defect of ours" in result[PROBLEM]
 
 
+def test_a_worker_that_an_arm_cost_its_gpu_trains_no_other(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA fails every later call of such a process: each arm that came to it would be failed."""
+
+    class ProcessEnds(BaseException):
+        pass
+
+    def lost() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    def ends(code: int) -> None:
+        raise ProcessEnds
+
+    monkeypatch.setattr("os._exit", ends)
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    assert trial_of(objects, arm()).train()["step"] == 10  # a process that uses no GPU
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(ProcessEnds):
+        trial_of(objects, arm(seed=1)).train()
+    assert RunStore(objects).record(arm(seed=1).signature()) is None
+    assert not objects.exists(f"arms/{arm(seed=1).signature()}/attempts.json")
+
+
 def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path: Path) -> None:
     config = told(arm(), objects.root, bundle={"CPU": 2.0, "GPU": 0.25})
     assert all(isinstance(value, str | int | float) for value in config.values())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import traceback
 from collections.abc import Mapping
@@ -114,8 +115,11 @@ class ArmTrial(Trainable):
         self._run = None
 
     def _arm_run(self) -> ArmRun:
+        from trainables import memory
         from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
 
+        if memory.gpu_is_lost():  # to an arm before this one, whose outcome that is
+            os._exit(1)  # Tune starts this arm again, in a new process
         config = RunConfig.from_json(json.loads(self._trial_config["run"]))
         told = self._trial_config
         objects = PatientStore(told["root"], patience_s=told["patience_s"])
