@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,16 @@ def test_a_worker_that_does_not_see_the_drivers_storage_trains_nothing(
     assert (result[STORE_PROBLEM], result["done"]) == (True, True)
     assert "every machine of the cluster" in result[PROBLEM]
     assert not (tmp_path / "not_mounted").exists()
+
+
+def test_a_worker_without_the_data_fails_no_arm(objects: ObjectStore) -> None:
+    """It would fail every arm that comes to it, and sooner than others train one."""
+    config = replace(arm(), data=replace(arm().data, name="ucsd_ped2", folder="/not/mounted/here"))
+    result = trial_of(objects, config).train()
+    assert (result[STORE_PROBLEM], result["done"]) == (True, True)
+    assert "/not/mounted/here" in result[PROBLEM]
+    assert socket.gethostname() in result[PROBLEM]
+    assert RunStore(objects).record(config.signature()) is None
 
 
 def test_an_unexpected_error_is_told_not_raised(

@@ -19,7 +19,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables import results
 from trainables.config import RunConfig
-from trainables.errors import GpuShareTooSmall, StoreError
+from trainables.errors import BadData, GpuShareTooSmall, StoreError
 from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
@@ -33,7 +33,7 @@ Json = Any
 SIGNATURE = "signature"
 FINISHED = "finished"  # the arm's final record is in the store
 PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
-STORE_PROBLEM = "store_problem"  # whether that was the store
+STORE_PROBLEM = "store_problem"  # whether that was the store, or the data: all arms end then
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
 REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
 
@@ -98,6 +98,9 @@ class ArmTrial(Trainable):
             return _result(self._run.advance())
         except StoreError as error:
             return _problem(str(error), STORE_PROBLEM)
+        except BadData as error:
+            place = f"on {socket.gethostname()}, where an arm is to be trained"
+            return _problem(f"{error} This is {place}; see `sweep doctor`.", STORE_PROBLEM)
         except GpuShareTooSmall as error:
             return _problem(str(error), NEEDS_WHOLE_GPU)
         except Exception:
