@@ -56,8 +56,8 @@ def ask(jobs: Jobs, words: Sequence[str], storage: str | None, wait_s: float = A
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
     """
-    driven = {job.sweep: job.id for job in jobs.driving() if job.storage == (storage or "")}
-    question = Question(tuple(words), storage, driven)
+    drivers = tuple((job.sweep, job.id, job.storage) for job in jobs.driving())
+    question = Question(tuple(words), storage, drivers)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
     answer = jobs.answer(job, wait_s)
@@ -136,9 +136,10 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
     number = 0
     while True:
         earlier = jobs.of_sweep(sent.name)
-        driving = [j for j in earlier if not j.is_over and j.storage == (sent.storage or "")]
+        running = {job.id: job.storage for job in earlier if not job.is_over}
+        driving = [job for job, root in running.items() if root == (sent.storage or "")]
         if driving:
-            job = driving[0].id
+            job = driving[0]
             answer = _compared(jobs, replace(sent, driven_by=job), wait_s)
             if answer is None or answer.code != NOT_YET:
                 return job, answer
@@ -148,8 +149,10 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
             continue
         number = max(number + 1, _next_number(sent.name, earlier))
         job = f"{sent.name}-{number}"
-        if _started(jobs, job, sent):  # else another laptop was faster: what does it drive?
+        # Of roots that are spelled differently the head knows which are one.
+        if _started(jobs, job, replace(sent, others=running)):
             return job, jobs.answer(job, wait_s)
+        # Another laptop was faster: what does it drive?
 
 
 def _compared(jobs: Jobs, sent: Submission, wait_s: float) -> Answer | None:

@@ -36,6 +36,7 @@ from sweep.submission import (
     Submission,
     check_version,
     code_version,
+    is_same_root,
     root_on_cluster,
 )
 from sweep.tracking_place import place_of, remember_place
@@ -100,8 +101,10 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             definition now would have that job refused, and nobody would train.
     """
     check_version(sent.version, any_version=sent.any_version)
-    if sent.driven_by:
-        driving_jobs.set({sent.name: sent.driven_by})
+    others = (job for job, root in sent.others.items() if is_same_root(root, objects.root))
+    driving = sent.driven_by or next(others, "")
+    if driving:
+        driving_jobs.set({sent.name: driving})
     if sent.definition is not None:
         if sent.driven_by and not objects.exists(definition_name(sent.name)):
             raise NotYet(f"job {sent.driven_by} has not stored {sent.name} yet.")

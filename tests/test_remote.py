@@ -145,6 +145,20 @@ def test_two_laptops_start_one_driver(
     assert list(cluster.jobs) == ["mine-1"]
 
 
+def test_a_root_that_is_spelled_differently_is_the_same(
+    cluster: JobServer, space_file: str
+) -> None:
+    """Also on object storage, where no lock would keep a second driver away."""
+    root = cluster.environment["SWEEP_STORAGE"]
+    sweep("submit", space_file)
+    assert json.loads(sweep("status", "mine", "--storage", root, "--json").stdout)["driver"]
+    assert "driven by job mine-1" in sweep("submit", space_file, "--storage", f"{root}/").stderr
+    cluster.end("mine-2")  # which drives nothing
+    assert "running already: job mine-1" in refused("resume", "mine", "--storage", root)
+    other = f"{root}-of-another"
+    assert "driven by job mine-4" in sweep("submit", space_file, "--storage", other).stderr
+
+
 def test_of_two_laptops_the_first_may_be_refused_while_it_prepares(
     cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
