@@ -111,7 +111,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
         given = Definition.from_json(sent.definition)
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
         registered(objects, resolved(given), asked=sent.asked, say=say)
-        if not sent.driven_by:
+        if not driving:
             remember_place(objects, sent.name, uri)
         return
     check_name(objects, sent.name)

@@ -262,6 +262,11 @@ def test_a_sweep_that_is_driven_is_compared_and_does_not_grow(
         with pytest.raises(AlreadyRunning, match="job tiny-1"):
             accepted(driven_by="tiny-1", definition=tiny(n_proposals=3).to_json())
         assert str(driver_of(objects, "tiny")) == "job tiny-1"
+        driving_jobs.set({})
+        others = {"tiny-1": f"{objects.root}/"}
+        assert accepted(others=others, mlflow="http://elsewhere:5000") == []
+        assert str(driver_of(objects, "tiny")) == "job tiny-1"
+        assert "elsewhere" not in place_of(objects, load_definition(objects, "tiny"))
     finally:
         driving_jobs.reset(token)
     assert load_definition(objects, "tiny").space.n_proposals == 2
