@@ -17,17 +17,18 @@ from pathlib import Path
 from sweep.cli import main as command_line
 from sweep.cli_options import ADDRESS
 from sweep.lock import driving_jobs
-from sweep.submission import Answer, Question, code_version, root_on_cluster
+from sweep.submission import Answer, Question, code_version, is_same_root, root_on_cluster
 from trainables.errors import SweepError
 
 
 def answer(question: Question) -> Answer:
     """Run the verb here, at the cluster's storage; an export comes back as texts."""
     try:
-        words = [*question.words, "--storage", root_on_cluster(question.storage)]
+        root = root_on_cluster(question.storage)
+        words = [*question.words, "--storage", root]
     except SweepError as error:
         return Answer(2, err=f"sweep: {error}\n", version=code_version())
-    driving_jobs.set(question.driven)
+    driving_jobs.set({s: job for s, job, where in question.drivers if is_same_root(where, root)})
     os.environ.pop(ADDRESS, None)  # the verb runs here
     if words[0] != "export":
         return _ran(words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
@@ -59,7 +60,22 @@ name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
 
 def given_storage() -> str | None:
     """The root that --storage names on this command line: on a cluster its own is the default."""
-    return str(click.get_current_context().params["storage"]) if named_here("storage") else None
+    if not named_here("storage"):
+        return None
+    storage = str(click.get_current_context().params["storage"])
+    refuse_key(storage)
+    return storage
+
+
+def refuse_key(storage: str) -> None:
+    """Raise Misuse for an address that carries a secret key: roots are stored and shown."""
+    place, mark, rest = storage.partition("://")
+    if mark and (re.match(r"[^/@]*:.*@", rest) or (place == "s3" and ":" in rest.split("/")[0])):
+        raise Misuse(
+            f"a storage root must be without a key, got one of kind {place}://: it is stored and "
+            "shown. Keys come from the environment (AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY), ~/.aws, or the role of the machine."
+        )
 
 
 def named_here(option: str) -> bool:
@@ -70,6 +86,7 @@ def named_here(option: str) -> bool:
 
 def open_store(storage: str) -> ObjectStore:
     """The store below a root; Misuse when it is no folder and no address that can be one."""
+    refuse_key(storage)
     objects = ObjectStore(storage)
     try:
         if not objects.is_local:

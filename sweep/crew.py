@@ -59,7 +59,7 @@ class Crew:
     def hand_out(self, trial: str) -> Hand | None:
         """The next arm, for this trial; None when there is none now, or no place for it."""
         coordinator = self.coordinator
-        if not coordinator.stopping and self._used() >= self._places() - _EPS:
+        if self._used() >= self._places() - _EPS:
             return None
         arm = coordinator.next_arm()
         if arm is None:
@@ -147,11 +147,12 @@ class Crew:
     # --- room ------------------------------------------------------------------------------------
 
     def _places(self) -> int:
-        plan = self.coordinator.plan
+        plan, live = self.coordinator.plan, round(self._used())
         training = [h for t, h in self.hands.items() if t in self._training]
         return self._room.places(
-            wanted=plan.arms_total - plan.arms_done,
-            live=round(self._used()),
+            # A sweep that stops still says what it holds, and asks for no more machines.
+            wanted=live if self.coordinator.stopping else plan.arms_total - plan.arms_done,
+            live=live,
             training=round(sum(self._weight(hand.kind) for hand in training)),
         )
 

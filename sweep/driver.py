@@ -68,7 +68,8 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
     """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
 
     Raises:
-        Failure: there is no cluster, or none of its machines can hold an arm.
+        Failure: there is no cluster.
+        Misuse: no machine that it may have can hold an arm.
     """
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
     with attached_ray() as scratch:

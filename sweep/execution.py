@@ -56,7 +56,8 @@ def run_sweep(
     Raises:
         AlreadyRunning: another driver works on this sweep.
         StoreError: the store could not be read at the start.
-        Failure: there is no Ray, or no machine that can hold an arm.
+        Failure: there is no Ray.
+        Misuse: there is no machine that can hold an arm.
     """
     if workers is not None and workers < 1:
         raise InvalidValue(f"workers must be at least 1, got {workers}.")

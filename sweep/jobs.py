@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,10 @@ class Jobs:
         self.url = url
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         with self._errors(), _own_address():
-            self._client = _Client(url, headers=headers)
+            try:
+                self._client = _Client(url, headers=headers)
+            except (LookupError, ValueError) as error:  # of a reply that is not Ray's
+                raise RuntimeError(f"something else than Ray answers there ({error})") from error
 
     def start(
         self,
@@ -172,13 +175,16 @@ class Jobs:
             asyncio.run(tail())
 
     def forget(self, job: str) -> None:
-        """Take a job that has answered off the cluster's list, as soon as it has ended."""
+        """Take a job that has answered off the cluster's list, as soon as it has ended.
+
+        Where that fails it stays there, which harms nobody: the answer counts.
+        """
         give_up = time.monotonic() + END_S
-        while not self.look(job).is_over:
-            if time.monotonic() > give_up:
-                return  # it stays on the list, which harms nobody
-            time.sleep(POLL_S[0])
-        with self._errors():
+        with suppress(Failure), self._errors():
+            while not self.look(job).is_over:
+                if time.monotonic() > give_up:
+                    return
+                time.sleep(POLL_S[0])
             self._client.delete_job(job)
 
     @contextmanager
@@ -188,7 +194,7 @@ class Jobs:
             yield
         except AuthenticationError as error:
             raise Misuse(
-                f"the cluster at {self.url} did not accept the token ({_first_line(error)}). "
+                f"the cluster at {self.url} did not accept the token ({_told(error)}). "
                 "It is looked for in RAY_AUTH_TOKEN, in the file that RAY_AUTH_TOKEN_PATH names, "
                 "in the file that cluster.yaml mounts as ~/.ray/auth_token, and there."
             ) from error
@@ -201,13 +207,17 @@ class Jobs:
             RuntimeError,  # what Ray makes of every other reply
         ) as error:
             raise Failure(
-                f"the job server at {self.url} could not be asked: {_first_line(error)}. Is the "
+                f"the job server at {self.url} could not be asked: {_told(error)}. Is the "
                 "cluster up, and is this the address of its dashboard?"
             ) from error
 
 
 class _Client(JobSubmissionClient):
-    """Ray's client, which would wait for ever where a tunnel leads nowhere."""
+    """Ray's client, which would wait for ever where a tunnel leads nowhere.
+
+    It would also send what is for this machine, the end of a tunnel, and the token with it, to the
+    proxy of HTTP_PROXY, and a password of ~/.netrc in place of the token.
+    """
 
     def __init__(self, url: str, headers: dict[str, Json]) -> None:
         super().__init__(url, headers=headers)
@@ -218,6 +228,9 @@ class _Client(JobSubmissionClient):
         self, method: str, endpoint: str, *, data: Json = None, json_data: Json = None, **more: Json
     ) -> requests.Response:
         more.setdefault("timeout", TIMEOUT_S)
+        more.setdefault("auth", lambda request: request)  # as it is
+        if is_here(self._address):
+            more.setdefault("proxies", dict.fromkeys(("http", "https", "all")))
         return super()._do_request(method, endpoint, data=data, json_data=json_data, **more)
 
 
@@ -239,8 +252,12 @@ def _job(details: JobDetails) -> Job:
     )
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".:")
+def _told(error: Exception) -> str:
+    """An error in one line: its first, but of a traceback from the head what it ends with."""
+    lines = [line for line in str(error).splitlines() if line.strip(". ")]
+    first = lines[0] if lines else type(error).__name__
+    before, mark, _ = first.partition("Traceback (")
+    return (before + lines[-1] if mark else first).strip(".: ")
 
 
 @contextmanager
@@ -258,5 +275,9 @@ def is_private(url: str) -> bool:
     >>> is_private("http://127.0.0.1:8265"), is_private("http://head:8265")
     (True, False)
     """
-    parts = urlsplit(url)
-    return parts.scheme == "https" or parts.hostname in ("127.0.0.1", "::1", "localhost")
+    return urlsplit(url).scheme == "https" or is_here(url)
+
+
+def is_here(url: str) -> bool:
+    """Whether this machine serves it, to itself."""
+    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")

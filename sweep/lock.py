@@ -37,6 +37,15 @@ class Driver:
     host: str
     job: str = ""  # of a cluster, that drives the sweep; empty: none that is known
 
+    @property
+    def hint(self) -> str:
+        """What to know of a driver on another machine: a lock on NFS may outlive it."""
+        if self.job or not self.pid or self.host == socket.gethostname():
+            return ""
+        return (
+            f"If {self.host} is gone, its lock ends when the file server notices: try again then."
+        )
+
     def __str__(self) -> str:
         return f"job {self.job}" if self.job else f"process {self.pid} on {self.host}"
 
@@ -62,15 +71,21 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
             if taken:
                 _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
         if not taken:
-            raise AlreadyRunning(
-                f"{sweep} is running already: {_holder(path) or 'its driver just started'}. "
-                f"Watch it with `sweep status {sweep}`, or end it with `sweep stop {sweep}`."
-            )
+            raise already_running(sweep, _holder(path))
         try:
             yield
         finally:
             with suppress(OSError):  # whoever reads it looks for the lock first
                 _write_holder(file, {})
+
+
+def already_running(sweep: str, driver: Driver | None) -> AlreadyRunning:
+    """The error that another driver, None: of which nothing is known yet, works on a sweep."""
+    hint = driver.hint if driver is not None else ""
+    return AlreadyRunning(
+        f"{sweep} is running already: {driver or 'its driver just started'}. Watch it with "
+        f"`sweep status {sweep}`, or end it with `sweep stop {sweep}`. {hint}".rstrip()
+    )
 
 
 def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from search_spaces.space import SearchSpace
 from sweep.definition import Definition, put_definition, put_extension, run_as
-from sweep.errors import AlreadyRunning, NameTaken
-from sweep.lock import driver_of
+from sweep.errors import NameTaken
+from sweep.lock import already_running, driver_of
 from sweep.requirements import (
     require_training,
     resolve_checkpoints,
@@ -117,7 +117,4 @@ def refuse_second_driver(objects: ObjectStore, name: str) -> None:
     """Raise AlreadyRunning early; the lock itself is taken when training starts."""
     driver = driver_of(objects, name)
     if driver is not None:
-        raise AlreadyRunning(
-            f"{name} is running already: {driver}. Watch it with `sweep status {name}`, or end it "
-            f"with `sweep stop {name}`."
-        )
+        raise already_running(name, driver)

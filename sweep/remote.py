@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 import click
 
 from sweep.cli_options import given_storage, note
-from sweep.submission import Answer, Question, Submission, code_version
+from sweep.submission import NOT_YET, Answer, Question, Submission, code_version
 from trainables.errors import Failure
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 Json = Any
 PYTHON = "python -m"  # on the head's PATH, where `ray start` was found
+AGAIN_S = 2.0  # before a sweep is compared again with one whose data the head still looks for
 ANSWER_S = 120.0  # a verb that reads a large sweep from an object store
 
 
@@ -54,8 +56,8 @@ def ask(jobs: Jobs, words: Sequence[str], storage: str | None, wait_s: float = A
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
     """
-    driven = {job.sweep: job.id for job in jobs.driving() if job.storage == (storage or "")}
-    question = Question(tuple(words), storage, driven)
+    drivers = tuple((job.sweep, job.id, job.storage) for job in jobs.driving())
+    question = Question(tuple(words), storage, drivers)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
     answer = jobs.answer(job, wait_s)
@@ -130,14 +132,27 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
         The job that drives the sweep, which may be that of an earlier submission, and the head's
         answer; None where it is still busy, with the data say, after ``wait_s``.
     """
+    give_up = time.monotonic() + wait_s
+    number = 0
     while True:
         earlier = jobs.of_sweep(sent.name)
-        driving = [j for j in earlier if not j.is_over and j.storage == (sent.storage or "")]
+        running = {job.id: job.storage for job in earlier if not job.is_over}
+        driving = [job for job, root in running.items() if root == (sent.storage or "")]
         if driving:
-            return driving[0].id, _compared(jobs, replace(sent, driven_by=driving[0].id), wait_s)
-        job = f"{sent.name}-{_next_number(sent.name, earlier)}"
-        if _started(jobs, job, sent):  # else another laptop was faster: what does it drive?
+            job = driving[0]
+            answer = _compared(jobs, replace(sent, driven_by=job), wait_s)
+            if answer is None or answer.code != NOT_YET:
+                return job, answer
+            if time.monotonic() > give_up:
+                return job, None
+            time.sleep(AGAIN_S)  # its submission may yet be refused
+            continue
+        number = max(number + 1, _next_number(sent.name, earlier))
+        job = f"{sent.name}-{number}"
+        # Of roots that are spelled differently the head knows which are one.
+        if _started(jobs, job, replace(sent, others=running)):
             return job, jobs.answer(job, wait_s)
+        # Another laptop was faster: what does it drive?
 
 
 def _compared(jobs: Jobs, sent: Submission, wait_s: float) -> Answer | None:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from sweep.resources import Machine, ResourceClass
 from sweep.shares import Shares
-from trainables.errors import Failure
+from trainables.errors import Failure, Misuse
 
 log = logging.getLogger(__name__)
 
@@ -97,14 +97,14 @@ class ClusterRoom:
             clock: seconds since the epoch.
 
         Raises:
-            Failure: no machine that can ever be there holds an arm.
+            Misuse: no machine that can ever be there holds an arm.
         """
         self._cluster, self._shares, self._arm = cluster, shares, arm
         self._most, self._clock = most, clock
         self._largest = cluster.largest(arm)
         self.machines: Sequence[Machine] = cluster.machines()
         if self._largest is not None and not arm.slots([*self._largest, *self.machines]):
-            raise Failure(
+            raise Misuse(
                 f"no machine of this cluster can hold an arm, which needs {arm.bundle}; it has "
                 f"{_counted([*self.machines, *self._largest])}. Add a node type with as much, or "
                 "ask for less with threads, device or gpus_per_arm."

@@ -22,6 +22,7 @@ from trainables.errors import Failure, Misuse
 Json = Any
 FILE = "submission.json"
 ANSWER = "sweep-answer: "  # what an answer's line begins with
+NOT_YET = 75  # an answer's code: the sweep to compare with is not stored yet
 STORAGE = "SWEEP_STORAGE"
 DISTRIBUTION = "descent-sweep"
 # Search spaces are the laptop's business: they arrive resolved, so a new one is no new version.
@@ -45,6 +46,7 @@ class Submission:
     driven_by: str = ""  # the job that drives this sweep already: only compare; empty: none does
     notify: str | None = None  # whom the driver tells; part of no command line: it may be secret
     options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver
+    others: Mapping[str, str] = field(default_factory=dict)  # running job of this name -> its root
 
     def write(self, folder: Path) -> None:
         """Put it where ``read`` looks."""
@@ -72,7 +74,7 @@ class Question:
 
     words: tuple[str, ...]  # of the command line, but for --storage
     storage: str | None = None  # root on the cluster; None: its SWEEP_STORAGE
-    driven: Mapping[str, str] = field(default_factory=dict)  # sweep -> the job that drives it now
+    drivers: tuple[tuple[str, str, str], ...] = ()  # that run now: sweep, job, root
 
     def text(self) -> str:
         """One word of a shell command that ``parse`` turns back."""
@@ -82,7 +84,8 @@ class Question:
     def parse(cls, word: str) -> Question:
         """What ``text`` said, after the shell."""
         plain = json.loads(word)
-        return cls(tuple(plain["words"]), plain["storage"], plain["driven"])
+        drivers = tuple((sweep, job, root) for sweep, job, root in plain["drivers"])
+        return cls(tuple(plain["words"]), plain["storage"], drivers)
 
 
 @dataclass(frozen=True)
@@ -151,3 +154,11 @@ def root_on_cluster(given: str | None) -> str:
             f"s3://bucket/path, got {root!r}."
         )
     return root
+
+
+def is_same_root(one: str | None, other: str | None) -> bool:
+    """Whether two roots are one place, as the head sees them; None or empty: its own."""
+    try:
+        return len({root_on_cluster(root).rstrip("/") for root in (one, other)}) == 1
+    except Misuse:
+        return False

@@ -2,7 +2,7 @@
 
 It reads the submission in its working folder, puts the sweep into the store, answers the laptop,
 and starts the driver again until the sweep has ended, somebody stops it, or the driver has died
-three times in a row without anything new in the store.
+three times in a row without anything new in the store. While the store cannot be written, it waits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 from sweep import notifications
 from sweep.cli_options import ADDRESS, check_name, open_store, parse_seeds
-from sweep.definition import Definition, load_definition
+from sweep.definition import Definition, definition_name, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
 from sweep.news import OnNews, of_driver
 from sweep.plan import arms_of_proposal, baselines
@@ -30,42 +30,65 @@ from sweep.proposals import retired_settings, stored_proposals
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.retry import forget_failed
 from sweep.signals import SINCE, request_stop, stop_requested_ms
-from sweep.submission import Answer, Submission, check_version, code_version, root_on_cluster
+from sweep.submission import (
+    NOT_YET,
+    Answer,
+    Submission,
+    check_version,
+    code_version,
+    is_same_root,
+    root_on_cluster,
+)
 from sweep.tracking_place import place_of, remember_place
-from trainables.errors import Misuse, StoreError, SweepError
+from trainables.errors import Failure, Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 Json = Any
 DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person
 WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
-ACCEPTED = "accepted"  # on the command line: the submission is in the store
+STORAGE_WAIT_S = 3600.0  # for a storage that is full or away, before each start
+STORAGE_LOOK_S = 10.0
+ACCEPTED = "accepted"  # on the command line, and since when: the submission is in the store
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray tells the drivers that a job starts
 
 
 def main() -> None:
     """Take up the submission in the current folder and see the sweep through."""
-    if sys.argv[1:] == [ACCEPTED]:
+    since_ms = time.time_ns() // 1_000_000
+    if sys.argv[1:2] == [ACCEPTED]:
+        since_ms = int(sys.argv[2])
         sent = Submission.read(Path())
         objects = open_store(root_on_cluster(sent.storage))
         target = sent.notify or os.environ.get(notifications.VARIABLE)
         with notifications.notifying(target, sent.name, warn=_say) as on_news:
-            code = supervise(objects, sent.name, partial(drive, objects, sent), on_news=on_news)
+            run_driver = partial(drive, objects, sent)
+            code = supervise(objects, sent.name, run_driver, since_ms=since_ms, on_news=on_news)
         raise SystemExit(code)
     notes: list[str] = []
     try:
         sent = Submission.read(Path())
         objects = open_store(root_on_cluster(sent.storage))
         accept(objects, sent, notes.append)
+    except NotYet as error:
+        _answer(Answer(NOT_YET, err=f"sweep: {error}\n", version=code_version()))
+        return
     except SweepError as error:
         code = 2 if isinstance(error, Misuse) else 1
         _answer(Answer(code, err=f"sweep: {error}\n", version=code_version()))
         raise SystemExit(code) from None
     driver = driver_of(objects, sent.name)
+    if driver is not None and driver.hint:
+        notes.append(driver.hint)
     err = "".join(f"sweep: {line}\n" for line in notes)
     _answer(Answer(0, "" if driver is None else str(driver), err, code_version()))
     if driver is None:  # in a new process image: this one holds torch, by which data were found
-        os.execv(sys.executable, [sys.executable, "-m", "sweep.supervise", ACCEPTED])
+        again = [sys.executable, "-m", "sweep.supervise", ACCEPTED, str(since_ms)]
+        os.execv(sys.executable, again)
+
+
+class NotYet(Failure):
+    """The sweep that is driven is not stored yet, so that there is nothing to compare with."""
 
 
 def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -> None:
@@ -74,15 +97,21 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
     Raises:
         Failure: the code here is not the laptop's.
         Misuse: as `sweep run` and `sweep resume` refuse.
+        NotYet: the job that drives the sweep still looks for its data. To store this submission's
+            definition now would have that job refused, and nobody would train.
     """
     check_version(sent.version, any_version=sent.any_version)
-    if sent.driven_by:
-        driving_jobs.set({sent.name: sent.driven_by})
+    others = (job for job, root in sent.others.items() if is_same_root(root, objects.root))
+    driving = sent.driven_by or next(others, "")
+    if driving:
+        driving_jobs.set({sent.name: driving})
     if sent.definition is not None:
+        if sent.driven_by and not objects.exists(definition_name(sent.name)):
+            raise NotYet(f"job {sent.driven_by} has not stored {sent.name} yet.")
         given = Definition.from_json(sent.definition)
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
         registered(objects, resolved(given), asked=sent.asked, say=say)
-        if not sent.driven_by:
+        if not driving:
             remember_place(objects, sent.name, uri)
         return
     check_name(objects, sent.name)
@@ -120,7 +149,9 @@ def supervise(
     name: str,
     run_driver: Callable[[int], int],
     *,
+    since_ms: int | None = None,
     waits_s: Sequence[float] = WAITS_S,
+    look_s: float = STORAGE_LOOK_S,
     on_news: OnNews = lambda news: None,
 ) -> int:
     """Run the driver until the sweep has ended; the exit code of the last one.
@@ -130,13 +161,15 @@ def supervise(
         name: a stored sweep.
         run_driver: runs a driver to its end; told since when requests to stop count, in ms since
             1970, and returns its exit code.
+        since_ms: since when requests to stop count; None: from now on.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
+        look_s: between two looks at a storage that is full or away.
         on_news: told when the sweep is left to a person; what else happens, drivers tell.
     """
-    since_ms = time.time_ns() // 1_000_000
+    since_ms = time.time_ns() // 1_000_000 if since_ms is None else since_ms
     seen = Progress(objects, name)
     deaths = starts = 0
-    with _stop_on_sigterm(objects, name):
+    with _stop_on_sigterm(objects, name) as terminated:
         while True:
             code = run_driver(since_ms)
             starts += 1
@@ -145,7 +178,7 @@ def supervise(
             if code == 2 and starts == 1:  # later: data or storage are away
                 on_news(of_driver(name, "was refused: its job's log says why"))
                 return code
-            if _asked_to_stop(objects, name, since_ms):
+            if terminated or _asked_to_stop(objects, name, since_ms):
                 return code
             if code == 1 and seen.is_over():
                 return code  # not all went well: its own last lines say what
@@ -160,6 +193,29 @@ def supervise(
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
+            _await_storage(objects, terminated, look_s)
+            if terminated:
+                return code
+
+
+def _await_storage(objects: ObjectStore, terminated: Sequence[int], look_s: float) -> None:
+    """Return when the store can be written, at SIGTERM, or when it has been away for too long.
+
+    A driver that is started before would only die of it, and three of them do in two minutes.
+    """
+    give_up = time.monotonic() + STORAGE_WAIT_S
+    told = False
+    while not terminated:
+        try:
+            objects.check_writable()
+            return
+        except SweepError as error:
+            if time.monotonic() > give_up:
+                return
+            if not told:
+                _say(f"{error} The driver is started when it can be written again.")
+                told = True
+        time.sleep(look_s)
 
 
 def _asked_to_stop(objects: ObjectStore, name: str, since_ms: int) -> bool:
@@ -243,16 +299,21 @@ def _for_driver(here: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[None]:
-    """SIGTERM, from `ray job stop` say, is `sweep stop`: drivers may get it, too, or not."""
+def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[list[int]]:
+    """SIGTERM, from `ray job stop` say, is `sweep stop`: drivers may get it, too, or not.
+
+    Yields the list of those that came: the store, where drivers look, may be away.
+    """
+    terminated: list[int] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        terminated.append(number)
         with suppress(StoreError):
             request_stop(objects, name)
 
     before = signal.signal(signal.SIGTERM, handle)
     try:
-        yield
+        yield terminated
     finally:
         signal.signal(signal.SIGTERM, before)
 

@@ -18,17 +18,21 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 from sweep.cluster_files import read
+from sweep.tracking_place import shown
 from trainables.errors import Failure, Misuse
 
 Json = Any
 DASHBOARD_PORT = 8265
 CONNECT_S = 30.0
 WAIT_S = 0.05
+READY = "sweep-tunnel-is-open"  # said by the head's shell, which starts once ssh has the port here
 TOKEN_FILE = "~/.ray/auth_token"
 SSH_OPTIONS = {
     "BatchMode": "yes",  # a question that nobody sees would hang
+    "ControlPath": "none",  # a connection that is shared would keep the tunnel
     "ConnectTimeout": "20",
     "ExitOnForwardFailure": "yes",
     "ServerAliveInterval": "5",
@@ -62,7 +66,7 @@ class Route:
             *(("-i", str(Path(self.key).expanduser())) if self.key is not None else ()),
             *("-L", f"127.0.0.1:{local_port}:127.0.0.1:{self.port}"),
             f"{self.user}@{self.host}",
-            "cat >/dev/null",
+            f"echo {READY}; cat >/dev/null",
         ]
 
 
@@ -87,12 +91,17 @@ def reached(address: str) -> Iterator[str]:
 def is_url(address: str) -> bool:
     """Whether this is an address, and not a file. Misuse when it is neither."""
     if re.match(r"https?://[^/]", address):
+        if "@" in urlsplit(address).netloc:
+            raise Misuse(
+                f"--address must be without user and password, got {shown(address)}: it is shown. "
+                "The cluster's token is looked for in RAY_AUTH_TOKEN and ~/.ray/auth_token."
+            )
         return True
     if address.endswith((".yaml", ".yml")) and Path(address).is_file():
         return False
     raise Misuse(
         "--address must be the URL of a cluster's dashboard, like http://127.0.0.1:8265, or a "
-        f"cluster.yaml that is there, got {address!r}."
+        f"cluster.yaml that is there, got {shown(address)!r}."
     )
 
 
@@ -206,30 +215,35 @@ def tunnel(to: Route, port: int | None = None) -> Iterator[Tunnel]:
             ssh = subprocess.Popen(
                 to.command(port),
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=said,
+                bufsize=0,
                 start_new_session=True,  # Ctrl-C is for the verb, which ends the tunnel after it
             )
         except FileNotFoundError as error:
             raise Failure("ssh is not installed here; it reaches the cluster's head.") from error
         with ssh:
             try:
-                _wait(ssh, port, to, said)
+                _wait(ssh, to, said)
                 yield Tunnel(port, ssh)
             finally:
                 ssh.kill()
 
 
-def _wait(ssh: subprocess.Popen[bytes], port: int, to: Route, said: IO[bytes]) -> None:
-    """Until the tunnel's port is open here. Failure, with what ssh said, when it is not to be."""
+def _wait(ssh: subprocess.Popen[bytes], to: Route, said: IO[bytes]) -> None:
+    """Until ssh has the tunnel's port. Failure, with what ssh said, when it is not to be.
+
+    A port that takes connections proves nothing: another program of this machine may have taken it
+    before ssh did, and would be sent the token.
+    """
+    assert ssh.stdout is not None
+    os.set_blocking(ssh.stdout.fileno(), False)
     give_up = time.monotonic() + CONNECT_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except OSError:
-            ended = ssh.poll() is not None
-        if ended or time.monotonic() > give_up:
+    heard = b""
+    while READY.encode() not in heard:
+        ended = ssh.poll() is not None
+        heard += ssh.stdout.read() or b""
+        if READY.encode() not in heard and (ended or time.monotonic() > give_up):
             said.seek(0)
             text = said.read().decode(errors="replace").strip() or "no word from ssh"
             raise Failure(f"ssh to the head {to.user}@{to.host} failed: {text}")

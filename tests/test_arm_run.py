@@ -18,6 +18,7 @@ from trainables import results
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.config import RunConfig
+from trainables.errors import BadData, InvalidValue
 from trainables.evaluation import unit_losses
 from trainables.memory import exhausted
 from trainables.object_store import ObjectStore
@@ -261,11 +262,23 @@ def test_with_bound_zero_every_series_has_a_layer_0(store: RunStore) -> None:
     assert len(pair.judgement.held_out) == len(pair.unconstrained_judgement.held_out) == 4
 
 
-def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(store: RunStore) -> None:
-    missing = replace(TINY, data=replace(TINY.data, name="ucsd_ped2", folder="/nowhere/at/all"))
-    record = run(missing, store)
+def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise InvalidValue("no such thing as 7 layers")
+
+    monkeypatch.setattr("trainables.arm_run.build_model", broken)
+    record = run(TINY, store)
     assert record.status == "failed"
-    assert "/nowhere/at/all" in record.reason
+    assert record.reason == "no such thing as 7 layers"
+
+
+def test_data_that_a_machine_lacks_are_no_outcome_of_an_arm(store: RunStore) -> None:
+    missing = replace(TINY, data=replace(TINY.data, name="ucsd_ped2", folder="/nowhere/at/all"))
+    with pytest.raises(BadData, match="/nowhere/at/all"):
+        run(missing, store)
+    assert store.record(missing.signature()) is None
 
 
 ALLOCATIONS = {

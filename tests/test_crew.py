@@ -84,6 +84,17 @@ def test_arms_are_handed_out_while_there_are_places(objects: ObjectStore) -> Non
     assert work.hand_out() == ["t4"]
 
 
+def test_a_sweep_that_stops_says_what_it_holds_and_asks_for_no_more(objects: ObjectStore) -> None:
+    """Its arms go on to their next report, maybe for hours; no machine is to come for it."""
+    work = Work(objects, Room(3))
+    trials = work.hand_out()
+    work.hanging(0, *trials)
+    work.coordinator.stop("`sweep stop toy`")
+    work.finish(trials[0])
+    assert work.hand_out() == []
+    assert work.room.asked == {"wanted": 2, "live": 2, "training": 2}
+
+
 def test_every_arm_is_trained_whatever_the_places(objects: ObjectStore) -> None:
     work = Work(objects, Room(2))
     for count in (2, 0, 5, 1, 1, 3, 8, 8, 8, 8, 8, 8):

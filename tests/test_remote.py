@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sweep.definition import load_definition
-from sweep.jobs import Jobs
+from sweep.jobs import Jobs, _told
 from tests.command_line import contents, refused, sweep
 from tests.job_servers import JobServer, job_server
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
@@ -145,6 +145,49 @@ def test_two_laptops_start_one_driver(
     assert list(cluster.jobs) == ["mine-1"]
 
 
+def test_a_root_that_is_spelled_differently_is_the_same(
+    cluster: JobServer, space_file: str
+) -> None:
+    """Also on object storage, where no lock would keep a second driver away."""
+    root = cluster.environment["SWEEP_STORAGE"]
+    sweep("submit", space_file)
+    assert json.loads(sweep("status", "mine", "--storage", root, "--json").stdout)["driver"]
+    assert "driven by job mine-1" in sweep("submit", space_file, "--storage", f"{root}/").stderr
+    cluster.end("mine-2")  # which drives nothing
+    assert "running already: job mine-1" in refused("resume", "mine", "--storage", root)
+    other = f"{root}-of-another"
+    assert "driven by job mine-4" in sweep("submit", space_file, "--storage", other).stderr
+
+
+def test_of_two_laptops_the_first_may_be_refused_while_it_prepares(
+    cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job has stored nothing: what the other one wants is neither stored nor lost."""
+    monkeypatch.setattr("sweep.remote.AGAIN_S", 0.0)
+    cluster.submit(
+        {
+            "submission_id": "mine-1",
+            "entrypoint": "sleep 600",
+            "metadata": {"sweep": "mine", "storage": ""},
+        }
+    )
+    forget = Jobs.forget
+
+    def compared(self: Jobs, job: str) -> None:
+        assert not (cluster.folder / "storage").exists()
+        cluster.end("mine-1")
+        forget(self, job)
+
+    monkeypatch.setattr(Jobs, "forget", compared)
+    assert "driven by job mine-2" in sweep("submit", space_file).stderr
+    assert load_definition(ObjectStore(cluster.folder / "storage"), "mine").name == "mine"
+
+
+def test_a_number_that_another_job_has_is_passed_over(cluster: JobServer, space_file: str) -> None:
+    cluster.seen.add("mine-1")  # of a job that somebody gave this id by hand, and deleted
+    assert "driven by job mine-2" in sweep("submit", space_file).stderr
+
+
 def test_another_version_writes_nothing(
     cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +212,48 @@ def test_a_wrong_token_is_misuse_and_is_not_repeated(cluster: JobServer, token: 
     with pytest.raises(Misuse, match="did not accept the token") as refusal:
         Jobs(cluster.url, token)
     assert "another" not in str(refusal.value)
+
+
+def test_a_token_goes_to_no_proxy_and_no_other_password_in_its_place(
+    cluster: JobServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on this machine is the end of a tunnel; laptops of labs have proxies."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login anonymous password guest\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    assert Jobs(cluster.url, TOKEN).drivers() == []
+
+
+def test_an_answer_counts_also_where_its_job_cannot_be_deleted(
+    cluster: JobServer, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: object) -> None:
+        raise RuntimeError("the head is busy")
+
+    monkeypatch.setattr("sweep.jobs._Client.delete_job", away)
+    assert "tiny" in sweep("list").stdout
+
+
+def test_a_key_in_a_storage_root_goes_nowhere(cluster: JobServer, space_file: str) -> None:
+    for root in ("s3://AKIA:secret@bucket/path", "s3://AKIA:sec/ret@bucket"):
+        for words in (("submit", space_file), ("status", "tiny"), ("run", space_file)):
+            text = refused(*words, "--storage", root)
+            assert "must be without a key" in text
+            assert "sec" not in text.replace("SECRET", "").replace("secret key", "")
+    assert cluster.seen == set()
+
+
+def test_the_error_of_a_head_is_told_by_its_last_line() -> None:
+    trace = "Request failed with status code 500: Traceback (most recent call last):\n  File x\n"
+    told = _told(RuntimeError(f"{trace}ValueError: no such package\n."))
+    assert told == "Request failed with status code 500: ValueError: no such package"
+    assert _told(RuntimeError("one\ntwo")) == "one"
+    assert _told(TimeoutError()) == "TimeoutError"
 
 
 def test_a_cluster_that_is_down_is_told() -> None:

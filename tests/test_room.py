@@ -15,7 +15,7 @@ from sweep.room import ASK_AGAIN_S, LOOK_EVERY_S, ClusterRoom, FixedRoom
 from sweep.shares import BEAT_EVERY_S, Shares
 from tests.test_shares import DictBoard
 from tests.test_stalls import Clock
-from trainables.errors import Failure
+from trainables.errors import Failure, Misuse
 
 ARM = ResourceClass(1, 0.5)
 NODE: Machine = {"CPU": 8.0, "GPU": 2.0}  # four such arms
@@ -141,7 +141,7 @@ def test_two_drivers_come_to_half_each_and_the_first_gives_way() -> None:
 
 def test_an_arm_that_no_machine_can_ever_hold_is_refused_with_what_there_is() -> None:
     small: Machine = {"CPU": 8.0}
-    with pytest.raises(Failure, match=r"'GPU': 0.5.*'CPU': 8.0.*gpus_per_arm"):
+    with pytest.raises(Misuse, match=r"'GPU': 0.5.*'CPU': 8.0.*gpus_per_arm"):
         room_of(FakeCluster([HEAD], [small]), Clock())
 
 

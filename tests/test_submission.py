@@ -20,6 +20,7 @@ from sweep.submission import (
     Submission,
     check_version,
     code_version,
+    is_same_root,
     root_on_cluster,
 )
 from tests.drivers import tiny
@@ -51,7 +52,7 @@ def test_a_submission_of_another_version_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ['a\'b "c" $HOME `id` \\', "line\nline", "ü"])
 def test_a_question_survives_a_shell(text: str) -> None:
-    question = Question(("best", text), "/root of all", {text: "job"})
+    question = Question(("best", text), "/root of all", ((text, "job", ""),))
     ran = subprocess.run(
         f"printf %s {question.text()}", shell=True, check=True, capture_output=True, text=True
     )
@@ -117,6 +118,10 @@ def test_a_cluster_names_its_storage_root(monkeypatch: pytest.MonkeyPatch) -> No
     assert root_on_cluster("/mnt/shared") == "/mnt/shared"
     with pytest.raises(Misuse, match="absolute folder"):
         root_on_cluster("sweeps")
+    assert is_same_root(None, "s3://bucket/path/")
+    assert is_same_root("", "s3://bucket/path")
+    assert not is_same_root("", "s3://bucket")
     monkeypatch.delenv(submission.STORAGE)
+    assert not is_same_root("", "s3://bucket/path")
     with pytest.raises(Misuse, match="SWEEP_STORAGE is not set"):
         root_on_cluster(None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,11 +19,11 @@ import pytest
 from sweep.coordinator import Coordinator
 from sweep.definition import load_definition, put_definition
 from sweep.errors import AlreadyRunning, NameTaken
-from sweep.lock import driver_of, driving_jobs
+from sweep.lock import Driver, already_running, driver_of, driving_jobs
 from sweep.plan import Arm
 from sweep.signals import SINCE, request_stop, stop_on_request, stop_requested_ms
 from sweep.submission import ANSWER, Answer, Submission, code_version
-from sweep.supervise import DEATHS, accept, supervise
+from sweep.supervise import DEATHS, NotYet, accept, supervise
 from sweep.tracking_place import place_of
 from tests.drivers import tiny, wait_until
 from tests.records import finished
@@ -125,6 +127,26 @@ def test_a_store_that_is_away_is_no_progress(toy: ObjectStore) -> None:
     assert drivers.starts == DEATHS
 
 
+def test_a_driver_is_not_started_while_the_store_cannot_be_written(
+    toy: ObjectStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It would only die of it, and be left to a person long before a disk is freed."""
+    full = iter([True] * (2 * DEATHS))
+    put_local = ObjectStore._put_local
+
+    def put(path: Path, content: bytes, **more: bool) -> None:
+        if path.name.startswith(".probe") and next(full, False):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put_local(path, content, **more)
+
+    monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(put))
+    drivers = Drivers(toy, (0, 1), (2, 0))
+    assert supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0) == 0
+    assert drivers.starts == 2
+    assert next(full, False) is False
+    assert capsys.readouterr().out.count("No space left on device") == 1
+
+
 # --- stopping -------------------------------------------------------------------------------------
 
 
@@ -170,6 +192,35 @@ def test_sigterm_is_a_stop(toy: ObjectStore) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+def test_sigterm_is_a_stop_also_while_the_store_is_away(
+    toy: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = []
+
+    def away(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    def is_terminated(since_ms: int) -> int:
+        starts.append(since_ms)
+        monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(away))
+        signal.raise_signal(signal.SIGTERM)
+        return 128 + signal.SIGTERM
+
+    assert supervise(toy, "toy", is_terminated, waits_s=(0.0,)) == 128 + signal.SIGTERM
+    assert len(starts) == 1
+
+
+def test_a_stop_while_data_were_prepared_counts(toy: ObjectStore) -> None:
+    """Requests count from when the job began, and not from when the first driver starts."""
+    began_ms = time.time_ns() // 1_000_000
+    time.sleep(0.002)
+    request_stop(toy, "toy")
+    time.sleep(0.002)
+    drivers = Drivers(toy, (0, 1))
+    assert supervise(toy, "toy", drivers, since_ms=began_ms, waits_s=(0.0,)) == 1
+    assert drivers.starts == 1
+
+
 # --- what is accepted -----------------------------------------------------------------------------
 
 
@@ -211,9 +262,35 @@ def test_a_sweep_that_is_driven_is_compared_and_does_not_grow(
         with pytest.raises(AlreadyRunning, match="job tiny-1"):
             accepted(driven_by="tiny-1", definition=tiny(n_proposals=3).to_json())
         assert str(driver_of(objects, "tiny")) == "job tiny-1"
+        driving_jobs.set({})
+        others = {"tiny-1": f"{objects.root}/"}
+        assert accepted(others=others, mlflow="http://elsewhere:5000") == []
+        assert str(driver_of(objects, "tiny")) == "job tiny-1"
+        assert "elsewhere" not in place_of(objects, load_definition(objects, "tiny"))
     finally:
         driving_jobs.reset(token)
     assert load_definition(objects, "tiny").space.n_proposals == 2
+
+
+def test_a_sweep_that_is_driven_and_not_stored_yet_is_left_to_its_driver(
+    objects: ObjectStore, accepted: Callable[..., list[str]]
+) -> None:
+    """The driving job looks for its data; another definition under the name would refuse it."""
+    token = driving_jobs.set({})
+    try:
+        with pytest.raises(NotYet):
+            accepted(driven_by="tiny-1")
+    finally:
+        driving_jobs.reset(token)
+    assert objects.names("sweeps") == []
+
+
+def test_a_lock_of_another_machine_may_outlive_it() -> None:
+    gone = Driver(12, "a-head-of-before")
+    assert "If a-head-of-before is gone" in str(already_running("tiny", gone))
+    here = Driver(12, socket.gethostname())
+    for driver in (here, replace(gone, job="tiny-1"), None):
+        assert "gone" not in str(already_running("tiny", driver))
 
 
 def test_another_version_of_the_code_writes_nothing(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,16 @@ def test_a_worker_that_does_not_see_the_drivers_storage_trains_nothing(
     assert not (tmp_path / "not_mounted").exists()
 
 
+def test_a_worker_without_the_data_fails_no_arm(objects: ObjectStore) -> None:
+    """It would fail every arm that comes to it, and sooner than others train one."""
+    config = replace(arm(), data=replace(arm().data, name="ucsd_ped2", folder="/not/mounted/here"))
+    result = trial_of(objects, config).train()
+    assert (result[STORE_PROBLEM], result["done"]) == (True, True)
+    assert "/not/mounted/here" in result[PROBLEM]
+    assert socket.gethostname() in result[PROBLEM]
+    assert RunStore(objects).record(config.signature()) is None
+
+
 def test_an_unexpected_error_is_told_not_raised(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +151,30 @@ def test_an_unexpected_error_is_told_not_raised(
     result = trial_of(objects, arm()).train()
     assert (result[FINISHED], result[STORE_PROBLEM], result["done"]) == (False, False, True)
     assert "ZeroDivisionError: a defect of ours" in result[PROBLEM]
+
+
+def test_a_worker_that_an_arm_cost_its_gpu_trains_no_other(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CUDA fails every later call of such a process: each arm that came to it would be failed."""
+
+    class ProcessEnds(BaseException):
+        pass
+
+    def lost() -> None:
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    def ends(code: int) -> None:
+        raise ProcessEnds
+
+    monkeypatch.setattr("os._exit", ends)
+    monkeypatch.setattr(torch.cuda, "synchronize", lost)
+    assert trial_of(objects, arm()).train()["step"] == 10  # a process that uses no GPU
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(ProcessEnds):
+        trial_of(objects, arm(seed=1)).train()
+    assert RunStore(objects).record(arm(seed=1).signature()) is None
+    assert not objects.exists(f"arms/{arm(seed=1).signature()}/attempts.json")
 
 
 def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path: Path) -> None:

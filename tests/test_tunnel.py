@@ -18,7 +18,7 @@ from threading import Thread
 
 import pytest
 
-from sweep.tunnel import Route, is_url, reached, route, token, tunnel
+from sweep.tunnel import READY, Route, is_url, reached, route, token, tunnel
 from tests.drivers import wait_until
 from trainables.errors import Failure, Misuse
 
@@ -36,6 +36,7 @@ import re, socket, sys, threading
 here, there = re.search(r"-L 127.0.0.1:(\\d+):127.0.0.1:(\\d+)", " ".join(sys.argv)).groups()
 open({said!r}, "w").write("\\n".join(sys.argv[1:]))
 server = socket.create_server(("127.0.0.1", int(here)))
+print("Welcome to the lab\\n" + {ready!r}, flush=True)
 def copy(one, other):
     while data := one.recv(65536):
         other.sendall(data)
@@ -69,7 +70,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     said = tmp_path / "said"
-    (folder / "ssh").write_text(SSH.format(python=sys.executable, said=str(said)))
+    (folder / "ssh").write_text(SSH.format(python=sys.executable, said=str(said), ready=READY))
     (folder / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return said
@@ -105,6 +106,12 @@ def test_an_address_is_a_url_or_a_file_that_is_there(cluster_file: Path) -> None
     for wrong in ("", "head:8265", "ray://head:10001", "http://", str(cluster_file.parent)):
         with pytest.raises(Misuse, match="must be the URL"):
             is_url(wrong)
+
+
+def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
+    with pytest.raises(Misuse, match=r"must be without user and password") as refusal:
+        is_url("https://me:secret@ray.example.org")
+    assert "secret" not in str(refusal.value)
 
 
 def test_a_url_is_used_as_it_is() -> None:
@@ -180,6 +187,24 @@ def test_ssh_that_fails_is_told_with_its_own_words(ssh: Path, tmp_path: Path) ->
     (tmp_path / "bin" / "ssh").write_text("#!/bin/sh\necho Permission denied >&2\nexit 255\n")
     with (
         pytest.raises(Failure, match=r"me@head failed: Permission denied"),
+        tunnel(Route("head", "me", None, None)),
+    ):
+        pass
+
+
+def test_a_port_that_another_program_took_meanwhile_is_no_tunnel(ssh: Path, tmp_path: Path) -> None:
+    """It takes connections, and would be sent the token."""
+    thief = (
+        f"#!{sys.executable}\nimport re, socket, sys\n"
+        'here = re.search(r"-L 127.0.0.1:(\\d+)", " ".join(sys.argv)).group(1)\n'
+        'thief = socket.create_server(("127.0.0.1", int(here)))\n'
+        "thief.settimeout(0.5)\n"
+        "try:\n    thief.accept()\nexcept TimeoutError:\n    pass\n"
+        'sys.exit("bind: Address already in use")\n'
+    )
+    (tmp_path / "bin" / "ssh").write_text(thief)
+    with (
+        pytest.raises(Failure, match="Address already in use"),
         tunnel(Route("head", "me", None, None)),
     ):
         pass

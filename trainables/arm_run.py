@@ -2,7 +2,8 @@
 
 The inline executor and the Ray trainable are both a loop over ``ArmRun.advance``. Training failures
 are outcomes in the record, never exceptions: an exception would cost an actor and be retried in
-full. Only a store that cannot be written raises, because then there is nowhere to put an outcome.
+full. What is no fault of the arm raises: a store that cannot be written, since there is nowhere to
+put an outcome, and data that this machine lacks, since any arm would fail here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from trainables.build import build_model, build_references, build_task, paramete
 from trainables.config import RunConfig
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
-from trainables.errors import GpuShareTooSmall, StoreError, SweepError
+from trainables.errors import BadData, GpuShareTooSmall, StoreError, SweepError
 from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce
 from trainables.memory import exhausted, hold_to_share, peak_memory_mb, reset_peak_memory
@@ -76,17 +77,18 @@ class ArmRun:
     def advance(self) -> ArmRecord:
         """Train to the next report, store the checkpoint, then the record; a no-op once final.
 
-        Every failure becomes the arm's outcome but two:
+        Every failure becomes the arm's outcome but three:
 
         Raises:
             StoreError: the store cannot be written, so there is nowhere to put an outcome.
+            BadData: data or weights that were found when the sweep was defined are not here.
             GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
         """
         if self.record.is_final:
             return self.record
         try:
             self._advance()
-        except StoreError:
+        except (StoreError, BadData):
             raise
         except SweepError as error:
             self._end("failed", str(error))

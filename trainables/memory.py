@@ -63,6 +63,23 @@ def hold_to_share(device: torch.device, share: float) -> None:
         torch.cuda.set_per_process_memory_fraction(max(tensors, 0.0), device)
 
 
+def gpu_is_lost() -> bool:
+    """Whether this process can no longer use its GPU.
+
+    After an illegal access, a failed assertion or an error of the hardware, CUDA fails every later
+    call of the process (see cudaErrorIllegalAddress), also those for the next arm.
+    """
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
 _GPU_TEXTS = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
 _CPU_TEXTS = ("can't allocate memory", "Cannot allocate memory")
 

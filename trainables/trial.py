@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import traceback
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables import results
 from trainables.config import RunConfig
-from trainables.errors import GpuShareTooSmall, StoreError
+from trainables.errors import BadData, GpuShareTooSmall, StoreError
 from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
@@ -32,7 +33,7 @@ Json = Any
 SIGNATURE = "signature"
 FINISHED = "finished"  # the arm's final record is in the store
 PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
-STORE_PROBLEM = "store_problem"  # whether that was the store
+STORE_PROBLEM = "store_problem"  # whether that was the store, or the data: all arms end then
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
 REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
 
@@ -97,6 +98,9 @@ class ArmTrial(Trainable):
             return _result(self._run.advance())
         except StoreError as error:
             return _problem(str(error), STORE_PROBLEM)
+        except BadData as error:
+            place = f"on {socket.gethostname()}, where an arm is to be trained"
+            return _problem(f"{error} This is {place}; see `sweep doctor`.", STORE_PROBLEM)
         except GpuShareTooSmall as error:
             return _problem(str(error), NEEDS_WHOLE_GPU)
         except Exception:
@@ -114,8 +118,11 @@ class ArmTrial(Trainable):
         self._run = None
 
     def _arm_run(self) -> ArmRun:
+        from trainables import memory
         from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
 
+        if memory.gpu_is_lost():  # to an arm before this one, whose outcome that is
+            os._exit(1)  # Tune starts this arm again, in a new process
         config = RunConfig.from_json(json.loads(self._trial_config["run"]))
         told = self._trial_config
         objects = PatientStore(told["root"], patience_s=told["patience_s"])
