@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep import cluster_secrets
+
 Json = Any
 Rule = Callable[["ClusterFile"], list[str]]
 
@@ -169,6 +171,7 @@ def _filled_in(cluster: ClusterFile) -> list[str]:
 
 
 def _provider(cluster: ClusterFile) -> list[str]:
+    plain = cluster.plain["provider"]
     own = PROVIDER_KEYS.get(cluster.provider_type)
     if own is None:
         known = ", ".join(sorted(PROVIDER_KEYS))
@@ -177,10 +180,17 @@ def _provider(cluster: ClusterFile) -> list[str]:
             f"{known}. Its keys and its firewall are unchecked."
         ]
     known_keys = own | _EVERY_PROVIDER
-    return [
+    problems = [
         f"provider.{key} is read by nobody.{did_you_mean(key, known_keys)} Correct or delete it."
-        for key in cluster.plain["provider"]
+        for key in plain
         if key not in known_keys
+    ]
+    machines = [plain.get("head_ip"), *(plain.get("worker_ips") or ())]
+    return problems + [
+        f"{machine} is named {machines.count(machine)} times: a machine is the head or one worker, "
+        "since starting a second node on it stops the first. Name each once."
+        for machine in dict.fromkeys(machines)
+        if machines.count(machine) > 1
     ]
 
 
@@ -244,16 +254,21 @@ def _installed(commands: list[str]) -> Iterator[str]:
 
 
 def _shell(cluster: ClusterFile) -> list[str]:
-    """Whether bash can read every command: an unquoted " #" in YAML cuts one off, for example."""
+    """Whether bash can read every command: an unquoted " #" in YAML cuts one off, for example.
+
+    Ray puts each in parentheses, so one that ends in a comment is not read either.
+    """
     commands = list(cluster.prepared["initialization_commands"])
     commands += [command for _, on_node in cluster.nodes() for command in on_node]
+    places = {text: place for place, _, text in cluster_secrets.texts(cluster.plain)}
     problems = []
     for command in dict.fromkeys(commands):
-        ran = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True)
+        ran = subprocess.run(["bash", "-n", "-c", f"({command})"], capture_output=True, text=True)
         if ran.returncode != 0:
             problems.append(
-                f"bash cannot read the command that starts with {command[:60]!r}. In YAML, one "
-                "with ' #' or ': ' in it must be quoted or start with >-."
+                f"bash cannot read {places.get(command, 'a command of Ray')}. In YAML, one with "
+                "' #' or ': ' in it must be quoted or start with >-; none may end in a comment, "
+                "since Ray puts it in parentheses."
             )
     return problems
 
@@ -400,10 +415,13 @@ def _lasting(cluster: ClusterFile, place: str) -> list[str]:
             f"SWEEP_STORAGE {place} goes with its node: give {' or '.join(OBJECT_STORES)}..., or "
             "the absolute path of a file system that every node mounts."
         ]
-    mounted = [c for c in cluster.head_commands() if re.search(r"\bmount\b", c)]
-    if cluster.provider_type == "aws" and not mounted:
-        return [f"nothing mounts {place}: add a setup command that mounts EFS, or use s3://."]
-    return []
+    if cluster.provider_type != "aws":
+        return []
+    return [
+        f"{node}: nothing mounts {place}: add a setup command that mounts EFS, or use s3://."
+        for node, commands in cluster.nodes()
+        if not any(re.search(r"\bmount\b", command) for command in commands)
+    ]
 
 
 def _tracking(cluster: ClusterFile) -> list[str]:
