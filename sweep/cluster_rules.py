@@ -417,11 +417,22 @@ def _lasting(cluster: ClusterFile, place: str) -> list[str]:
         ]
     if cluster.provider_type != "aws":
         return []
-    return [
-        f"{node}: nothing mounts {place}: add a setup command that mounts EFS, or use s3://."
-        for node, commands in cluster.nodes()
-        if not any(re.search(r"\bmount\b", command) for command in commands)
+    unmounted = [node for node, commands in cluster.nodes() if not _mounts(commands)]
+    problems = [
+        f"{node}: nothing mounts {place}: mount EFS before `ray start`, or use s3://."
+        for node in unmounted
     ]
+    lasting = _mounts(cluster.head_start) or _mounts(cluster.head_commands(), "/etc/fstab")
+    if "the head" not in unmounted and not lasting:
+        problems.append(
+            f"the head mounts {place} in its setup, which `ray up` skips where it starts a stopped "
+            "head again: mount it in head_start_ray_commands, or by /etc/fstab."
+        )
+    return problems
+
+
+def _mounts(commands: Iterable[str], word: str = r"\bmount\b|/etc/fstab") -> bool:
+    return any(re.search(word, command) for command in commands)
 
 
 def _tracking(cluster: ClusterFile) -> list[str]:

@@ -343,9 +343,17 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
     "storage that the head alone mounts": (
         both(
             instead("s3://lab-sweeps", "/mnt/efs"),
-            given("head_setup_commands", to=["sudo mount -t efs fs-1 /mnt/efs"]),
+            head_start(lambda command: f"sudo mount -t efs fs-1 /mnt/efs; {command}"),
         ),
-        {"storage": r"type l4: nothing mounts.*a10g: nothing.*h100: nothing mounts /mnt/efs"},
+        {"storage": r"^workers of type l4: nothing mounts.*a10g: nothing.*h100: nothing mounts"},
+    ),
+    "storage that a stopped head does not mount again": (
+        both(
+            instead("s3://lab-sweeps", "/mnt/efs"),
+            instead("mkdir -p ~/mlflow", "sudo mount -t efs fs-1 /mnt/efs; mkdir -p ~/mlflow"),
+            instead("rm -rf ~/descent-sweep", "sudo mount -t efs fs-1 /mnt/efs"),
+        ),
+        {"storage": r"^the head mounts /mnt/efs/sweeps in its setup, which `ray up` skips"},
     ),
     "storage of the head's own": (
         given("head_setup_commands", to=["echo 'export SWEEP_STORAGE=s3://other' >> ~/.bashrc"]),
@@ -382,6 +390,15 @@ def test_what_ray_misses_is_caught(
     assert set(failed(found)) == set(expected)
     for name, told in expected.items():
         assert re.search(told, found[name].advice, flags=re.S), found[name].advice
+
+
+def test_a_file_system_that_is_mounted_by_fstab_lasts(
+    checked: Callable[[Json], dict[str, Finding]],
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    instead("s3://lab-sweeps", "/mnt/efs")(plain)
+    plain["setup_commands"].append("echo fs-1:/ /mnt/efs nfs4 | sudo tee -a /etc/fstab")
+    assert failed(checked(plain)) == {}
 
 
 def test_on_premises_the_second_autoscaler_is_refused(
