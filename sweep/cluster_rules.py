@@ -185,7 +185,13 @@ def _provider(cluster: ClusterFile) -> list[str]:
         for key in plain
         if key not in known_keys
     ]
-    machines = [plain.get("head_ip"), *(plain.get("worker_ips") or ())]
+    head, workers = plain.get("head_ip"), plain.get("worker_ips") or ()
+    if head is not None and PLACEHOLDER not in head and not re.fullmatch(r"[\d.]+", head):
+        problems.append(
+            f"head_ip is {head}, a name: the head itself looks it up for its workers, and Debian "
+            "gives a machine's own name as 127.0.1.1. Give its address."
+        )
+    machines = [head, *workers]
     return problems + [
         f"{machine} is named {machines.count(machine)} times: a machine is the head or one worker, "
         "since starting a second node on it stops the first. Name each once."
