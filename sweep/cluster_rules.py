@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sweep import cluster_secrets
+
 Json = Any
 Rule = Callable[["ClusterFile"], list[str]]
 
@@ -169,6 +171,7 @@ def _filled_in(cluster: ClusterFile) -> list[str]:
 
 
 def _provider(cluster: ClusterFile) -> list[str]:
+    plain = cluster.plain["provider"]
     own = PROVIDER_KEYS.get(cluster.provider_type)
     if own is None:
         known = ", ".join(sorted(PROVIDER_KEYS))
@@ -177,10 +180,23 @@ def _provider(cluster: ClusterFile) -> list[str]:
             f"{known}. Its keys and its firewall are unchecked."
         ]
     known_keys = own | _EVERY_PROVIDER
-    return [
+    problems = [
         f"provider.{key} is read by nobody.{did_you_mean(key, known_keys)} Correct or delete it."
-        for key in cluster.plain["provider"]
+        for key in plain
         if key not in known_keys
+    ]
+    head, workers = plain.get("head_ip"), plain.get("worker_ips") or ()
+    if head is not None and PLACEHOLDER not in head and not re.fullmatch(r"[\d.]+", head):
+        problems.append(
+            f"head_ip is {head}, a name: the head itself looks it up for its workers, and Debian "
+            "gives a machine's own name as 127.0.1.1. Give its address."
+        )
+    machines = [head, *workers]
+    return problems + [
+        f"{machine} is named {machines.count(machine)} times: a machine is the head or one worker, "
+        "since starting a second node on it stops the first. Name each once."
+        for machine in dict.fromkeys(machines)
+        if machines.count(machine) > 1
     ]
 
 
@@ -244,16 +260,21 @@ def _installed(commands: list[str]) -> Iterator[str]:
 
 
 def _shell(cluster: ClusterFile) -> list[str]:
-    """Whether bash can read every command: an unquoted " #" in YAML cuts one off, for example."""
+    """Whether bash can read every command: an unquoted " #" in YAML cuts one off, for example.
+
+    Ray puts each in parentheses, so one that ends in a comment is not read either.
+    """
     commands = list(cluster.prepared["initialization_commands"])
     commands += [command for _, on_node in cluster.nodes() for command in on_node]
+    places = {text: place for place, _, text in cluster_secrets.texts(cluster.plain)}
     problems = []
     for command in dict.fromkeys(commands):
-        ran = subprocess.run(["bash", "-n", "-c", command], capture_output=True, text=True)
+        ran = subprocess.run(["bash", "-n", "-c", f"({command})"], capture_output=True, text=True)
         if ran.returncode != 0:
             problems.append(
-                f"bash cannot read the command that starts with {command[:60]!r}. In YAML, one "
-                "with ' #' or ': ' in it must be quoted or start with >-."
+                f"bash cannot read {places.get(command, 'a command of Ray')}. In YAML, one with "
+                "' #' or ': ' in it must be quoted or start with >-; none may end in a comment, "
+                "since Ray puts it in parentheses."
             )
     return problems
 
@@ -400,10 +421,24 @@ def _lasting(cluster: ClusterFile, place: str) -> list[str]:
             f"SWEEP_STORAGE {place} goes with its node: give {' or '.join(OBJECT_STORES)}..., or "
             "the absolute path of a file system that every node mounts."
         ]
-    mounted = [c for c in cluster.head_commands() if re.search(r"\bmount\b", c)]
-    if cluster.provider_type == "aws" and not mounted:
-        return [f"nothing mounts {place}: add a setup command that mounts EFS, or use s3://."]
-    return []
+    if cluster.provider_type != "aws":
+        return []
+    unmounted = [node for node, commands in cluster.nodes() if not _mounts(commands)]
+    problems = [
+        f"{node}: nothing mounts {place}: mount EFS before `ray start`, or use s3://."
+        for node in unmounted
+    ]
+    lasting = _mounts(cluster.head_start) or _mounts(cluster.head_commands(), "/etc/fstab")
+    if "the head" not in unmounted and not lasting:
+        problems.append(
+            f"the head mounts {place} in its setup, which `ray up` skips where it starts a stopped "
+            "head again: mount it in head_start_ray_commands, or by /etc/fstab."
+        )
+    return problems
+
+
+def _mounts(commands: Iterable[str], word: str = r"\bmount\b|/etc/fstab") -> bool:
+    return any(re.search(word, command) for command in commands)
 
 
 def _tracking(cluster: ClusterFile) -> list[str]:

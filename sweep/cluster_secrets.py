@@ -16,8 +16,12 @@ _SHAPES = {
     "a Hugging Face token": r"\b(hf_[A-Za-z0-9]{20,})\b",
     "a GitHub token": r"\b((?:gh[pousr]|github_pat)_[A-Za-z0-9_]{20,})\b",
     "a password in an address": r"[a-z+]://[^\s:/@$]*:([^\s/@$][^\s/@]*)@",
+    "a webhook": r"(?:SWEEP_NOTIFY=[\"']?|--notify[= ][\"']?)(https?://[^\s\"']+)",
+    "a bearer's token": r"(?i:\bbearer\s+)([^\s$`\"'\\]{8,})",
 }
-_SECRET_NAME = r"(?i:password|passwd|secret|token|api_?key|access_?key|credentials?)"
+_SECRET_NAME = (
+    r"(?i:password|passwd|passphrase|secret|token|(?:api|access|secret)_?key|credentials?)"
+)
 # NAME=value in a command, where the value is not read from elsewhere ($..., `...`) and no path.
 _ASSIGNED = re.compile(
     rf"\b(\w*{_SECRET_NAME})=(?![\"']?[$`~/])(?:\"([^\"]+)\"|'([^']+)'|([^\s;&|\"']+))"
@@ -47,7 +51,7 @@ class Secret:
 
 def find(plain: Json) -> list[Secret]:
     """Every secret in what was read from a cluster.yaml, as far as its shape or name tells."""
-    return [secret for where, key, text in _texts(plain, "") for secret in _in(where, key, text)]
+    return [secret for where, key, text in texts(plain) for secret in _in(where, key, text)]
 
 
 def masked(text: str, secrets: list[Secret]) -> str:
@@ -69,13 +73,13 @@ def _in(where: str, key: str, text: str) -> Iterator[Secret]:
         yield Secret(where, f"a value of {key}", text)
 
 
-def _texts(plain: Json, where: str, key: str = "") -> Iterator[tuple[str, str, str]]:
+def texts(plain: Json, where: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
     """Every text below ``plain``: the path to it, the key it stands under, itself."""
     if isinstance(plain, dict):
         for name, value in plain.items():
-            yield from _texts(value, f"{where}.{name}".removeprefix("."), str(name))
+            yield from texts(value, f"{where}.{name}".removeprefix("."), str(name))
     elif isinstance(plain, list):
         for number, value in enumerate(plain):
-            yield from _texts(value, f"{where}[{number}]", key)
+            yield from texts(value, f"{where}[{number}]", key)
     elif isinstance(plain, str):
         yield where, key, plain

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sweep import cluster_secrets
-from sweep.cluster_rules import HEALTH, NOTICED_S
+from sweep.cluster_rules import HEALTH, NOTICED_S, options
 
 Json = Any
 FILE = Path(__file__).parents[1] / "docs/cluster/kuberay.yaml"
@@ -55,6 +55,10 @@ def containers(spec: Json) -> Iterator[Json]:
         yield from group["template"]["spec"]["containers"]
 
 
+def mlflow(spec: Json) -> Json:
+    return next(container for container in containers(spec) if container["name"] == "mlflow")
+
+
 def environment(container: Json) -> dict[str, str]:
     return {variable["name"]: variable["value"] for variable in container.get("env", [])}
 
@@ -91,8 +95,7 @@ def test_nothing_is_reached_from_outside(documents: dict[str, Json], spec: Json)
     assert head["serviceType"] == "ClusterIP"
     assert not head.get("enableIngress")
     assert head["rayStartParams"]["dashboard-host"] == "127.0.0.1"
-    server = next(c["command"] for c in containers(spec) if c["name"] == "mlflow")
-    assert server[server.index("--host") + 1] == "127.0.0.1"
+    assert options(mlflow(spec)["args"], "--host") == {"127.0.0.1"}
     assert not [c["name"] for c in containers(spec) if "ports" in c]
     policy = documents["NetworkPolicy"]["spec"]
     ours = {"matchLabels": {"ray.io/cluster": documents["RayCluster"]["metadata"]["name"]}}
@@ -119,6 +122,28 @@ def test_a_dead_worker_is_noticed_in_time(spec: Json) -> None:
     head = environment(next(containers(spec)))
     period, timeout, threshold = (int(head[name]) for name in HEALTH)
     assert threshold * (period + timeout) / 1000 <= NOTICED_S
+
+
+def test_mlflow_starts_again_where_no_container_may(spec: Json) -> None:
+    """The operator sets restartPolicy Never in an autoscaled cluster."""
+    server = mlflow(spec)
+    assert server["command"] == ["sh", "-c"]
+    (loop,) = server["args"]
+    assert loop.startswith("while :; do mlflow server ")
+    assert loop.endswith("; sleep 5; done")
+
+
+def test_the_images_user_may_write_where_kubernetes_gives_roots_folders(spec: Json) -> None:
+    head, workers = (
+        group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"])
+    )
+    assert head["securityContext"]["fsGroup"] == 100
+    (host,) = [volume["name"] for volume in workers["volumes"] if "hostPath" in volume]
+    (owner,) = workers["initContainers"]
+    (mount,) = owner["volumeMounts"]
+    assert mount["name"] == host
+    assert owner["command"] == ["chown", "1000:100", mount["mountPath"]]
+    assert owner["securityContext"] == {"runAsUser": 0}
 
 
 def test_mlflow_survives_the_pod(documents: dict[str, Json], spec: Json) -> None:
