@@ -159,3 +159,18 @@ def test_a_server_of_mlflow_that_is_away_is_told_without_its_password(
     with pytest.raises(TrackingError) as error:
         Tracker(f"http://127.0.0.1:{free_port()}").sync(history(1)[0][-1])
     assert found_among(f"{error.value} {caplog.text}") == []
+
+
+@pytest.mark.parametrize("key", [SECRET, "planted%2Fse%2Bcret"])
+def test_a_storage_root_that_holds_a_key_is_refused_by_every_verb(
+    key: str, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = f"127.0.0.1:{free_port()}"
+    storage = f"s3://someone:{key}@bucket/root?endpoint_override={place}&scheme=http"
+    told = refused("list", "--storage", storage)
+    told += refused("run", space_file, "--where", "inline", "--storage", storage)
+    for verb in (("doctor",), ("submit", space_file)):
+        told += refused(*verb, "--address", f"http://{place}", "--storage", storage)
+    monkeypatch.setenv("SWEEP_STORAGE", storage)
+    told += refused("status", "mine")
+    assert "cret" not in told
