@@ -2,6 +2,9 @@
 
     python benchmarks/scale.py [--small N] [--large N] [--stores local,s3] [--tune N] [--out FILE]
 
+FILE is written anew every minute: a run that is cut short leaves what it had, the sweep that was
+under way included (what is missing can be measured alone: ``--stores s3 --tune 0``).
+
 200 simulated workers put what real arms put (checkpoints, growing records, a final one) and train
 nothing. The rest is real: plan, search (TPE, 50 settings), coordinator, the store (a folder, and S3
 as moto imitates it) and tracking into SQLite. Each sweep runs in a process of its own, from its
@@ -10,8 +13,8 @@ run before and after the large one; allowed are 1.5 times their time and their s
 pair, and 20 KB of memory a pair: how far the process grows after its first 200 pairs, at its peak,
 the summary at the end included. Requests are HTTP requests for S3, objects touched for a folder.
 
-Then real arms of two steps on Ray Tune with 4 workers: the last quarter's time per pair over the
-first one's, and the memory of the driver process.
+Then real arms of two steps on Ray Tune with 4 workers, tracked as above: the last quarter's time,
+and objects touched by the driver, over the second one's, and the memory of the driver process.
 """
 
 from __future__ import annotations
@@ -21,24 +24,27 @@ import hashlib
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
 from sweep import feed, views
 from sweep.background_tracker import BackgroundTracker
 from sweep.coordinator import Coordinator
 from sweep.definition import Definition, put_definition
+from sweep.execution import Where, run_sweep
 from sweep.plan import Arm
 from sweep.tracking import Tracker
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
@@ -49,12 +55,14 @@ from trainables.run_store import RunStore
 
 Json = Any
 T = TypeVar("T")
+Keep = Callable[[dict[str, Json]], None]  # told of what is known so far
 WORKERS = 200
 SETTINGS = 50
 LAYERS = 3
 REPORTS = 10
 UNITS = 24  # held-out windows of a real arm
 CHECKPOINT = bytes(2000)
+EVERY_S = 60.0  # between two looks at a sweep that runs
 WARM = 200  # pairs before memory is first looked at: libraries are loaded, caches are filled
 ALLOWED = {"time": 1.5, "requests": 1.5, "kb_per_pair": 20.0}
 TUNE_WORKERS = 4
@@ -133,6 +141,8 @@ def finished_record(config: RunConfig) -> ArmRecord:
 def steps_of(arm: Arm, coordinator: Coordinator, runs: RunStore) -> Iterator[None]:
     """One arm as its worker goes through it: begun, half done, final. Yields between."""
     done = finished_record(arm.config)
+    runs.record(arm.signature)
+    runs.drop_left_overs(arm.signature)
     runs.newest_checkpoint(arm.signature)
     runs.count_attempt(arm.signature, -1)
     yield
@@ -165,18 +175,22 @@ def train(coordinator: Coordinator, runs: RunStore, tick: Callable[[int], None])
 # --- one sweep, in a process of its own -----------------------------------------------------------
 
 
-class CountingStore(ObjectStore):
-    """Counts what is done to objects: reads, writes, listings, deletions."""
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """What this process does to objects while the block runs: reads, writes, listings, ..."""
+    counts: Counter[str] = Counter()
+    lock, plain = threading.Lock(), ObjectStore._try
 
-    def __init__(self, root: str) -> None:
-        super().__init__(root)
-        self.counts: Counter[str] = Counter()
-        self._counting = threading.Lock()
+    def counting(self: ObjectStore, what: str, action: Callable[[], T]) -> T:
+        with lock:
+            counts[what.partition(" ")[0]] += 1
+        return plain(self, what, action)
 
-    def _try(self, what: str, action: Callable[[], T]) -> T:
-        with self._counting:
-            self.counts[what.partition(" ")[0]] += 1
-        return super()._try(what, action)
+    ObjectStore._try = counting  # type: ignore[method-assign]
+    try:
+        yield counts
+    finally:
+        ObjectStore._try = plain  # type: ignore[method-assign]
 
 
 def rss_kb() -> float:
@@ -185,8 +199,13 @@ def rss_kb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
-def drive(objects: ObjectStore, folder: Path, asked: Definition) -> dict[str, float]:
-    """A driver's work from the first arm until MLflow has everything; what it took."""
+def drive(
+    objects: ObjectStore, folder: Path, asked: Definition, counts: Counter[str]
+) -> dict[str, float]:
+    """A driver's work from the first arm until MLflow has everything; what it took.
+
+    Prints where it stands every minute, as a line of JSON.
+    """
     warm_kb = 0.0
 
     def tick(final: int) -> None:
@@ -200,11 +219,26 @@ def drive(objects: ObjectStore, folder: Path, asked: Definition) -> dict[str, fl
     background = BackgroundTracker(tracker, asked.name, read)
     on_record, on_proposal = feed.listeners(background.offer)
     coordinator = Coordinator(objects, asked, on_record=on_record, on_proposal=on_proposal)
+
+    def look() -> None:
+        while not over.wait(EVERY_S):
+            seen = {
+                "s": time.perf_counter() - began,
+                "arms_final": coordinator.plan.arms_done,
+                "runs_made": tracker.created,
+                "objects_touched": sum(list(counts.values())),
+                "kb": rss_kb(),
+            }
+            print(json.dumps({"so_far": seen}), flush=True)
+
+    over = threading.Event()
+    threading.Thread(target=look, daemon=True).start()
     coordinator.start()
     train(coordinator, RunStore(objects, driver=coordinator.runs.driver), tick)
     in_loop_s = time.perf_counter() - began
     assert coordinator.summary().exit_code == 0, coordinator.summary().problems[:3]
     assert not background.close(24 * 3600)
+    over.set()
     return {
         "s": time.perf_counter() - began,
         "cpu_s": time.process_time() - cpu_began,
@@ -217,12 +251,12 @@ def drive(objects: ObjectStore, folder: Path, asked: Definition) -> dict[str, fl
 
 def one_sweep(root: str, folder: Path, pairs: int, settings: int) -> dict[str, Json]:
     """Run it, summarise it, and start it again when all is done."""
-    objects = CountingStore(root)
-    asked = put_definition(objects, definition(pairs, settings))
+    objects = ObjectStore(root)
+    with counted() as counts:
+        asked = put_definition(objects, definition(pairs, settings))
+        first = drive(objects, folder, asked, counts)
     pairs = asked.space.n_proposals * settings
-    first = drive(objects, folder, asked)
     assert first["created"] == pairs + settings, "a run per arm"
-    counts = dict(objects.counts)
     began = time.perf_counter()
     winners = sum(
         entry["winner"] for entry in views.best(views.load_sweep(objects, asked.name), {})
@@ -233,8 +267,8 @@ def one_sweep(root: str, folder: Path, pairs: int, settings: int) -> dict[str, J
     def grown_kb(now_kb: float) -> float | None:  # per pair; None in sweeps too small to tell
         return (now_kb - first["warm_kb"]) / (pairs - WARM) if pairs > 2 * WARM else None
 
-    objects.counts.clear()
-    again = drive(objects, folder, asked)
+    with counted() as counts_again:
+        again = drive(objects, folder, asked, counts_again)
     assert again["created"] == 0, "nothing is made twice"
     return {
         "pairs": pairs,
@@ -247,32 +281,12 @@ def one_sweep(root: str, folder: Path, pairs: int, settings: int) -> dict[str, J
         "kb_per_pair_with_summary": grown_kb(peak_kb),
         "summary_ms_per_pair": 1e3 * summary_s / pairs,
         "starting_again_ms_per_pair": 1e3 * again["s"] / pairs,
-        "starting_again_objects_per_pair": sum(objects.counts.values()) / pairs,
+        "starting_again_objects_per_pair": sum(counts_again.values()) / pairs,
     }
 
 
 # --- S3 on loopback -------------------------------------------------------------------------------
 
-_S3 = """
-import sys
-from moto.server import DomainDispatcherApplication, create_backend_app
-from werkzeug.serving import WSGIRequestHandler, make_server
-class Quiet(WSGIRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def log_request(self, *_): pass
-application = DomainDispatcherApplication(create_backend_app)
-served = 0
-def counting(environ, start):
-    global served
-    if environ["PATH_INFO"] == "/requests-served":
-        start("200 OK", [("Content-Length", str(len(str(served))))])
-        return [str(served).encode()]
-    served += 1
-    return application(environ, start)
-server = make_server("127.0.0.1", 0, counting, threaded=True, request_handler=Quiet)
-print(server.server_port, flush=True)
-server.serve_forever()
-"""
 KEYS = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
@@ -282,23 +296,17 @@ KEYS = {
 
 @contextmanager
 def s3_server() -> Iterator[int]:
-    """moto's S3 in a process of its own, with a bucket; yields its port."""
+    """moto's S3, counting, in a process of its own, with a bucket; yields its port."""
+    server = Path(__file__).with_name("counting_s3.py")
     process = subprocess.Popen(
-        [sys.executable, "-c", _S3], stdout=subprocess.PIPE, env=os.environ | KEYS, text=True
+        [sys.executable, str(server)], stdout=subprocess.PIPE, env=os.environ | KEYS, text=True
     )
     try:
         assert process.stdout is not None
         port = int(process.stdout.readline())
-        import boto3
-
-        boto3.client(
-            "s3",
-            endpoint_url=f"http://127.0.0.1:{port}",
-            region_name="us-east-1",
-            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-        ).create_bucket(Bucket="bucket")
-        yield port
+        put = Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
+        with urlopen(put, timeout=60):
+            yield port
     finally:
         process.kill()
         process.wait()
@@ -313,102 +321,145 @@ def requests_served(port: int) -> int:
 # --- comparison -----------------------------------------------------------------------------------
 
 
-def measured(kind: str, pairs: int, settings: int = SETTINGS) -> dict[str, Json]:
-    """One sweep in a child process, on a store of its own."""
+def measured(
+    kind: str, pairs: int, settings: int = SETTINGS, keep: Keep = lambda found: None
+) -> dict[str, Json]:
+    """One sweep in a child process, on a store of its own; ``keep`` hears where it stands."""
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
         if kind == "local":
-            return _child(f"{folder}/root", folder, pairs, settings)
+            return _child(f"{folder}/root", folder, pairs, settings, keep)
         with s3_server() as port:
             root = f"s3://bucket/root?endpoint_override=127.0.0.1:{port}&scheme=http"
             before = requests_served(port)
-            found = _child(f"{root}&region=us-east-1", folder, pairs, settings)
+            found = _child(f"{root}&region=us-east-1", folder, pairs, settings, keep)
             # starting again and the summary included, which the others are too
             found["http_requests_per_pair"] = (requests_served(port) - before) / found["pairs"]
             return found
 
 
-def _child(root: str, folder: str, pairs: int, settings: int) -> dict[str, Json]:
+def _child(root: str, folder: str, pairs: int, settings: int, keep: Keep) -> dict[str, Json]:
     command = [sys.executable, __file__, "--one", root, folder, str(pairs), str(settings)]
     place = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
-    ran = subprocess.run(
-        command, env=os.environ | KEYS | {"PYTHONPATH": path}, capture_output=True, text=True
-    )
-    if ran.returncode:
-        raise SystemExit(ran.stderr)
-    found: dict[str, Json] = json.loads(ran.stdout)
+    found: dict[str, Json] = {"pairs": pairs, "minutes": []}
+    with subprocess.Popen(
+        command, env=os.environ | KEYS | {"PYTHONPATH": path}, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                said = json.loads(line)
+                if "so_far" in said:
+                    found["minutes"].append(said["so_far"])
+                    keep(found)
+                else:
+                    found |= said
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise SystemExit(f"the sweep of {pairs} pairs ended with exit code {process.returncode}")
     print(f"{pairs} pairs: {found['ms_per_pair']:.1f} ms a pair", file=sys.stderr)
     return found
 
 
-def compared(kind: str, small: int, large: int, settings: int = SETTINGS) -> dict[str, Json]:
+def compared(
+    kind: str, small: int, large: int, settings: int = SETTINGS, keep: Keep = lambda found: None
+) -> dict[str, Json]:
     """Small, large, small: the large one over the mean of the small ones."""
-    before, big, after = (measured(kind, pairs, settings) for pairs in (small, large, small))
+    sweeps: list[dict[str, Json]] = []
 
-    def over(key: str) -> float:
-        return 2 * float(big[key]) / (before[key] + after[key])
+    def under_way(so_far: dict[str, Json]) -> None:
+        keep(judged([*sweeps, so_far]))
 
-    def requests(found: dict[str, Json]) -> float:
-        touched = sum(found["objects_touched_per_pair"].values())
-        return float(found.get("http_requests_per_pair", touched))
+    for pairs in (small, large, small):
+        sweeps.append(measured(kind, pairs, settings, under_way))
+        keep(judged(sweeps))
+    return judged(sweeps)
+
+
+def judged(sweeps: Sequence[dict[str, Json]]) -> dict[str, Json]:
+    """The second sweep over the mean of the others, as far as they are whole."""
+    small = [sweep for sweep in sweeps if "ms_per_pair" in sweep]
+    if len(small) < 2:
+        return {"sweeps": list(sweeps)}
+    big = small.pop(1)
+
+    def over(cost: Callable[[dict[str, Json]], float]) -> float:
+        return cost(big) * len(small) / sum(map(cost, small))
 
     ratios = {
-        "time": over("ms_per_pair"),
-        "cpu_time": over("cpu_ms_per_pair"),
-        "requests": 2 * requests(big) / (requests(before) + requests(after)),
-        "starting_again": over("starting_again_ms_per_pair"),
+        "time": over(lambda found: float(found["ms_per_pair"])),
+        "cpu_time": over(lambda found: float(found["cpu_ms_per_pair"])),
+        "requests": over(requests_per_pair),
+        "starting_again": over(lambda found: float(found["starting_again_ms_per_pair"])),
     }
     kb = big["kb_per_pair_with_summary"]
-    is_within = (
-        ratios["time"] <= ALLOWED["time"]
-        and ratios["requests"] <= ALLOWED["requests"]
-        and kb is not None
-        and kb <= ALLOWED["kb_per_pair"]
-    )
+    within = [ratios[what] <= ALLOWED[what] for what in ("time", "requests")]
     return {
-        "sweeps": [before, big, after],
+        "sweeps": list(sweeps),
         "ratios": ratios,
         "kb_per_pair": kb,
-        "is_within": is_within,
+        "is_within": all(within) and kb is not None and kb <= ALLOWED["kb_per_pair"],
     }
+
+
+def requests_per_pair(found: dict[str, Json]) -> float:
+    """HTTP requests where they were counted, else objects touched."""
+    touched = sum(found["objects_touched_per_pair"].values())
+    return float(found.get("http_requests_per_pair", touched))
 
 
 # --- Ray Tune -------------------------------------------------------------------------------------
 
 
-def on_tune(pairs: int) -> dict[str, Json]:
+def on_tune(
+    pairs: int, keep: Keep = lambda found: None, *, where: Where = "local"
+) -> dict[str, Json]:
     """Real arms of two steps on a Ray cluster of this machine."""
-    from sweep.execution import run_sweep
-
     settings = max(1, pairs // 50)
-    small = {
-        "data.frame_size": 16, "data.patch_size": 4, "steps": 2, "report_every": 2,
-        "batch_size": 4, "eval_windows": 1, "eval_draws": 1,
-    }  # fmt: skip
+    small = {"data.frame_size": 16, "data.patch_size": 4, "steps": 2, "report_every": 2}
+    small |= {"batch_size": 4, "eval_windows": 1, "eval_draws": 1}
     space = definition(pairs, settings).space
     space = replace(space, base=space.base.with_fields(small))
-    with tempfile.TemporaryDirectory(prefix="scale-") as folder:
-        objects = ObjectStore(folder)
+    grown: list[tuple[float, float, int]] = []  # seconds, KB, objects touched, at final arms
+    with tempfile.TemporaryDirectory(prefix="scale-") as folder, counted() as counts:
+        objects = ObjectStore(f"{folder}/root")
         asked = put_definition(objects, Definition("scale", space))
-        grown: list[tuple[float, float]] = []  # seconds and KB, at every final arm
+        read = feed.StoredArms(objects, asked.name)
+        background = BackgroundTracker(Tracker(f"sqlite:///{folder}/mlflow.db"), asked.name, read)
+        told, on_proposal = feed.listeners(background.offer)
 
         def on_record(arm: Arm, is_final: bool) -> None:
+            told(arm, is_final)
             if is_final:
-                grown.append((time.monotonic(), rss_kb()))
+                grown.append((time.monotonic(), rss_kb(), sum(counts.values())))
+                if len(grown) % WARM == 0:
+                    keep({"arms_final": len(grown), "s": grown[-1][0] - grown[0][0]})
 
+        listeners: Json = {"on_record": on_record, "on_proposal": on_proposal}
         summary = run_sweep(
-            objects, asked, workers=TUNE_WORKERS, on_record=on_record, display=False
+            objects, asked, where=where, workers=TUNE_WORKERS, display=False, **listeners
         )
+        behind = background.close(3600)
         assert summary.exit_code == 0, summary
+        assert not behind, behind[:3]
     quarter = len(grown) // 4
-    first_s = grown[2 * quarter][0] - grown[quarter][0]  # the first one starts the workers
-    last_s = grown[-1][0] - grown[-1 - quarter][0]
+
+    def spent(since: int) -> tuple[float, float]:  # seconds and objects touched, for an arm
+        before, after = grown[since], grown[since + quarter]
+        return (after[0] - before[0]) / quarter, (after[2] - before[2]) / quarter
+
+    earlier, later = spent(quarter), spent(len(grown) - 1 - quarter)  # the first one starts workers
+    ratios = {"time": later[0] / earlier[0], "requests": later[1] / earlier[1]}
+    kb = (grown[-1][1] - grown[quarter][1]) / (len(grown) - 1 - quarter) * len(grown) / pairs
     return {
         "pairs": pairs,
         "workers": TUNE_WORKERS,
-        "ms_per_arm": {"second_quarter": 1e3 * first_s / quarter, "last": 1e3 * last_s / quarter},
-        "ratio": last_s / first_s,
-        "kb_per_pair": (grown[-1][1] - grown[quarter][1]) / (len(grown) - quarter),
+        "s_and_objects_per_arm": {"second_quarter": earlier, "last": later},
+        "ratios": ratios,
+        "kb_per_pair": kb,
+        "is_within": max(ratios.values()) <= ALLOWED["time"] and kb <= ALLOWED["kb_per_pair"],
     }
 
 
@@ -421,22 +472,28 @@ def main() -> None:
     parser.add_argument("--stores", default="local,s3", help="local, s3, both, or an empty string")
     parser.add_argument("--tune", type=int, default=500, help="pairs on Ray Tune; 0 for none")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help="write the JSON here too")
+    parser.add_argument("--out", type=Path, help="keep the JSON here, from the first minute on")
     options = parser.parse_args()
     if options.one:
         root, folder, pairs, settings = options.one
         print(json.dumps(one_sweep(root, Path(folder), int(pairs), int(settings))))
         return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that children end
     result: dict[str, Json] = {"benchmark": "scale", "allowed": ALLOWED}
+
+    def keep(what: str, found: dict[str, Json]) -> None:
+        result[what] = found
+        if options.out is not None:
+            aside = options.out.with_name(f".{options.out.name}.tmp")
+            aside.write_text(json.dumps(result, indent=2) + "\n")
+            aside.replace(options.out)
+
     sizes = (options.small, options.large, options.settings)
     for kind in filter(None, options.stores.split(",")):
-        result[kind] = compared(kind, *sizes)
+        keep(kind, compared(kind, *sizes, partial(keep, kind)))
     if options.tune:
-        result["tune"] = on_tune(options.tune)
-    text = json.dumps(result, indent=2)
-    print(text)
-    if options.out is not None:
-        options.out.write_text(text + "\n")
+        keep("tune", on_tune(options.tune, partial(keep, "tune")))
+    print(json.dumps(result, indent=2))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from sweep.doctor_nodes import token_file
 from sweep.doctor_ports import NEVER_OPEN, answering
 from sweep.jobs import Jobs
 from sweep.submission import code_version
+from sweep.tracking_place import refuse_password
 from trainables.errors import SweepError
 
 Json = Any
@@ -64,7 +65,12 @@ def checks(
         mlflow: as the cluster sees it.
         data: a folder of the nodes to look for data sets in; None: none.
         needs: the data sets and checkpoints of a search space, at their places on the nodes.
+
+    Raises:
+        Misuse: the address of MLflow carries a password, which the head's list of jobs would show.
     """
+    if mlflow is not None:
+        refuse_password(mlflow)
     inside = None if tunnel.is_url(address) else Path(address)
     if inside is not None:
         for finding in cluster_files.check(inside):

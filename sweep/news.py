@@ -130,17 +130,24 @@ class Standstill:
     def look(self, now: float) -> None:
         """Tell where there is something to tell. ``now`` is of the monotonic clock."""
         last, live = self._coordinator.progressed_at, len(self._coordinator.live)
-        if not live or now - last < self._after_s or self._told_of == last:
+        # On a cluster no arm is handed out while no machine holds one: then none is live, either.
+        waits = live or not (self._coordinator.stopping or self._coordinator.plan.is_done)
+        if not waits or now - last < self._after_s or self._told_of == last:
             return
         self._told_of = last
         sweep = self._coordinator.definition.name
         minutes = (now - last) / 60
+        state = (
+            f"{live} arms wait for workers, or hang"
+            if live
+            else "No arm is handed out: no machine has room for one"
+        )
         self._coordinator.tell_news(
             News(
                 "stalled",
                 sweep,
-                f"{sweep}: no arm has reported for {minutes:.0f} minutes. {live} arms wait for "
-                f"workers, or hang: see `sweep status {sweep}`.",
+                f"{sweep}: no arm has reported for {minutes:.0f} minutes. {state}: see "
+                f"`sweep status {sweep}` and the log of its driver.",
                 {"live_arms": live, "silent_s": round(now - last)},
             )
         )

@@ -26,7 +26,10 @@ SWEEP_ID = "sweep_id"  # an experiment's tag
 
 
 def make_client(uri: str) -> MlflowClient:
-    """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet."""
+    """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet.
+
+    Raises TrackingError when the address is none, or its database's driver is not installed.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
@@ -36,7 +39,16 @@ def make_client(uri: str) -> MlflowClient:
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         _create_whole(path)
-    return MlflowClient(tracking_uri=uri)
+    try:
+        return MlflowClient(tracking_uri=uri)
+    except ImportError as error:
+        raise TrackingError(
+            f"MLflow's database at {shown(uri)} needs a driver that is not installed here "
+            f"({error}): `pip install 'psycopg[binary]'` for PostgreSQL. Or give the address of an "
+            "MLflow server, which has its own."
+        ) from error
+    except ValueError as error:
+        raise trouble(uri, error) from error
 
 
 def _create_whole(path: Path) -> None:

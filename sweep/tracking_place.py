@@ -13,7 +13,7 @@ import os
 import re
 import uuid
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote_plus
 
 from sweep.definition import Definition, folder
 from trainables.errors import Failure, Misuse
@@ -52,7 +52,7 @@ def tracking_uri(store_root: str, override: str | None = None) -> str:
             f"postgresql://..., got {shown(uri)!r}: MLflow no longer keeps runs in plain folders. "
             f"Change --mlflow or {URI_VARIABLE}."
         )
-    _refuse_password(uri)
+    refuse_password(uri)
     path = sqlite_path(uri)
     if path is None or path.is_absolute() or "?" in uri:
         return uri
@@ -75,16 +75,14 @@ def _below(store: ObjectStore) -> str:
     return f"sqlite:///{store.root}/mlflow.db"
 
 
-def _refuse_password(uri: str) -> None:
+def refuse_password(uri: str) -> None:
     """Raise Misuse for an address that carries a password: addresses are stored and shown."""
     if sqlite_path(uri) is not None:
         return
-    try:
-        parts = urlsplit(uri)
-        secret = parts.password is not None or "password" in parse_qs(parts.query)
-    except ValueError as error:
-        raise Misuse(f"{shown(uri)!r} is no MLflow address: {error}.") from error
-    if secret:
+    place = uri.partition("://")[2]
+    # Also of a password that is not escaped: with a slash it looks like a part of the path.
+    is_before_host = re.match(r"[^/@]*:(?!\d+/).*@", place, re.DOTALL)
+    if is_before_host or re.search(r"[?&;](ssl)?(password|passwd|pwd)=", unquote_plus(place), re.I):
         raise Misuse(
             f"an MLflow address must be without a password, got {shown(uri)}: it is stored and "
             "shown. Give those of a server in MLFLOW_TRACKING_USERNAME and "

@@ -181,7 +181,20 @@ def test_a_standstill_is_told_once_and_again_after_progress(
     assert len(told) == 2
 
 
-def test_reports_and_ends_are_progress_and_a_sweep_without_live_arms_stands_not_still(
+def test_a_sweep_that_no_machine_comes_for_stands_still(objects: ObjectStore) -> None:
+    """On a cluster arms are handed out where there is room, so that none may ever be live."""
+    told: list[News] = []
+    coordinator = started(objects, definition(), on_news=told.append)
+    standstill = Standstill(coordinator, after_s=600)
+    standstill.look(coordinator.progressed_at + 599)
+    assert told == []
+    standstill.look(coordinator.progressed_at + 601)
+    (news,) = told
+    assert (news.kind, news.details["live_arms"]) == ("stalled", 0)
+    assert "no machine has room" in news.text
+
+
+def test_reports_and_ends_are_progress_and_a_sweep_that_is_over_stands_not_still(
     running: tuple[Coordinator, list[News], Standstill],
 ) -> None:
     coordinator, told, standstill = running
@@ -193,6 +206,7 @@ def test_reports_and_ends_are_progress_and_a_sweep_without_live_arms_stands_not_
     coordinator.runs.put_record(finished(coordinator.live[signature].arm.config, LOSSES))
     coordinator.finished(signature)
     assert coordinator.progressed_at >= reported_at
+    coordinator.stop("Ctrl-C")
     standstill.look(1e9)
     assert told == []
 

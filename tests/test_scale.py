@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from benchmarks.scale import (
-    CountingStore,
+    counted,
     definition,
     finished_record,
+    judged,
     measured,
+    requests_per_pair,
     train,
 )
 from sweep import feed, views
@@ -44,9 +46,9 @@ def trained(objects: ObjectStore, pairs: int) -> dict[str, Arm]:
 
 
 def touched_per_pair(folder: Path, pairs: int) -> dict[str, float]:
-    objects = CountingStore(str(folder))
-    assert len(trained(objects, pairs)) == pairs + SETTINGS
-    return {what: count / pairs for what, count in objects.counts.items()}
+    with counted() as counts:
+        assert len(trained(ObjectStore(folder), pairs)) == pairs + SETTINGS
+    return {what: count / pairs for what, count in counts.items()}
 
 
 def test_storage_is_touched_equally_often_per_pair_in_sweeps_of_all_sizes(tmp_path: Path) -> None:
@@ -142,6 +144,22 @@ def test_runs_that_memory_let_go_of_are_found_again(
     assert content(uri) == content(other_uri)
 
 
+def test_a_comparison_that_is_cut_short_says_what_it_has() -> None:
+    def of(pairs: int, ms: float) -> dict[str, Any]:
+        costs = dict.fromkeys(("cpu_ms_per_pair", "starting_again_ms_per_pair"), ms)
+        objects = {"objects_touched_per_pair": {"read": 4.0, "write": 5.0}}
+        memory = {"kb_per_pair_with_summary": 9.0}
+        return {"pairs": pairs, "ms_per_pair": ms, **costs, **objects, **memory}
+
+    under_way = {"pairs": 10_000, "minutes": [{"s": 60.0}]}
+    small, large = of(1_000, 100.0), of(10_000, 140.0)
+    assert judged([small, under_way]) == {"sweeps": [small, under_way]}
+    ratios = [judged(seen)["ratios"] for seen in ([small, large], [small, large, under_way])]
+    assert ratios[0] == ratios[1] == pytest.approx(ratios[0] | {"time": 1.4, "requests": 1.0})
+    assert judged([small, large])["is_within"]
+    assert not judged([small, large, of(1_000, 50.0)])["is_within"]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["local", "s3"])
@@ -149,11 +167,7 @@ def test_a_whole_sweep_with_tracking_costs_the_same_per_pair(kind: str) -> None:
     """The benchmark at a size that a test can wait for; it asserts a run per arm by itself."""
     small, large = (measured(kind, pairs, SETTINGS) for pairs in (20, 120))
 
-    def requests(found: dict[str, Any]) -> float:
-        touched = sum(found["objects_touched_per_pair"].values())
-        return float(found.get("http_requests_per_pair", touched))
-
-    assert requests(large) <= 1.5 * requests(small)
+    assert requests_per_pair(large) <= 1.5 * requests_per_pair(small)
     assert (
         large["starting_again_objects_per_pair"] <= 1.5 * small["starting_again_objects_per_pair"]
     )

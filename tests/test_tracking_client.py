@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from sweep.tracking import Tracker
-from sweep.tracking_client import make_client, run_ids
-from sweep.tracking_place import tracking_uri
+from sweep.tracking_client import experiment_id, make_client, run_ids
+from sweep.tracking_place import TrackingError, tracking_uri
 from tests.mlflow_servers import free_port
 from tests.tracked_arms import STARTED, SWEEP, history
 
@@ -78,3 +78,14 @@ def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
     ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
     assert ids == {}
     assert "could not be reached" in reason
+
+
+@pytest.mark.parametrize(
+    ("uri", "advice"),
+    [("postgresql+pg8000://me@host/db", "pip install"), ("http://[bad/x", "refused")],
+)
+def test_an_address_that_no_client_can_be_made_for_is_told(uri: str, advice: str) -> None:
+    with pytest.raises(TrackingError, match=advice) as told:
+        experiment_id(uri, SWEEP)
+    assert "me@" not in str(told.value)
+    assert advice in run_ids(uri, SWEEP).reason
