@@ -104,10 +104,10 @@ def _head() -> Iterator[None]:
 def largest_of(config: Mapping[str, Json], arm: ResourceClass) -> list[Machine] | None:
     """The workers of a cluster.yaml, as `ray up` completed it, at their most; see ``largest``."""
     workers: list[Machine] = []
-    for name, kind in config["available_node_types"].items():
+    for kind in config["available_node_types"].values():
         count = int(kind.get("max_workers", config["max_workers"]))
         resources = _counted(kind.get("resources") or {})
-        if name == config["head_node_type"] or not count:
+        if not count:  # as of a head's own type; Ray gives machines of one's own the head's
             continue
         if not resources.get("CPU"):
             return None

@@ -35,11 +35,14 @@ pytestmark = [
 ]
 
 ARM = {"steps": 400, "report_every": 20}
-PROPOSALS = 24  # of each of two settings: enough arms to outlast what is done to them
+PROPOSALS = 12  # of each of two settings
+WORKERS = 2  # of four: where one dies, there is room for its arm elsewhere
+REST_S = 1.5  # after each report: some arms are left after all that is done to them
 LONG_S = 300.0  # on two cores that everything shares
 STILL_S = 5.0  # without a report, with workers training: the disk is full
 TRAINING = ".train"  # in the title of a process that trains an arm
 JOB = "tiny-1"
+NOTIFY = "http://127.0.0.1:9/hook-5ecre7"  # nobody hears it; its path is a secret
 
 Json = Any
 
@@ -195,19 +198,19 @@ class Sweep:
                 found[name] = file.stat().st_mtime_ns
         return found
 
-    def submit(self, space: str) -> None:
+    def submit(self, *words: str) -> None:
         since = time.monotonic()
-        assert self.cluster.sweep("submit", space) == "tiny\n"
+        assert self.cluster.sweep("submit", *words) == "tiny\n"
         self.timings["sweep submit"] = time.monotonic() - since
         wait_until(lambda: self.last_report_ns() > 0, timeout_s=LONG_S)
         self.timings["sweep submit to the first report"] = time.monotonic() - since
 
-    def lose(self, host: Host, happen: Callable[[], None], name: str) -> None:
-        """Take away a worker that trains; until an arm of it runs elsewhere."""
-        wait_until(lambda: bool(host.processes(TRAINING)), timeout_s=LONG_S)
+    def lose_a_worker(self, happen: Callable[[Host], None], name: str) -> Host:
+        """Take away one that trains; until an arm of it runs elsewhere."""
+        host = self.one_that_trains()
         self.look()
         before, deaths, since = self.starts(), self.deaths(), time.time_ns()
-        happen()
+        happen(host)
         wait_until(lambda: self.deaths() > deaths, timeout_s=LONG_S)
         self.timings[f"{name}, noticed"] = (time.time_ns() - since) / 1e9
         again: list[int] = []
@@ -217,15 +220,38 @@ class Sweep:
             again = [t for arm, t in self.starts().items() if arm in before and t > since]
         self.timings[f"{name}, arm elsewhere"] = (min(again) - since) / 1e9
         self.look()
+        return host
+
+    def one_that_trains(self) -> Host:
+        found: list[Host] = []
+        while not found:
+            time.sleep(0.05)
+            workers = (self.cluster.one, self.cluster.two)
+            found = [host for host in workers if host.processes(TRAINING)]
+        return found[0]
+
+    def lose_the_head(self) -> None:
+        """Power off and on, its disk kept: `ray up`, `sweep resume`, until arms train again."""
+        self.cluster.head.power_off()
+        self.cluster.head.power_on()
+        since = time.monotonic()
+        self.cluster.ray("up --no-config-cache")
+        before = time.time_ns()
+        assert self.cluster.sweep("resume", "tiny", "--workers", str(WORKERS)) == "tiny\n"
+        wait_until(lambda: max(self.starts().values(), default=0) > before, timeout_s=LONG_S)
+        self.timings["head restarted, ray up and sweep resume, arm trains"] = (
+            time.monotonic() - since
+        )
+        self.look()
 
     def deaths(self) -> int:
         return self.cluster.driver_log(JOB).count("a worker died")
 
-    def works_on(self, host: Host, name: str) -> None:
-        """Until a host that came back trains again."""
+    def joins_again(self, name: str) -> None:
+        """Until every machine is in the cluster."""
         since = time.monotonic()
-        wait_until(lambda: bool(host.processes(TRAINING)), timeout_s=LONG_S)
-        self.timings[f"{name}, trains again"] = time.monotonic() - since
+        self.cluster.wait_for_workers(LONG_S)
+        self.timings[f"{name}, in the cluster again"] = time.monotonic() - since
 
     def kill_driver(self) -> None:
         (driver,) = self.cluster.drivers()
@@ -274,26 +300,30 @@ def test_a_sweep_outlives_all_losses_and_equals_an_undisturbed_one(
 ) -> None:
     space = tiny("random", n_proposals=PROPOSALS, **ARM).space
     cluster.laptop.path(f"{HOME}/tiny.json").write_text(json.dumps(space.to_json()))
+    cluster.rest_after_reports(REST_S)
     sweep = Sweep(cluster, timings)
-    sweep.submit("~/tiny.json")
-    assert cluster.sweep("submit", "~/tiny.json") == "tiny\n"  # attaches
-    assert "n_proposals" in cluster.refused("submit", "~/tiny.json", "--proposals", "2")
-    sweep.lose(cluster.one, cluster.one.power_off, "power off")
-    cluster.one.power_on()
+    submitted = ("~/tiny.json", "--workers", str(WORKERS), "--notify", NOTIFY)
+    sweep.submit(*submitted)
+    assert cluster.sweep("submit", *submitted) == "tiny\n"  # attaches
+    assert "n_proposals" in cluster.refused("submit", *submitted, "--proposals", "2")
+    sweep.lose_a_worker(Host.power_off, "power off").power_on()
     sweep.kill_mlflow()
     sweep.kill_driver()
+    assert "is started again" in cluster.driver_log(JOB)
     sweep.fill_the_disk()
-    sweep.works_on(cluster.one, "power on")
-    sweep.lose(cluster.two, cluster.two.cut, "cable cut")
-    cluster.two.mend()
-    sweep.works_on(cluster.two, "cable mended")
+    sweep.joins_again("power on")
+    sweep.lose_a_worker(Host.cut, "cable cut").mend()
+    sweep.joins_again("cable mended")
+    sweep.lose_the_head()
+    assert json.loads(cluster.sweep("status", "tiny", "--json"))["state"] == "running"
+    cluster.rest_after_reports(0)
     since = time.monotonic()
     log = cluster.sweep("logs", "tiny", "--follow", timeout_s=1200)
     timings["the rest of the sweep"] = time.monotonic() - since
     sweep.look()
 
     arms = 2 * (1 + PROPOSALS)
-    assert "is started again" in log
+    assert f"{arms} of {arms} arms are final" in log
     state = json.loads(cluster.sweep("status", "tiny", "--json"))
     assert (state["state"], state["arms"]["final"], state["driver"]) == ("finished", arms, None)
     cluster.sweep("export", "tiny", "--out", "~/results")
@@ -304,6 +334,7 @@ def test_a_sweep_outlives_all_losses_and_equals_an_undisturbed_one(
     )
     assert_every_arm_was_trained_once(sweep.objects, arms)
     assert_tracked_once(cluster, sweep.objects, tmp_path)
+    assert_no_secret_was_written(cluster)
     asked = load_definition(sweep.objects, "tiny")
     undisturbed = ObjectStore(tmp_path / "undisturbed")
     put_definition(undisturbed, asked)
@@ -344,6 +375,17 @@ def assert_tracked_once(cluster: LabCluster, objects: ObjectStore, folder: Path)
         signature: [(report.step, report.scalars[HELD_OUT_LOSS]) for report in record.reports]
         for signature, record in records(objects).items()
     }
+
+
+def assert_no_secret_was_written(cluster: LabCluster) -> None:
+    """Neither the token nor the webhook is in a log, in the storage or in MLflow."""
+    token = cluster.laptop.path(f"{HOME}/.ray/auth_token").read_text().strip()
+    places = f"/tmp/ray/session_2*/logs /srv/storage/sweeps {HOME}/mlflow"
+    for node in cluster.nodes:
+        for secret in (token, NOTIFY.rpartition("/")[2]):
+            found = node.run(f"grep -rlF {secret} {places} || true").stdout
+            assert found == "", (node.name, found)
+    assert token in cluster.head.run("grep -rF '' ~/.ray").stdout  # grep does find it
 
 
 def test_ray_down_ends_the_cluster(cluster: LabCluster, timings: dict[str, float]) -> None:

@@ -206,3 +206,9 @@ def test_how_far_a_cluster_may_grow_is_read_where_ray_up_leaves_it() -> None:
 def test_where_a_type_does_not_say_what_it_has_nothing_is_known() -> None:
     kinds = {**CONFIG["available_node_types"], "large": {"resources": {}, "max_workers": 2}}  # type: ignore[dict-item]
     assert largest_of({**CONFIG, "available_node_types": kinds}, ARM) is None
+
+
+def test_of_machines_of_ones_own_which_ray_gives_the_heads_type_nothing_is_known() -> None:
+    kind = {"resources": {}, "min_workers": 2, "max_workers": 2, "node_config": {}}
+    config = {"head_node_type": "own", "max_workers": 2, "available_node_types": {"own": kind}}
+    assert largest_of(config, ARM) is None

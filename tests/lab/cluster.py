@@ -18,6 +18,7 @@ from tests.lab.hosts import HOME, STORAGE, Host, Lab
 from trainables.object_store import ObjectStore
 
 YAML = "docs/cluster/on-premises.yaml"
+PACE = Path(__file__).with_name("pace.py")
 CHECKOUT = ("docs", "search_spaces", "sweep", "trainables",
             "LICENSE", "README.md", "constraints.txt", "pyproject.toml")  # fmt: skip
 # Of the laptop, as docs/cluster.md says.
@@ -54,6 +55,10 @@ class LabCluster:
         self.nodes = (self.head, self.one, self.two)
         for node in self.nodes:
             self._install(node, venv)
+        for node in (self.one, self.two):
+            packages = next(node.path(f"{HOME}/venv/lib").glob("*/site-packages"))
+            shutil.copy(PACE, packages / "lab_pace.py")
+            (packages / "lab_pace.pth").write_text("import lab_pace\n")
         self.stranger = lab.boot("stranger")
         self._install(self.stranger, venv)
         self._fill_in()
@@ -126,6 +131,10 @@ class LabCluster:
         """Until both workers have joined; asking Ray takes seconds, so it is asked at the end."""
         wait_until(lambda: all(n.processes("raylet/raylet") for n in self.nodes), timeout_s)
         wait_until(lambda: self.alive() == {node.name for node in self.nodes}, timeout_s)
+
+    def rest_after_reports(self, seconds: float) -> None:
+        """Let every arm stand still for so long after each of its reports."""
+        (self.lab.storage / "rest").write_text(str(seconds))
 
     def alive(self) -> set[str]:
         """Names of the machines that Ray counts as alive."""
