@@ -223,12 +223,9 @@ class Sweep:
         return host
 
     def one_that_trains(self) -> Host:
-        found: list[Host] = []
-        while not found:
-            time.sleep(0.05)
-            workers = (self.cluster.one, self.cluster.two)
-            found = [host for host in workers if host.processes(TRAINING)]
-        return found[0]
+        workers = (self.cluster.one, self.cluster.two)
+        wait_until(lambda: any(host.processes(TRAINING) for host in workers), timeout_s=LONG_S)
+        return next(host for host in workers if host.processes(TRAINING))
 
     def lose_the_head(self) -> None:
         """Power off and on, its disk kept: `ray up`, `sweep resume`, until arms train again."""
