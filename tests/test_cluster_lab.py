@@ -189,14 +189,9 @@ class Sweep:
             elif record.is_final:
                 self._final[name] = record
 
-    def starts(self) -> dict[str, int]:
-        """Signature -> when a worker last took up the arm, in ns; of arms that are not final."""
-        found = {}
-        for name in self.objects.names("arms"):
-            file = Path(self.objects.root, "arms", name, "attempts.json")
-            if name not in self._final and file.exists():
-                found[name] = file.stat().st_mtime_ns
-        return found
+    def started_ns(self) -> int:
+        """When a worker last took up an arm."""
+        return max((since for _, since in self.cluster.places().values()), default=0)
 
     def submit(self, *words: str) -> None:
         since = time.monotonic()
@@ -209,16 +204,19 @@ class Sweep:
         """Take away one that trains; until an arm of it runs elsewhere."""
         host = self.one_that_trains()
         self.look()
-        before, deaths, since = self.starts(), self.deaths(), time.time_ns()
+        lost = {arm for arm, (place, _) in self.cluster.places().items() if place == host.name}
+        lost -= self._final.keys()
+        deaths, since = self.deaths(), time.time_ns()
         happen(host)
         wait_until(lambda: self.deaths() > deaths, timeout_s=LONG_S)
         self.timings[f"{name}, noticed"] = (time.time_ns() - since) / 1e9
-        again: list[int] = []
-        while not again:
-            time.sleep(0.05)
-            assert time.time_ns() < since + LONG_S * 1e9
-            again = [t for arm, t in self.starts().items() if arm in before and t > since]
-        self.timings[f"{name}, arm elsewhere"] = (min(again) - since) / 1e9
+
+        def again() -> list[int]:
+            places = self.cluster.places()
+            return [places[arm][1] for arm in lost if places[arm][0] != host.name]
+
+        wait_until(lambda: bool(again()), timeout_s=LONG_S)
+        self.timings[f"{name}, arm elsewhere"] = (min(again()) - since) / 1e9
         self.look()
         return host
 
@@ -235,7 +233,7 @@ class Sweep:
         self.cluster.ray("up --no-config-cache")
         before = time.time_ns()
         assert self.cluster.sweep("resume", "tiny", "--workers", str(WORKERS)) == "tiny\n"
-        wait_until(lambda: max(self.starts().values(), default=0) > before, timeout_s=LONG_S)
+        wait_until(lambda: self.started_ns() > before, timeout_s=LONG_S)
         self.timings["head restarted, ray up and sweep resume, arm trains"] = (
             time.monotonic() - since
         )
@@ -256,7 +254,7 @@ class Sweep:
         os.kill(driver, signal.SIGKILL)
         wait_until(lambda: driver not in self.cluster.drivers())
         before = time.time_ns()
-        wait_until(lambda: max(self.starts().values(), default=0) > before, timeout_s=LONG_S)
+        wait_until(lambda: self.started_ns() > before, timeout_s=LONG_S)
         self.timings["driver killed, arm trains"] = time.monotonic() - since
         self.look()
 

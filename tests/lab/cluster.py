@@ -53,6 +53,7 @@ class LabCluster:
             lab.boot(name, keys=key, has_storage=True) for name in ("head", "one", "two")
         )
         self.nodes = (self.head, self.one, self.two)
+        (lab.storage / "places").mkdir()
         for node in self.nodes:
             self._install(node, venv)
         for node in (self.one, self.two):
@@ -135,6 +136,11 @@ class LabCluster:
     def rest_after_reports(self, seconds: float) -> None:
         """Let every arm stand still for so long after each of its reports."""
         (self.lab.storage / "rest").write_text(str(seconds))
+
+    def places(self) -> dict[str, tuple[str, int]]:
+        """Signature -> the host that took the arm up last, and when, in ns."""
+        files = (self.lab.storage / "places").iterdir()
+        return {file.name: (file.read_text(), file.stat().st_mtime_ns) for file in files}
 
     def alive(self) -> set[str]:
         """Names of the machines that Ray counts as alive."""
