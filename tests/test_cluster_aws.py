@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from sweep.cluster_files import read
+from sweep.tunnel import route
 from tests.clouds import REGION, Cloud, Request, enter
+from trainables.errors import Misuse
 
 Json = Any
 ROOT = Path(__file__).parents[1]
@@ -276,6 +278,28 @@ def test_without_metadata_options_none_are_asked_for(
     del plain["available_node_types"]["head"]["node_config"]["MetadataOptions"]
     asked = bootstrapped(cloud, plain).start("head")
     assert not [name for name in asked if name.startswith("MetadataOptions")]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's open files
+def test_a_laptop_that_looks_makes_no_key(
+    cloud: Cloud, plain: dict[str, Json], launcher: Launcher, tmp_path: Path
+) -> None:
+    """Where the file names none, Ray would make a key pair to find out."""
+    launcher.start("head")
+    cloud.client("ec2").create_tags(
+        Resources=[instances(cloud)["head"]["InstanceId"]],
+        Tags=[{"Key": "ray-node-status", "Value": "up-to-date"}],
+    )
+    plain = copy.deepcopy(plain)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(plain))
+    assert route(path).key == plain["auth"].pop("ssh_private_key")
+    for node_type in plain["available_node_types"].values():
+        del node_type["node_config"]["KeyName"]
+    path.write_text(yaml.safe_dump(plain))
+    with pytest.raises(Misuse, match=r"lacks auth\.ssh_private_key"):
+        route(path)
+    assert cloud.client("ec2").describe_key_pairs()["KeyPairs"] == []
 
 
 # --- the account ----------------------------------------------------------------------------------

@@ -258,6 +258,10 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
         given("auth", "ssh_private_key", to="/nope"),
         {"files here": r"no file /nope"},
     ),
+    "an SSH key that Ray makes": (
+        given("auth", "ssh_private_key", to=None),
+        {"key pair": r"auth has no ssh_private_key"},
+    ),
     "an SSH key that the machine does not know": (
         node("l4", "KeyName", to=None),
         {"key pair": r"l4: .*add KeyName"},
