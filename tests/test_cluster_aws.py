@@ -172,7 +172,7 @@ def test_the_head_is_asked_for_on_demand_without_a_role_that_may_do_everything(
     assert not [name for name in asked if name.startswith("InstanceMarketOptions")]
     assert asked["IamInstanceProfile.Name"] == "descent-sweep-head"
     assert asked["SecurityGroupId.1"] == outputs["SecurityGroup"]
-    assert asked["KeyName"] == template()["Resources"]["Key"]["Properties"]["KeyName"]
+    assert asked["KeyName"] == template()["Parameters"]["KeyName"]["Default"]
     assert "SecurityGroupId.2" not in asked
     assert (asked["MinCount"], asked["MaxCount"]) == ("1", "1")
 
@@ -349,6 +349,12 @@ def test_a_role_is_passed_on_by_who_starts_its_nodes_alone() -> None:
         "Launch": (["!Ref HeadRole"], "!GetAtt WorkerRole.Arn"),
         "Up": (None, "!GetAtt HeadRole.Arn"),  # of people, who start the head
     }
+
+
+def test_another_key_can_have_another_name() -> None:
+    """A resource that is replaced under a name of its own is refused by CloudFormation."""
+    key = template()["Resources"]["Key"]["Properties"]
+    assert key == {"KeyName": "!Ref KeyName", "PublicKeyMaterial": "!Ref SshKey"}
 
 
 @pytest.mark.parametrize("key", ["", "ssh-ed25519", "-----BEGIN OPENSSH PRIVATE KEY-----", "a b"])
