@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep import doctor, doctor_nodes
 from sweep.doctor_check import Check
-from sweep.doctor_compare import Node, Reports, clock_check, compared
+from sweep.doctor_compare import Node, Reports, clock_check, compared, machines_check
 from sweep.doctor_data import Need
 from sweep.doctor_nodes import SHARED_ADVICE, NodeReport, Request
 from sweep.ray_session import attached_ray
@@ -51,9 +51,16 @@ REFUSALS = ("InvalidAuthToken", "Unauthenticated", "AuthenticationError")
 
 
 def checks(
-    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
+    storage: str,
+    mlflow: str | None,
+    data: str | None,
+    needs: Sequence[Need],
+    machines: Sequence[str] = (),
 ) -> Iterator[Check]:
-    """Every check of the cluster that this machine belongs to; see ``doctor.checks``."""
+    """Every check of the cluster that this machine belongs to; see ``doctor.checks``.
+
+    ``machines`` are those that should be its workers, by address or name.
+    """
     try:
         address = _address()
     except Exception as error:
@@ -70,15 +77,14 @@ def checks(
         return
     try:
         with attached_ray():
-            yield from _of_nodes(storage, mlflow, data, needs)
+            found = nodes()
+            yield from _counted(found, machines)
+            yield from _of_nodes(found, storage, mlflow, data, needs)
     except Failure as error:
         yield Check("Ray", False, str(error), TOKEN_ADVICE)
 
 
-def _of_nodes(
-    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
-) -> Iterator[Check]:
-    found = nodes()
+def _counted(found: Sequence[Node], machines: Sequence[str]) -> Iterator[Check]:
     workers = sum(not node.is_head for node in found)
     gpus = sum(node.gpus for node in found)
     yield Check("Ray", True, f"{ray.__version__}, {len(found)} nodes, {gpus:g} GPUs")
@@ -89,6 +95,13 @@ def _of_nodes(
         "Nothing below was looked at where arms will run. Start a sweep, or a node, and run this "
         "again while it is up.",
     )
+    if machines:
+        yield machines_check(machines, {node.address for node in found})
+
+
+def _of_nodes(
+    found: Sequence[Node], storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
+) -> Iterator[Check]:
     head = next((node.address for node in found if node.is_head), "")
     own = doctor.storage_check(storage)
     yield replace(own, name="storage of the head")

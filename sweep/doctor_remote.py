@@ -78,7 +78,8 @@ def checks(
     try:
         secret = tunnel.token(address)
         yield NO_TOKEN if secret is None else replace(token_file(), name="token here")
-        yield from _reached(address, secret, inside, storage, _words(mlflow, data, needs))
+        words = _words(mlflow, data, needs, () if inside is None else _machines(inside))
+        yield from _reached(address, secret, inside, storage, words)
     except SweepError as error:
         yield Check("head", False, str(error))
 
@@ -102,6 +103,16 @@ def _reached(
 
 def _provider(file: Path) -> str:
     return str(cluster_files.read(file)["provider"].get("type"))
+
+
+def _machines(file: Path) -> Sequence[str]:
+    """The machines that a cluster.yaml wants as workers all the time; in a cloud, none by name."""
+    plain = cluster_files.read(file)
+    machines = plain["provider"].get("worker_ips")
+    if not isinstance(machines, list):
+        return ()
+    wanted = [plain.get(key, len(machines)) for key in ("min_workers", "max_workers")]
+    return list(map(str, machines)) if wanted == [len(machines)] * 2 else ()
 
 
 # --- the token ------------------------------------------------------------------------------------
@@ -170,7 +181,9 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
 # --- the head -------------------------------------------------------------------------------------
 
 
-def _words(mlflow: str | None, data: str | None, needs: Sequence[Need]) -> list[str]:
+def _words(
+    mlflow: str | None, data: str | None, needs: Sequence[Need], machines: Sequence[str]
+) -> list[str]:
     words = ["doctor", "--where", "cluster", "--json"]
     if mlflow is not None:
         words += ["--mlflow", mlflow]
@@ -178,6 +191,8 @@ def _words(mlflow: str | None, data: str | None, needs: Sequence[Need]) -> list[
         words += ["--data", data]
     if needs:
         words += ["--needs", json.dumps([need.to_json() for need in needs])]
+    for machine in machines:
+        words += ["--machine", machine]
     return words
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from sweep import doctor_nodes
 from sweep.doctor_check import Check
-from sweep.doctor_compare import Node, clock_check, compared
+from sweep.doctor_compare import Node, clock_check, compared, machines_check
 from sweep.doctor_data import needs_of
 from sweep.doctor_nodes import (
     NodeReport,
@@ -214,6 +214,14 @@ def test_a_silent_node_is_told_and_the_others_are_compared() -> None:
     assert "installed there" in silent.advice
     assert versions.passed
     assert not any(check.passed for check in compared({node(1): "no answer within 180 s"}))
+
+
+def test_machines_of_the_file_that_are_not_in_the_cluster_are_named() -> None:
+    assert machines_check(["127.0.0.1", "localhost"], {"127.0.0.1", "10.0.0.9"}).passed
+    check = machines_check(["10.0.0.8", "localhost", "a" * 64], {"127.0.0.1"})
+    assert not check.passed
+    assert check.found == f"of worker_ips not in the cluster: 10.0.0.8, {'a' * 64}"
+    assert "`ray up` again" in check.advice
 
 
 def test_clocks_may_be_off_by_two_seconds() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sweep import doctor_remote
+from sweep.cli_doctor import doctor
 from sweep.doctor_remote import ports_from_here, strangers
 from tests.command_line import refused, sweep
 from tests.mlflow_servers import free_port
@@ -185,6 +186,24 @@ def test_a_cluster_that_is_not_up_fails_after_its_file_was_checked(
     assert "no route to host" in checks[-1]["found"]
     failed = [check for check in checks if not check["passed"] and check["name"] != "head"]
     assert all(check["advice"] for check in failed)
+
+
+@pytest.mark.parametrize(
+    ("workers", "wanted"),
+    [
+        ("10.0.0.8, lab-2]}", ["10.0.0.8", "lab-2"]),
+        ("10.0.0.8, lab-2]}\nmin_workers: 0", []),  # they come and go
+        ("]}", []),
+    ],
+)
+def test_the_head_is_told_which_machines_should_be_its_workers(
+    workers: str, wanted: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"provider: {{type: local, head_ip: 10.0.0.7, worker_ips: [{workers}\n")
+    verb, *words = doctor_remote._words(None, None, (), doctor_remote._machines(file))
+    heard = doctor.make_context(verb, words).params
+    assert (heard["where"], list(heard["machines"])) == ("cluster", wanted)
 
 
 def test_a_laptop_without_a_token_is_told_how_to_make_one(
