@@ -38,6 +38,10 @@ UNSEEN = "it could not be seen who is let in, so nothing was run on this cluster
 TOKEN_ADVICE = (
     "Every node needs RAY_AUTH_MODE=token and the same token before `ray start` (docs/cluster.md)."
 )
+SILENT_HEAD = (
+    "Is the head up, and has it memory and CPU left (`ray status`, `top`)? Its "
+    "/tmp/ray/session_latest/logs/gcs_server.out says more; `ray up` again starts Ray anew."
+)
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 # Looks at the cluster's key-value store, through which anybody could run code on it.
 STRANGER = """
@@ -130,7 +134,8 @@ def strangers(address: str) -> Check:
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        return Check("token", False, f"no answer within {STRANGER_S} s: {UNSEEN}")
+        found = f"no answer within {STRANGER_S} s: {UNSEEN}"
+        return Check("token", False, found, SILENT_HEAD)
     if "let in" in ran.stdout:
         return Check(
             "token",
@@ -141,7 +146,7 @@ def strangers(address: str) -> Check:
     if any(refusal in ran.stderr for refusal in REFUSALS):
         return Check("token", True, "who has none is refused")
     why = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-    return Check("token", False, f"{why}: {UNSEEN}")
+    return Check("token", False, f"{why}: {UNSEEN}", SILENT_HEAD)
 
 
 # --- nodes ----------------------------------------------------------------------------------------

@@ -46,6 +46,10 @@ NO_TOKEN = Check(
     "`ray get-auth-token --generate && chmod 600 ~/.ray/auth_token` makes one; the cluster needs "
     "the same (docs/cluster.md).",
 )
+SILENT = (
+    "Is the head up, and has it memory and CPU left? Its /tmp/ray/session_latest/logs/dashboard.log "
+    "and gcs_server.out say more; `ray up` again starts Ray anew."
+)
 TOKEN_ADVICE = "Take it down, and start it again with a token on every node (docs/cluster.md)."
 
 
@@ -126,7 +130,7 @@ def strangers(url: str) -> Check:
             status = _status(url + endpoint, header)
             if status is None:
                 found = f"no answer to {endpoint} {who}"
-                return Check("token", False, found, f"Is {url} the cluster's dashboard?")
+                return Check("token", False, found, f"Is {url} the cluster's dashboard? {SILENT}")
             if status not in REFUSED:
                 let_in.append(f"{endpoint} {who} ({status})")
     if let_in:
@@ -212,4 +216,6 @@ def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[
             yield Check(plain["name"], plain["passed"], plain["found"], plain["advice"])
     except (ValueError, KeyError, TypeError):
         last = (answer.err.strip().splitlines() or ["no message"])[-1]
-        yield Check("nodes", False, f"the head could not look at them: {last}")
+        found = f"the head could not look at them: {last}"
+        advice = "Call `sweep doctor --where cluster` on the head (`ray attach cluster.yaml`)."
+        yield Check("nodes", False, found, advice)

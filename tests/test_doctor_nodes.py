@@ -97,6 +97,14 @@ def test_a_torch_that_does_not_run_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert "libcudart.so" in check.found
 
 
+def test_a_torch_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nodes, "_SEEN_GPUS", "import time; time.sleep(60)")
+    monkeypatch.setattr(doctor_nodes.doctor, "IMPORT_S", 0.1)
+    check = doctor_nodes._gpus(1, is_head=False)
+    assert not check.passed
+    assert "nvidia-smi" in check.advice
+
+
 def test_a_token_that_others_can_read_is_told_without_showing_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweep import doctor_remote
+from sweep import doctor_cluster, doctor_remote
 from sweep.cli_doctor import doctor
 from sweep.doctor_remote import ports_from_here, strangers
 from tests.command_line import refused, sweep
@@ -103,6 +103,19 @@ def test_silence_is_no_refusal() -> None:
     check = strangers(f"http://127.0.0.1:{free_port()}")
     assert not check.passed
     assert "no answer" in check.found
+    assert "gcs_server.out" in check.advice
+
+
+@pytest.mark.parametrize("stranger", ["import time; time.sleep(60)", "raise OSError('no route')"])
+def test_silence_is_no_refusal_on_the_head_either(
+    stranger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_cluster, "STRANGER", stranger)
+    monkeypatch.setattr(doctor_cluster, "STRANGER_S", 0.5)
+    check = doctor_cluster.strangers("10.0.0.7:6379")
+    assert not check.passed
+    assert "nothing was run" in check.found
+    assert "gcs_server.out" in check.advice
 
 
 def test_a_proxy_of_this_machine_does_not_answer_for_the_cluster(
