@@ -47,8 +47,8 @@ NO_TOKEN = Check(
     "the same (docs/cluster.md).",
 )
 SILENT = (
-    "Is the head up, and has it memory and CPU left? Its /tmp/ray/session_latest/logs/dashboard.log "
-    "and gcs_server.out say more; `ray up` again starts Ray anew."
+    "Is the head up, and has it memory and CPU left? dashboard.log and gcs_server.out in its "
+    "/tmp/ray/session_latest/logs say more; `ray up` again starts Ray anew."
 )
 TOKEN_ADVICE = "Take it down, and start it again with a token on every node (docs/cluster.md)."
 
