@@ -128,19 +128,23 @@ def disk(storage: str) -> Check:
 
 
 def tracking(storage: str, mlflow: str | None) -> Check:
-    """Whether MLflow answers where sweeps are tracked."""
-    from sweep.tracking_client import experiment_id
+    """Whether MLflow answers, and takes what is written, where sweeps are tracked."""
+    from sweep.tracking_client import takes_writes
 
     try:
         uri = tracking_uri(ObjectStore(storage).root, mlflow)
         file = sqlite_path(uri)
         if file is not None and not file.exists():
             return Check("MLflow", True, f"{shown(uri)} is made by the first sweep")
-        experiment_id(uri, DISTRIBUTION)
+        written = takes_writes(uri)
     except SweepError as error:
-        advice = "Start the server, or give another with --mlflow. Sweeps run without it too."
+        advice = (
+            "Start the server, free its disk, or give another with --mlflow. Sweeps run without it "
+            "too; `sweep sync NAME` sends what it missed."
+        )
         return Check("MLflow", False, str(error), advice)
-    return Check("MLflow", True, f"{shown(uri)} answers")
+    found = f"{shown(uri)} answers" + (" and can be written" if written else "")
+    return Check("MLflow", True, found)
 
 
 def _ray() -> Check:
