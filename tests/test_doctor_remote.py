@@ -162,6 +162,16 @@ def test_a_dashboard_that_answers_from_here_fails(
     assert f"{open_port} (dashboard)" in check.found
 
 
+def test_behind_a_tunnel_of_the_users_own_ports_are_said_not_to_be_looked_at(
+    serve: Callable[[Answers], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    checks = json.loads(sweep("doctor", "--address", serve(guarded), "--json", exits=1).stdout)
+    (check,) = (check for check in checks if check["name"] == "closed from here")
+    assert check["passed"]
+    assert "not looked at: 127.0.0.1" in check["found"]
+
+
 def test_ray_itself_may_answer_where_no_firewall_is_promised(
     open_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
