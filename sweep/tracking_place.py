@@ -91,7 +91,8 @@ def refuse_password(uri: str) -> None:
         raise Misuse(
             "an MLflow address must be without a password, and a server's without a user, got "
             f"{shown(uri)}: it is stored and shown. Give those of a server in "
-            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database in PGPASSWORD or ~/.pgpass."
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database "
+            "in PGPASSWORD or ~/.pgpass."
         )
 
 
