@@ -46,6 +46,7 @@ from trainables.errors import Misuse
     help="Check this machine, or every node of the cluster that it belongs to.",
 )
 @click.option("--needs", hidden=True, help="What a SPACE elsewhere reads, as JSON.")
+@click.option("--machine", "machines", multiple=True, hidden=True, help="That is to be a worker.")
 @json_option
 def doctor(
     space: str | None,
@@ -59,6 +60,7 @@ def doctor(
     address: str | None,
     where: str,
     needs: str | None,
+    machines: Sequence[str],
     as_json: bool,
 ) -> None:
     """Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray; of a cluster more.
@@ -82,7 +84,7 @@ def doctor(
     elif where == "cluster":
         from sweep import doctor_cluster
 
-        found = doctor_cluster.checks(open_store(storage).root, mlflow, folder, wanted)
+        found = doctor_cluster.checks(open_store(storage).root, mlflow, folder, wanted, machines)
     else:
         from sweep import doctor as doctor_here
 

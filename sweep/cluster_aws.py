@@ -134,7 +134,11 @@ def _lasting_head(cluster: ClusterFile) -> list[str]:
 
 def _key_pair(cluster: ClusterFile) -> list[str]:
     if "ssh_private_key" not in cluster.prepared["auth"]:
-        return []
+        return [
+            "auth has no ssh_private_key: Ray would make another key pair on every laptop, and "
+            "`sweep --address` refuses the file. Name a key of yours, and its KeyName in every "
+            "node_config: docs/cluster/aws-account.yaml makes one."
+        ]
     return [
         f"{name}: with auth.ssh_private_key EC2 needs the name of that key pair: add KeyName."
         for name, node_type in cluster.node_types.items()

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
 
 from sweep import cluster_aws, cluster_rules, cluster_secrets
 from sweep.cluster_rules import ClusterFile
@@ -58,14 +60,26 @@ def read(path: str | os.PathLike[str]) -> dict[str, Json]:
         raise Misuse(f"{path} is not UTF-8 text. Name a cluster.yaml.") from error
     except yaml.MarkedYAMLError as error:  # its own text quotes the line, which may hold a secret
         line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise Misuse(f"{path} is no YAML: line {line}: {error.problem}.") from None
+        raise Misuse(f"{path} is no YAML: line {line}: {_problem(error)}.") from None
     except yaml.YAMLError as error:
         raise Misuse(f"{path} is no YAML.") from error
+    except ValueError:  # that of Python's own types quotes the value
+        raise Misuse(
+            f"{path} is no YAML: a value looks like a date or number and is none: quote it."
+        ) from None
     if not isinstance(plain, dict) or not isinstance(plain.get("provider"), dict):
         raise Misuse(
             f"{path} must be a mapping with a cluster_name and a provider, as Ray reads it."
         )
     return plain
+
+
+def _problem(error: yaml.MarkedYAMLError) -> str:
+    """What is wrong, without words of the file: the name of an alias or tag may be a secret."""
+    problem = str(error.problem)
+    if isinstance(error, ComposerError | ConstructorError) or "tag handle" in problem:
+        return "a value that begins with *, & or ! must be quoted, and a file is one document"
+    return problem
 
 
 def check(path: str | os.PathLike[str]) -> list[Finding]:

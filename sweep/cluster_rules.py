@@ -416,7 +416,10 @@ def _storage(cluster: ClusterFile) -> list[str]:
 def _lasting(cluster: ClusterFile, place: str) -> list[str]:
     if place.startswith(OBJECT_STORES):
         return []
-    if not re.match(r"/(?!(?:var/)?tmp\b|root\b|home\b)", place):
+    own = r"(?:var/)?tmp\b|root\b"
+    if cluster.provider_type != "local":  # where all machines may mount their homes
+        own += r"|home\b"
+    if not re.match(rf"/(?!{own})", place):
         return [
             f"SWEEP_STORAGE {place} goes with its node: give {' or '.join(OBJECT_STORES)}..., or "
             "the absolute path of a file system that every node mounts."

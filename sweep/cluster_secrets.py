@@ -74,12 +74,12 @@ def _in(where: str, key: str, text: str) -> Iterator[Secret]:
 
 
 def texts(plain: Json, where: str = "", key: str = "") -> Iterator[tuple[str, str, str]]:
-    """Every text below ``plain``: the path to it, the key it stands under, itself."""
+    """Every text and number below ``plain``: the path to it, the key it stands under, itself."""
     if isinstance(plain, dict):
         for name, value in plain.items():
             yield from texts(value, f"{where}.{name}".removeprefix("."), str(name))
     elif isinstance(plain, list):
         for number, value in enumerate(plain):
             yield from texts(value, f"{where}[{number}]", key)
-    elif isinstance(plain, str):
-        yield where, key, plain
+    elif plain is not None and not isinstance(plain, bool):
+        yield where, key, str(plain)

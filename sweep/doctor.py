@@ -17,7 +17,7 @@ from sweep.tracking_place import shown, sqlite_path, tracking_uri
 from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 
-NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow
+NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
 DISTRIBUTION = "descent-sweep"
 IMPORT_S = 120  # an import that takes longer is reported as a failure
 
@@ -118,29 +118,41 @@ def cache() -> Check:
 
 
 def disk(storage: str) -> Check:
-    """Free space below the storage root."""
+    """Free space where Ray keeps its sessions, and below the storage root if it is a folder."""
     objects = ObjectStore(storage)
-    if not objects.is_local:
-        return Check("disk", True, "object storage: not measured")
-    free_gb = shutil.disk_usage(nearest(Path(objects.root))).free / 1e9
+    folders = [_ray_folder()]
+    if objects.is_local:
+        folders.append(Path(objects.root))
+    places = {place.stat().st_dev: place for place in map(nearest, folders)}  # one of each disk
+    free_gb = {place: shutil.disk_usage(place).free / 1e9 for place in places.values()}
+    found = ", ".join(f"{gb:.1f} GB free at {place}" for place, gb in free_gb.items())
     advice = f"Free some space: a sweep wants {NEEDED_GB:g} GB to start with."
-    return Check("disk", free_gb >= NEEDED_GB, f"{free_gb:.1f} GB free", advice)
+    return Check("disk", min(free_gb.values()) >= NEEDED_GB, found, advice)
+
+
+def _ray_folder() -> Path:
+    """Where Ray keeps its sessions: logs, and objects that memory does not hold."""
+    return Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp").absolute()
 
 
 def tracking(storage: str, mlflow: str | None) -> Check:
-    """Whether MLflow answers where sweeps are tracked."""
-    from sweep.tracking_client import experiment_id
+    """Whether MLflow answers, and takes what is written, where sweeps are tracked."""
+    from sweep.tracking_client import takes_writes
 
     try:
         uri = tracking_uri(ObjectStore(storage).root, mlflow)
         file = sqlite_path(uri)
         if file is not None and not file.exists():
             return Check("MLflow", True, f"{shown(uri)} is made by the first sweep")
-        experiment_id(uri, DISTRIBUTION)
+        written = takes_writes(uri)
     except SweepError as error:
-        advice = "Start the server, or give another with --mlflow. Sweeps run without it too."
+        advice = (
+            "Start the server, free its disk, or give another with --mlflow. Sweeps run without it "
+            "too; `sweep sync NAME` sends what it missed."
+        )
         return Check("MLflow", False, str(error), advice)
-    return Check("MLflow", True, f"{shown(uri)} answers")
+    found = f"{shown(uri)} answers" + (" and can be written" if written else "")
+    return Check("MLflow", True, found)
 
 
 def _ray() -> Check:

@@ -21,7 +21,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep import doctor, doctor_nodes
 from sweep.doctor_check import Check
-from sweep.doctor_compare import Node, Reports, clock_check, compared
+from sweep.doctor_compare import Node, Reports, clock_check, compared, machines_check
 from sweep.doctor_data import Need
 from sweep.doctor_nodes import SHARED_ADVICE, NodeReport, Request
 from sweep.ray_session import attached_ray
@@ -38,6 +38,10 @@ UNSEEN = "it could not be seen who is let in, so nothing was run on this cluster
 TOKEN_ADVICE = (
     "Every node needs RAY_AUTH_MODE=token and the same token before `ray start` (docs/cluster.md)."
 )
+SILENT_HEAD = (
+    "Is the head up, and has it memory and CPU left (`ray status`, `top`)? Its "
+    "/tmp/ray/session_latest/logs/gcs_server.out says more; `ray up` again starts Ray anew."
+)
 AUTHENTICATION = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH")
 # Looks at the cluster's key-value store, through which anybody could run code on it.
 STRANGER = """
@@ -51,9 +55,16 @@ REFUSALS = ("InvalidAuthToken", "Unauthenticated", "AuthenticationError")
 
 
 def checks(
-    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
+    storage: str,
+    mlflow: str | None,
+    data: str | None,
+    needs: Sequence[Need],
+    machines: Sequence[str] = (),
 ) -> Iterator[Check]:
-    """Every check of the cluster that this machine belongs to; see ``doctor.checks``."""
+    """Every check of the cluster that this machine belongs to; see ``doctor.checks``.
+
+    ``machines`` are those that should be its workers, by address or name.
+    """
     try:
         address = _address()
     except Exception as error:
@@ -70,15 +81,14 @@ def checks(
         return
     try:
         with attached_ray():
-            yield from _of_nodes(storage, mlflow, data, needs)
+            found = nodes()
+            yield from _counted(found, machines)
+            yield from _of_nodes(found, storage, mlflow, data, needs)
     except Failure as error:
         yield Check("Ray", False, str(error), TOKEN_ADVICE)
 
 
-def _of_nodes(
-    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
-) -> Iterator[Check]:
-    found = nodes()
+def _counted(found: Sequence[Node], machines: Sequence[str]) -> Iterator[Check]:
     workers = sum(not node.is_head for node in found)
     gpus = sum(node.gpus for node in found)
     yield Check("Ray", True, f"{ray.__version__}, {len(found)} nodes, {gpus:g} GPUs")
@@ -89,6 +99,13 @@ def _of_nodes(
         "Nothing below was looked at where arms will run. Start a sweep, or a node, and run this "
         "again while it is up.",
     )
+    if machines:
+        yield machines_check(machines, {node.address for node in found})
+
+
+def _of_nodes(
+    found: Sequence[Node], storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
+) -> Iterator[Check]:
     head = next((node.address for node in found if node.is_head), "")
     own = doctor.storage_check(storage)
     yield replace(own, name="storage of the head")
@@ -117,7 +134,8 @@ def strangers(address: str) -> Check:
             env=environment,
         )
     except subprocess.TimeoutExpired:
-        return Check("token", False, f"no answer within {STRANGER_S} s: {UNSEEN}")
+        found = f"no answer within {STRANGER_S} s: {UNSEEN}"
+        return Check("token", False, found, SILENT_HEAD)
     if "let in" in ran.stdout:
         return Check(
             "token",
@@ -128,7 +146,7 @@ def strangers(address: str) -> Check:
     if any(refusal in ran.stderr for refusal in REFUSALS):
         return Check("token", True, "who has none is refused")
     why = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
-    return Check("token", False, f"{why}: {UNSEEN}")
+    return Check("token", False, f"{why}: {UNSEEN}", SILENT_HEAD)
 
 
 # --- nodes ----------------------------------------------------------------------------------------

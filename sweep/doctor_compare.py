@@ -5,7 +5,8 @@ What all nodes agree on is one line; a node that differs, fails or is silent get
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import socket
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.doctor import DISTRIBUTION
@@ -92,6 +93,35 @@ def _versions(told: Mapping[Node, NodeReport]) -> Check:
     shown = next(iter(facts.values()))
     some = ", ".join(f"{name} {shown[name]}" for name in (DISTRIBUTION, "Python", "torch"))
     return Check("the same everywhere", True, f"{len(facts)} nodes have {some}")
+
+
+def machines_check(machines: Sequence[str], up: Collection[str]) -> Check:
+    """Whether all machines of a cluster.yaml are in the cluster.
+
+    Args:
+        machines: its worker_ips, which may be names.
+        up: addresses of the nodes that are up.
+    """
+    missing = [machine for machine in machines if _address(machine) not in up]
+    if not missing:
+        return Check("machines", True, f"all {len(machines)} of worker_ips are in the cluster")
+    return Check(
+        "machines",
+        False,
+        f"of worker_ips not in the cluster: {_listed(missing)}",
+        "A machine that is on may still be set up; else the head's "
+        "/tmp/ray/session_latest/logs/monitor.* say why. Ray never tries one again whose setup "
+        "failed once or that was off for 15 minutes: mend it, and `ray up` again, which ends "
+        "running drivers; `sweep resume NAME` continues them.",
+    )
+
+
+def _address(machine: str) -> str:
+    """A machine's address, by which Ray knows its node."""
+    try:
+        return socket.gethostbyname(machine)
+    except (OSError, UnicodeError):  # a name with too long a part
+        return machine
 
 
 def _listed(names: Sequence[str]) -> str:

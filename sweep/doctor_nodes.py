@@ -150,7 +150,9 @@ def _gpus(offered: float, is_head: bool) -> Check:
             command, capture_output=True, text=True, timeout=doctor.IMPORT_S, env=environment
         )
     except subprocess.TimeoutExpired:
-        return Check("GPUs", False, f"torch did not answer within {doctor.IMPORT_S} s")
+        found = f"torch did not answer within {doctor.IMPORT_S} s"
+        advice = "Does `nvidia-smi` answer there? Else restart the machine, or mend its driver."
+        return Check("GPUs", False, found, advice)
     if ran.returncode != 0:
         last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
         return Check("GPUs", False, f"torch does not run: {last}", "Install it again.")

@@ -46,6 +46,10 @@ NO_TOKEN = Check(
     "`ray get-auth-token --generate && chmod 600 ~/.ray/auth_token` makes one; the cluster needs "
     "the same (docs/cluster.md).",
 )
+SILENT = (
+    "Is the head up, and has it memory and CPU left? dashboard.log and gcs_server.out in its "
+    "/tmp/ray/session_latest/logs say more; `ray up` again starts Ray anew."
+)
 TOKEN_ADVICE = "Take it down, and start it again with a token on every node (docs/cluster.md)."
 
 
@@ -78,7 +82,8 @@ def checks(
     try:
         secret = tunnel.token(address)
         yield NO_TOKEN if secret is None else replace(token_file(), name="token here")
-        yield from _reached(address, secret, inside, storage, _words(mlflow, data, needs))
+        words = _words(mlflow, data, needs, () if inside is None else _machines(inside))
+        yield from _reached(address, secret, inside, storage, words)
     except SweepError as error:
         yield Check("head", False, str(error))
 
@@ -94,7 +99,10 @@ def _reached(
         yield refusal
         if not refusal.passed:
             return
-        if host not in LOOPBACK:  # else the user's own tunnel: the head is somewhere behind it
+        if host in LOOPBACK:
+            found = f"not looked at: {host} may be a tunnel's end here, with the head behind it"
+            yield Check("closed from here", True, found)
+        else:
             is_filtered = inside is None or _provider(inside) != "local"
             yield from ports_from_here(str(host), is_filtered=is_filtered)
         yield from _on_head(Jobs(url, secret), words, storage)
@@ -102,6 +110,16 @@ def _reached(
 
 def _provider(file: Path) -> str:
     return str(cluster_files.read(file)["provider"].get("type"))
+
+
+def _machines(file: Path) -> Sequence[str]:
+    """The machines that a cluster.yaml wants as workers all the time; in a cloud, none by name."""
+    plain = cluster_files.read(file)
+    machines = plain["provider"].get("worker_ips")
+    if not isinstance(machines, list):
+        return ()
+    wanted = [plain.get(key, len(machines)) for key in ("min_workers", "max_workers")]
+    return list(map(str, machines)) if wanted == [len(machines)] * 2 else ()
 
 
 # --- the token ------------------------------------------------------------------------------------
@@ -115,7 +133,7 @@ def strangers(url: str) -> Check:
             status = _status(url + endpoint, header)
             if status is None:
                 found = f"no answer to {endpoint} {who}"
-                return Check("token", False, found, f"Is {url} the cluster's dashboard?")
+                return Check("token", False, found, f"Is {url} the cluster's dashboard? {SILENT}")
             if status not in REFUSED:
                 let_in.append(f"{endpoint} {who} ({status})")
     if let_in:
@@ -170,7 +188,9 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
 # --- the head -------------------------------------------------------------------------------------
 
 
-def _words(mlflow: str | None, data: str | None, needs: Sequence[Need]) -> list[str]:
+def _words(
+    mlflow: str | None, data: str | None, needs: Sequence[Need], machines: Sequence[str]
+) -> list[str]:
     words = ["doctor", "--where", "cluster", "--json"]
     if mlflow is not None:
         words += ["--mlflow", mlflow]
@@ -178,6 +198,8 @@ def _words(mlflow: str | None, data: str | None, needs: Sequence[Need]) -> list[
         words += ["--data", data]
     if needs:
         words += ["--needs", json.dumps([need.to_json() for need in needs])]
+    for machine in machines:
+        words += ["--machine", machine]
     return words
 
 
@@ -197,4 +219,6 @@ def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[
             yield Check(plain["name"], plain["passed"], plain["found"], plain["advice"])
     except (ValueError, KeyError, TypeError):
         last = (answer.err.strip().splitlines() or ["no message"])[-1]
-        yield Check("nodes", False, f"the head could not look at them: {last}")
+        found = f"the head could not look at them: {last}"
+        advice = "Call `sweep doctor --where cluster` on the head (`ray attach cluster.yaml`)."
+        yield Check("nodes", False, found, advice)

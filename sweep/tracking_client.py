@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
 CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
 SWEEP_ID = "sweep_id"  # an experiment's tag
+PROBE = "sweep_doctor"  # an experiment's tag, for an instant
 
 
 def make_client(uri: str) -> MlflowClient:
@@ -86,6 +88,27 @@ def trouble(uri: str, error: Exception) -> TrackingError:
     return TrackingError(
         f"MLflow at {shown(uri)} could not be reached, or refused: {first_line[:300]}."
     )
+
+
+def takes_writes(uri: str) -> bool:
+    """Whether MLflow takes what is written: a tag of some sweep's experiment, which goes again.
+
+    False: it answers, but holds no such experiment, or only those of other users.
+    Raises TrackingError when it is away, or refuses: a disk that is full, say.
+    """
+    try:
+        client = make_client(uri)
+        ours = client.search_experiments(max_results=1, filter_string=f"tags.{SWEEP_ID} LIKE '%'")
+        if not ours:
+            return False
+        client.set_experiment_tag(ours[0].experiment_id, PROBE, "was here")
+        with suppress(*foreign_errors()):  # another doctor took it, or an old server cannot
+            client.delete_experiment_tag(ours[0].experiment_id, PROBE)
+    except foreign_errors() as error:
+        if getattr(error, "error_code", "") == "PERMISSION_DENIED":
+            return False
+        raise trouble(uri, error) from error
+    return True
 
 
 def search_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:

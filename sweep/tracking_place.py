@@ -76,17 +76,23 @@ def _below(store: ObjectStore) -> str:
 
 
 def refuse_password(uri: str) -> None:
-    """Raise Misuse for an address that carries a password: addresses are stored and shown."""
+    """Raise Misuse for an address that carries a password: addresses are stored and shown.
+
+    Of a server, a user alone is refused, too: there it is often a token.
+    """
     if sqlite_path(uri) is not None:
         return
     place = uri.partition("://")[2]
     # Also of a password that is not escaped: with a slash it looks like a part of the path.
     is_before_host = re.match(r"[^/@]*:(?!\d+/).*@", place, re.DOTALL)
-    if is_before_host or re.search(r"[?&;](ssl)?(password|passwd|pwd)=", unquote_plus(place), re.I):
+    is_user = is_server(uri) and re.match(r"[^/?#]*@", place)
+    is_option = re.search(r"[?&;](ssl)?(password|passwd|pwd)=", unquote_plus(place), re.I)
+    if is_before_host or is_user or is_option:
         raise Misuse(
-            f"an MLflow address must be without a password, got {shown(uri)}: it is stored and "
-            "shown. Give those of a server in MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database in PGPASSWORD or ~/.pgpass."
+            "an MLflow address must be without a password, and a server's without a user, got "
+            f"{shown(uri)}: it is stored and shown. Give those of a server in "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database "
+            "in PGPASSWORD or ~/.pgpass."
         )
 
 
@@ -140,7 +146,7 @@ def _id(sweep: str) -> str:
 
 def is_server(uri: str) -> bool:
     """Whether this is the address of an MLflow server, not of a database."""
-    return uri.startswith(("http://", "https://"))
+    return uri.lower().startswith(("http://", "https://"))
 
 
 def sqlite_path(uri: str) -> Path | None:

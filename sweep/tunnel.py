@@ -13,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -147,9 +147,13 @@ def route(file: Path) -> Route:
         if provider.get("type") == "local" and provider.get("head_ip"):
             host = str(provider["head_ip"])
         else:
-            host = _head_of(file)
             if not auth.get("ssh_private_key"):
-                auth = _completed(config)["auth"]
+                raise Misuse(
+                    f"{file} lacks auth.ssh_private_key: only Ray could tell the key of its head, "
+                    "and makes a new key pair where it finds none. Name yours; one that Ray made "
+                    "on AWS lies in ~/.ssh, as ray-autoscaler_*.pem."
+                )
+            host = _head_of(file)
         user = str(auth["ssh_user"])
     except KeyError as error:
         raise Misuse(f"{file} lacks {error}, which ssh to its head needs.") from error
@@ -173,20 +177,6 @@ def _head_of(file: Path) -> str:
         raise Failure(
             f"Ray finds no head of {file}: {error} Is the cluster up? `ray up {file}` starts it."
         ) from error
-
-
-def _completed(config: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The cluster.yaml with what Ray added at `ray up`: a key of its own, say."""
-    from ray.autoscaler import sdk
-
-    try:
-        with redirect_stdout(io.StringIO()):
-            completed: Mapping[str, Json] = sdk.bootstrap_config(dict(config))
-    except Exception as error:
-        raise Failure(
-            f"Ray cannot complete the cluster.yaml: {error} Give auth.ssh_private_key in it."
-        ) from error
-    return completed
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,9 @@ import pytest
 import yaml
 
 from sweep.cluster_files import read
+from sweep.tunnel import route
 from tests.clouds import REGION, Cloud, Request, enter
+from trainables.errors import Misuse
 
 Json = Any
 ROOT = Path(__file__).parents[1]
@@ -170,7 +172,7 @@ def test_the_head_is_asked_for_on_demand_without_a_role_that_may_do_everything(
     assert not [name for name in asked if name.startswith("InstanceMarketOptions")]
     assert asked["IamInstanceProfile.Name"] == "descent-sweep-head"
     assert asked["SecurityGroupId.1"] == outputs["SecurityGroup"]
-    assert asked["KeyName"] == template()["Resources"]["Key"]["Properties"]["KeyName"]
+    assert asked["KeyName"] == template()["Parameters"]["KeyName"]["Default"]
     assert "SecurityGroupId.2" not in asked
     assert (asked["MinCount"], asked["MaxCount"]) == ("1", "1")
 
@@ -278,6 +280,28 @@ def test_without_metadata_options_none_are_asked_for(
     assert not [name for name in asked if name.startswith("MetadataOptions")]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's open files
+def test_a_laptop_that_looks_makes_no_key(
+    cloud: Cloud, plain: dict[str, Json], launcher: Launcher, tmp_path: Path
+) -> None:
+    """Where the file names none, Ray would make a key pair to find out."""
+    launcher.start("head")
+    cloud.client("ec2").create_tags(
+        Resources=[instances(cloud)["head"]["InstanceId"]],
+        Tags=[{"Key": "ray-node-status", "Value": "up-to-date"}],
+    )
+    plain = copy.deepcopy(plain)
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(plain))
+    assert route(path).key == plain["auth"].pop("ssh_private_key")
+    for node_type in plain["available_node_types"].values():
+        del node_type["node_config"]["KeyName"]
+    path.write_text(yaml.safe_dump(plain))
+    with pytest.raises(Misuse, match=r"lacks auth\.ssh_private_key"):
+        route(path)
+    assert cloud.client("ec2").describe_key_pairs()["KeyPairs"] == []
+
+
 # --- the account ----------------------------------------------------------------------------------
 
 
@@ -325,6 +349,12 @@ def test_a_role_is_passed_on_by_who_starts_its_nodes_alone() -> None:
         "Launch": (["!Ref HeadRole"], "!GetAtt WorkerRole.Arn"),
         "Up": (None, "!GetAtt HeadRole.Arn"),  # of people, who start the head
     }
+
+
+def test_another_key_can_have_another_name() -> None:
+    """A resource that is replaced under a name of its own is refused by CloudFormation."""
+    key = template()["Resources"]["Key"]["Properties"]
+    assert key == {"KeyName": "!Ref KeyName", "PublicKeyMaterial": "!Ref SshKey"}
 
 
 @pytest.mark.parametrize("key", ["", "ssh-ed25519", "-----BEGIN OPENSSH PRIVATE KEY-----", "a b"])

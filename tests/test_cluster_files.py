@@ -258,6 +258,10 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
         given("auth", "ssh_private_key", to="/nope"),
         {"files here": r"no file /nope"},
     ),
+    "an SSH key that Ray makes": (
+        given("auth", "ssh_private_key", to=None),
+        {"key pair": r"auth has no ssh_private_key"},
+    ),
     "an SSH key that the machine does not know": (
         node("l4", "KeyName", to=None),
         {"key pair": r"l4: .*add KeyName"},
@@ -429,6 +433,18 @@ def test_machines_that_ray_would_mistake_are_told(
     assert found["provider"].startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("place", "lasts"), [("/home/lab", True), ("/mnt/nfs", True), ("/tmp", False), ("~", False)]
+)
+def test_on_premises_storage_may_lie_below_home(
+    place: str, lasts: bool, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    """Machines of one's own often mount it from a file server."""
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    instead("/mnt/shared", place)(plain)
+    assert set(failed(checked(plain))) == (set() if lasts else {"storage"})
+
+
 def test_the_token_here_is_looked_at(
     laptop: Path, checked: Callable[[Json], dict[str, Finding]]
 ) -> None:
@@ -481,8 +497,9 @@ def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Fi
         ("- a\n- b\n", r"must be a mapping with a cluster_name and a provider"),
         ("cluster_name: x\nprovider: aws\n", r"must be a mapping"),
         ("cluster_name: a\nprovider: {type: aws}\ncluster_name: b\n", r"line 3: 'cluster_name' is"),
+        ("provider: {type: aws}\nmax_workers: 2026-13-01\n", r"is no YAML: a value looks like"),
     ],
-    ids=["no YAML", "a list", "a provider that is text", "a key twice"],
+    ids=["no YAML", "a list", "a provider that is text", "a key twice", "a date that is none"],
 )
 def test_what_is_no_cluster_file_is_a_finding_and_a_misuse(
     content: str, told: str, checked: Callable[[Json], dict[str, Finding]], tmp_path: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import pytest
 import yaml
 
 from sweep import cluster_secrets
-from sweep.cluster_files import Finding, check
+from sweep.cluster_files import Finding, check, read
+from trainables.errors import Misuse
 
 Json = Any
 ROOT = Path(__file__).parents[1]
@@ -60,6 +62,32 @@ def test_a_secret_is_found_and_never_repeated(
     place = f"setup_commands[{len(plain['setup_commands']) - 1}]"
     assert found["secrets"].advice.startswith(f"{place} holds ")
     assert not any(secret in finding.advice for finding in found.values())
+
+
+@pytest.mark.parametrize("secret", [12345678, 1234.5])
+def test_a_secret_that_yaml_takes_for_a_number_is_found(
+    secret: float, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plain = yaml.safe_load(ours())
+    plain["provider"]["aws_credentials"] = {"aws_secret_access_key": secret}
+    found = checked(plain)
+    assert found["secrets"].advice.startswith(
+        "provider.aws_credentials.aws_secret_access_key holds "
+    )
+    assert not any(str(secret) in finding.advice for finding in found.values())
+    plain["provider"]["aws_credentials"] = {"aws_secret_access_key": None, "token": True}
+    assert "holds" not in checked(plain)["secrets"].advice
+
+
+@pytest.mark.parametrize(
+    "value", ["*pass-x1y2z3", "!pass-x1y2z3", "!pass-x1y2z3!z", "&a 1\nother: *pass-x1y2z3"]
+)
+def test_a_password_that_yaml_takes_for_its_own_is_not_repeated(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(f"cluster_name: a\nprovider: {{type: aws}}\npassword: {value}\n")
+    with pytest.raises(Misuse, match=r"is no YAML: line \d: a value that begins with") as refusal:
+        read(path)
+    assert "x1y2z3" not in "".join(traceback.format_exception(refusal.value))
 
 
 def test_a_command_that_cannot_be_read_is_named_and_not_repeated(

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from sweep import doctor_nodes
+from sweep import doctor, doctor_nodes
 from sweep.doctor_check import Check
-from sweep.doctor_compare import Node, clock_check, compared
+from sweep.doctor_compare import Node, clock_check, compared, machines_check
 from sweep.doctor_data import needs_of
 from sweep.doctor_nodes import (
     NodeReport,
@@ -90,11 +91,36 @@ def test_gpus_are_looked_for_although_ray_hides_them(monkeypatch: pytest.MonkeyP
     assert doctor_nodes._gpus(1, is_head=False).passed
 
 
+@pytest.mark.parametrize("storage", ["s3://bucket/sweeps", "/"])
+def test_the_disk_of_rays_sessions_is_looked_at_wherever_the_storage_is(
+    storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With room everywhere else: a full /tmp ends the node's Ray."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "ray"))
+    own_disk = tmp_path.stat().st_dev != Path("/").stat().st_dev
+    place = tmp_path if storage.startswith("s3:") or own_disk else Path("/")
+    check = doctor.disk(storage)
+    assert f"GB free at {place}" in check.found
+    monkeypatch.setattr(doctor, "NEEDED_GB", math.inf)
+    check = doctor.disk(storage)
+    assert not check.passed
+    assert "Free some space" in check.advice
+
+
 def test_a_torch_that_does_not_run_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nodes, "_SEEN_GPUS", "raise OSError('libcudart.so: no such file')")
     check = doctor_nodes._gpus(1, is_head=False)
     assert not check.passed
     assert "libcudart.so" in check.found
+
+
+def test_a_torch_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_nodes, "_SEEN_GPUS", "import time; time.sleep(60)")
+    monkeypatch.setattr(doctor, "IMPORT_S", 0.1)
+    check = doctor_nodes._gpus(1, is_head=False)
+    assert not check.passed
+    assert "nvidia-smi" in check.advice
 
 
 def test_a_token_that_others_can_read_is_told_without_showing_it(
@@ -214,6 +240,14 @@ def test_a_silent_node_is_told_and_the_others_are_compared() -> None:
     assert "installed there" in silent.advice
     assert versions.passed
     assert not any(check.passed for check in compared({node(1): "no answer within 180 s"}))
+
+
+def test_machines_of_the_file_that_are_not_in_the_cluster_are_named() -> None:
+    assert machines_check(["127.0.0.1", "localhost"], {"127.0.0.1", "10.0.0.9"}).passed
+    check = machines_check(["10.0.0.8", "localhost", "a" * 64], {"127.0.0.1"})
+    assert not check.passed
+    assert check.found == f"of worker_ips not in the cluster: 10.0.0.8, {'a' * 64}"
+    assert "`ray up` again" in check.advice
 
 
 def test_clocks_may_be_off_by_two_seconds() -> None:

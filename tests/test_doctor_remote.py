@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from sweep import doctor_remote
+from sweep import doctor_cluster, doctor_remote
+from sweep.cli_doctor import doctor
 from sweep.doctor_remote import ports_from_here, strangers
 from tests.command_line import refused, sweep
 from tests.mlflow_servers import free_port
@@ -102,6 +103,19 @@ def test_silence_is_no_refusal() -> None:
     check = strangers(f"http://127.0.0.1:{free_port()}")
     assert not check.passed
     assert "no answer" in check.found
+    assert "gcs_server.out" in check.advice
+
+
+@pytest.mark.parametrize("stranger", ["import time; time.sleep(60)", "raise OSError('no route')"])
+def test_silence_is_no_refusal_on_the_head_either(
+    stranger: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor_cluster, "STRANGER", stranger)
+    monkeypatch.setattr(doctor_cluster, "STRANGER_S", 0.5)
+    check = doctor_cluster.strangers("10.0.0.7:6379")
+    assert not check.passed
+    assert "nothing was run" in check.found
+    assert "gcs_server.out" in check.advice
 
 
 def test_a_proxy_of_this_machine_does_not_answer_for_the_cluster(
@@ -148,6 +162,16 @@ def test_a_dashboard_that_answers_from_here_fails(
     assert f"{open_port} (dashboard)" in check.found
 
 
+def test_behind_a_tunnel_of_the_users_own_ports_are_said_not_to_be_looked_at(
+    serve: Callable[[Answers], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", TOKEN)
+    checks = json.loads(sweep("doctor", "--address", serve(guarded), "--json", exits=1).stdout)
+    (check,) = (check for check in checks if check["name"] == "closed from here")
+    assert check["passed"]
+    assert "not looked at: 127.0.0.1" in check["found"]
+
+
 def test_ray_itself_may_answer_where_no_firewall_is_promised(
     open_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +209,24 @@ def test_a_cluster_that_is_not_up_fails_after_its_file_was_checked(
     assert "no route to host" in checks[-1]["found"]
     failed = [check for check in checks if not check["passed"] and check["name"] != "head"]
     assert all(check["advice"] for check in failed)
+
+
+@pytest.mark.parametrize(
+    ("workers", "wanted"),
+    [
+        ("10.0.0.8, lab-2]}", ["10.0.0.8", "lab-2"]),
+        ("10.0.0.8, lab-2]}\nmin_workers: 0", []),  # they come and go
+        ("]}", []),
+    ],
+)
+def test_the_head_is_told_which_machines_should_be_its_workers(
+    workers: str, wanted: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "lab.yaml"
+    file.write_text(f"provider: {{type: local, head_ip: 10.0.0.7, worker_ips: [{workers}\n")
+    verb, *words = doctor_remote._words(None, None, (), doctor_remote._machines(file))
+    heard = doctor.make_context(verb, words).params
+    assert (heard["where"], list(heard["machines"])) == ("cluster", wanted)
 
 
 def test_a_laptop_without_a_token_is_told_how_to_make_one(

@@ -30,6 +30,8 @@ def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     [
         "http://me:secret@host:5000",
         "http://me:not/escaped?secret@host:5000",
+        "http://secret@host:5000",
+        "HTTPS://secret@host",
         "postgresql://me:secret@host/db",
         "postgresql://me:[secret@host/db",
         "mysql://h/d?password=secret",
@@ -42,7 +44,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(uri: str) -> Non
         tracking_uri("/root", uri)
     assert "secret" not in str(refused.value)
     assert "MLFLOW_TRACKING_PASSWORD" in str(refused.value)
-    for fine in ("http://me@host:5000", "http://host:5000/a@b", "http://[::1]:5000"):
+    for fine in ("postgresql://me@host/db", "http://host:5000/a@b", "http://[::1]:5000"):
         assert tracking_uri("/root", fine) == fine
 
 

@@ -127,7 +127,7 @@ def test_the_way_to_a_head_is_what_its_file_says(cluster_file: Path) -> None:
 def test_a_cluster_that_is_not_up_is_told(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text(
-        "cluster_name: gone\nauth: {ssh_user: me}\n"
+        "cluster_name: gone\nauth: {ssh_user: me, ssh_private_key: /key}\n"
         "provider: {type: external, module: no_such_module.Provider}\n"
     )
     with pytest.raises(Failure, match="Ray finds no head"):
