@@ -225,12 +225,14 @@ def _files(cluster: ClusterFile) -> list[str]:
     key = cluster.prepared["auth"].get("ssh_private_key")
     if key is not None and not Path(key).expanduser().is_file():
         problems.append(f"auth.ssh_private_key: there is no file {key} here.")
-    for target, source in cluster.mounts.items():
-        if not Path(source).expanduser().exists():
-            problems.append(
-                f"file_mounts {target}: there is no {source} below {os.getcwd()}. Call from the "
-                "folder that the paths are relative to, usually the checkout."
-            )
+    missing = [s for s in cluster.mounts.values() if not Path(s).expanduser().exists()]
+    problems += [f"file_mounts: there is no {s} here." for s in missing if s[0] in "~/"]
+    relative = [source for source in missing if source[0] not in "~/"]
+    if relative:
+        problems.append(
+            f"file_mounts: there is no {', '.join(relative)} below {os.getcwd()}. Call from the "
+            "folder that the paths are relative to, usually the checkout."
+        )
     return problems
 
 

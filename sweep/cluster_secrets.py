@@ -29,6 +29,7 @@ _ASSIGNED = re.compile(
 # --password value, --token=value
 _OPTION = re.compile(rf"--([\w-]*{_SECRET_NAME})[= ](?![\"']?[$`~/-])[\"']?([^\s;&|\"']+)")
 _KEY = re.compile(rf"\w*{_SECRET_NAME}$")
+SHORTEST = 3  # characters of a secret that masking can hide
 
 
 @dataclass(frozen=True)
@@ -55,9 +56,10 @@ def find(plain: Json) -> list[Secret]:
 
 
 def masked(text: str, secrets: list[Secret]) -> str:
-    """The text without the secrets."""
+    """The text without the secrets. What is as short as a digit hides nothing, and is everywhere."""
     for secret in secrets:
-        text = text.replace(secret.value, "***")
+        if len(secret.value) >= SHORTEST:
+            text = text.replace(secret.value, "***")
     return text
 
 

@@ -127,3 +127,8 @@ def test_what_ray_says_of_a_secret_is_masked(
     found = checked(plain)
     assert "'***' is not of type 'integer'" in found[RAYS].advice
     assert not found["secrets"].ok
+
+
+def test_a_digit_is_not_masked_wherever_it_stands() -> None:
+    secrets = [cluster_secrets.Secret("a", "b", "0"), cluster_secrets.Secret("a", "b", "s3cret")]
+    assert cluster_secrets.masked("10.0.0.1 s3cret", secrets) == "10.0.0.1 ***"
