@@ -53,6 +53,7 @@ class Crew:
         """
         self.coordinator = coordinator
         self.hands: dict[str, Hand] = {}  # by trial
+        self.lost_gpus: set[str] = set()  # machines on which CUDA did not start
         self._classes, self._room, self._stalls = classes, room, stalls
         self._training: set[str] = set()  # trials whose arm a worker has
 
@@ -100,6 +101,13 @@ class Crew:
         """An arm outgrew its share: it is handed out again, with a GPU of its own."""
         log.warning("arm %s outgrew its share of a GPU; it goes on with one of its own", signature)
         self._classes.give_whole_gpu(signature)
+        self.coordinator.lost(signature)
+
+    def lost_gpu(self, signature: str, node: str, problem: str) -> None:
+        """A machine cannot start CUDA: the arm is handed out again, and goes elsewhere."""
+        if node not in self.lost_gpus:
+            log.warning("%s Its arms go elsewhere, where there is another machine.", problem)
+        self.lost_gpus.add(node)
         self.coordinator.lost(signature)
 
     def hanging(self, training: Collection[str]) -> list[str]:

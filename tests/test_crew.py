@@ -143,6 +143,19 @@ def test_arms_of_other_classes_take_places_by_what_they_hold(objects: ObjectStor
     assert work.hand_out() == ["t9"]
 
 
+def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(
+    objects: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = Work(objects, Room(2))
+    met = [work.crew.ended(trial).signature for trial in work.hand_out()]
+    for signature in met:
+        work.crew.lost_gpu(signature, "node-7", "CUDA does not start on host-7.")
+    assert work.crew.lost_gpus == {"node-7"}
+    assert caplog.text.count("CUDA does not start on host-7.") == 1
+    assert [work.hand(trial).signature for trial in work.hand_out()] == met
+    assert work.coordinator.problems == []
+
+
 def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
