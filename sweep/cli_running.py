@@ -74,8 +74,8 @@ stall_option = click.option(
     "--stall-after",
     type=float,
     metavar="SECONDS",
-    help="An arm without a report for so long hangs: its worker is ended, and it is tried once "
-    "more; default: as the space says.",
+    help="An arm without a report for so long, or four times as long before its worker's first, "
+    "hangs: its worker is ended, and it is tried once more; default: as the space says.",
 )
 data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
 notify_option = click.option(

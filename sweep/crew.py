@@ -14,7 +14,7 @@ from sweep.coordinator import Coordinator
 from sweep.plan import Arm
 from sweep.resources import ResourceClass, ResourceClasses
 from sweep.room import Room
-from sweep.stalls import Stall, Stalls
+from sweep.stalls import FIRST_TAKES, Stall, Stalls
 from trainables.errors import StoreError
 from trainables.results import ArmRecord, Report
 
@@ -146,8 +146,9 @@ class Crew:
         record.status = "failed"
         record.reason = (
             f"it hangs: {what}, and as long before. Its reports must come within "
-            f"{self._stalls.after_s:g} s: lower report_every or raise --stall-after where it is "
-            "slow, or see to that machine."
+            f"{self._stalls.after_s:g} s, the first, for which data may be decoded, within "
+            f"{FIRST_TAKES * self._stalls.after_s:g} s: lower report_every or raise --stall-after "
+            "where it is slow, or see to that machine."
         )
         record.ended_ms = time.time_ns() // 1_000_000
         runs.put_record(record)

@@ -138,7 +138,7 @@ class Standstill:
         sweep = self._coordinator.definition.name
         minutes = (now - last) / 60
         state = (
-            f"{live} arms wait for workers, or hang"
+            f"{live} arms wait for workers, prepare their data, or hang"
             if live
             else "No arm is handed out: no machine has room for one"
         )

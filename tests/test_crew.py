@@ -171,11 +171,12 @@ def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     assert work.coordinator.runs.record(hand.signature) is None
     assert work.hanging(12, second) == []  # its worker is gone ...
     assert work.hanging(13, first, second) == []  # ... and another has it
-    assert work.hanging(24, first, second) == [second, first]
+    assert work.hanging(53, first, second) == [second, first]  # it has yet to report to its new one
     record = work.coordinator.runs.record(hand.signature)
     assert record is not None
     assert (record.status, record.config) == ("failed", hand.arm.config)
-    assert "no report for 10 s, after step 20 on node-7" in record.reason
+    assert "no report for 40 s, after step 20 on node-7" in record.reason
+    assert "within 10 s, the first, for which data may be decoded, within 40 s" in record.reason
     assert "--stall-after" in record.reason
     assert [told.kind for told in work.news] == ["stalled"]
     # what took it over reports that it is final
@@ -191,9 +192,9 @@ def test_a_hanging_arm_keeps_the_reports_that_it_came_to(objects: ObjectStore) -
     running = replace(finished(hand.arm.config, LOSSES), status="running", evaluation=None)
     work.coordinator.runs.put_record(running)
     work.hanging(0, trial)
-    assert work.hanging(11, trial) == [trial]
-    assert work.hanging(12) == []
-    assert work.hanging(23, trial) == [trial]
+    assert work.hanging(41, trial) == [trial]
+    assert work.hanging(42) == []
+    assert work.hanging(83, trial) == [trial]
     record = work.coordinator.runs.record(hand.signature)
     assert record is not None
     assert record.status == "failed"
@@ -206,12 +207,12 @@ def test_a_store_that_cannot_take_the_failure_stops_the_sweep(
     work = Work(objects, Room(1))
     (trial,) = work.hand_out()
     work.hanging(0, trial)
-    work.hanging(11, trial)
-    work.hanging(12, trial)
+    work.hanging(41, trial)
+    work.hanging(42, trial)
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(full))
-    assert work.hanging(22, trial) == [trial]
+    assert work.hanging(82, trial) == [trial]
     assert work.coordinator.stopping
