@@ -26,7 +26,12 @@ from sweep.definition import Definition, definition_name, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
 from sweep.news import OnNews, of_driver
 from sweep.plan import arms_of_proposal, baselines
-from sweep.proposals import retired_settings, stored_proposals
+from sweep.proposals import (
+    listed_proposals,
+    retired_settings,
+    stored_point,
+    stored_proposals,
+)
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.retry import forget_failed
 from sweep.signals import SINCE, request_stop, stop_requested_ms
@@ -261,10 +266,12 @@ class Progress:
             for setting in space.settings:
                 if setting.name in retired:
                     continue
+                wanted, seeds = space.proposals_of(setting), len(space.search_seeds)
+                if sum(listed_proposals(self._objects, self._name, setting.name).values()) < wanted:
+                    return False
                 stored = stored_proposals(self._objects, self._name, setting.name)
-                seeds = len(space.search_seeds)
                 judged = [p for p in stored if p.outcome and len(p.outcome.signatures) == seeds]
-                if len(judged) < space.proposals_of(setting):
+                if len(judged) < wanted:
                     return False
         except StoreError:
             return False
@@ -272,16 +279,20 @@ class Progress:
 
 
 def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:
-    """Numbers that only grow: proposals and outcomes, and the steps of arms that are open."""
+    """Numbers that only grow: proposals and outcomes, and the steps of arms that are open.
+
+    Of judged proposals nothing is read: there may be ten thousand, each a request.
+    """
     runs = RunStore(objects)
     for setting in definition.space.settings:
-        stored = stored_proposals(objects, definition.name, setting.name)
-        yield f"{setting.name}/proposals", len(stored)
-        yield f"{setting.name}/outcomes", sum(p.outcome is not None for p in stored)
+        listed = listed_proposals(objects, definition.name, setting.name)
+        yield f"{setting.name}/proposals", len(listed)
+        yield f"{setting.name}/outcomes", sum(listed.values())
         arms = baselines(definition, setting.name)
-        for proposal in stored:
-            if proposal.outcome is None:
-                arms += arms_of_proposal(definition, setting.name, proposal.number, proposal.point)
+        for number in (number for number, has_outcome in listed.items() if not has_outcome):
+            point = stored_point(objects, definition.name, setting.name, number)
+            if point is not None:  # else deleted since the listing
+                arms += arms_of_proposal(definition, setting.name, number, point)
         for arm in arms:
             record = runs.record(arm.signature)
             if record is not None:

@@ -23,7 +23,7 @@ from sweep.lock import Driver, already_running, driver_of, driving_jobs
 from sweep.plan import Arm
 from sweep.signals import SINCE, request_stop, stop_on_request, stop_requested_ms
 from sweep.submission import ANSWER, Answer, Submission, code_version
-from sweep.supervise import DEATHS, NotYet, accept, supervise
+from sweep.supervise import DEATHS, NotYet, Progress, accept, supervise
 from sweep.tracking_place import place_of
 from tests.drivers import tiny, wait_until
 from tests.records import finished
@@ -103,6 +103,16 @@ def test_an_arm_that_comes_to_the_same_step_again_is_no_progress(toy: ObjectStor
 
     assert supervise(toy, "toy", to_the_same_step, waits_s=(0.0,)) == 1
     assert len(starts) == DEATHS
+
+
+def test_of_judged_proposals_nothing_is_read(toy: ObjectStore) -> None:
+    """Ten thousand of them are as many requests, before the first driver starts."""
+    progress = Progress(toy, "toy")
+    train(started(toy, SMALL))
+    for stored in Path(toy.root, "sweeps", "toy", "proposals", "g1").iterdir():
+        stored.write_text("whoever reads this fails")
+    assert progress.is_new()
+    assert not progress.is_new()
 
 
 @pytest.mark.parametrize(("arms", "code"), [(2, 0), (0, 2), (2, 1)])
