@@ -26,8 +26,8 @@ from sweep.cli_options import (
     storage_option,
 )
 from sweep.cli_reading import print_best
-from sweep.definition import Definition, load_definition
-from sweep.lock import driver_of
+from sweep.definition import Definition, definition_name, load_definition
+from sweep.lock import driver_of, driving_jobs
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.requirements import (
     absolute,
@@ -37,6 +37,7 @@ from sweep.requirements import (
     with_folder,
 )
 from sweep.retention import keep_winners_weights
+from sweep.submission import NOT_YET
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
@@ -256,16 +257,26 @@ def stop(name: str, storage: str, address: str | None) -> None:
     from sweep.signals import request_stop
 
     if address is not None:
-        click.echo(remote.said(remote.asked(address, "stop", name)), nl=False)
+        click.echo(remote.stop(address, name), nl=False)
         return
     objects = open_store(storage)
-    check_name(objects, name)
     driver = driver_of(objects, name)
-    if objects.is_local and driver is None:
+    if driver is not None and driver.job and not objects.exists(definition_name(name)):
+        click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
+        raise SystemExit(NOT_YET)
+    check_name(objects, name)
+    if driver is None and objects.is_local:
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
+    if driver is None and driving_jobs.get(None) is not None:
+        raise Misuse(
+            f"no job of this cluster drives {name}, so there is nothing to stop here. One that was "
+            f"started elsewhere ends with `sweep stop {name} --storage {objects.root}`, without "
+            "--address."
+        )
     request_stop(objects, name)
+    whom = driver or "whoever drives it (object storage does not tell whether anybody does)"
     click.echo(
-        f"{name}: asked {driver or 'its driver'} to stop. Running arms end at their next report; "
+        f"{name}: asked {whom} to stop. Running arms end at their next report; "
         f"`sweep status {name}` shows when, `sweep resume {name}` continues."
     )
 

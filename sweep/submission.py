@@ -22,7 +22,7 @@ from trainables.errors import Failure, Misuse
 Json = Any
 FILE = "submission.json"
 ANSWER = "sweep-answer: "  # what an answer's line begins with
-NOT_YET = 75  # an answer's code: the sweep to compare with is not stored yet
+NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet
 STORAGE = "SWEEP_STORAGE"
 DISTRIBUTION = "descent-sweep"
 # Search spaces are the laptop's business: they arrive resolved, so a new one is no new version.
