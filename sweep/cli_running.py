@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +38,7 @@ from sweep.requirements import (
     with_folder,
 )
 from sweep.retention import keep_winners_weights
+from sweep.signals import SINCE, request_stop
 from sweep.submission import NOT_YET
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
@@ -254,8 +256,6 @@ def resume(
 @address_option
 def stop(name: str, storage: str, address: str | None) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
-    from sweep.signals import request_stop
-
     if address is not None:
         click.echo(remote.stop(address, name), nl=False)
         return
@@ -371,7 +371,9 @@ def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
-        note(f"{name} is not done{stopped}: {done}. {summary.advice}")
+        goes_on = SINCE in os.environ and not summary.was_asked_to_stop
+        advice = "Its job sees whether it goes on." if goes_on else summary.advice
+        note(f"{name} is not done{stopped}: {done}. {advice}")
         return
     out = console()
     out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")

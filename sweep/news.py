@@ -113,6 +113,12 @@ def of_driver(sweep: str, what: str) -> News:
     return News("failed", sweep, f"{text}continues it.")
 
 
+def of_storage(sweep: str, error: BaseException) -> News:
+    """A sweep on a cluster waits until its storage can be written again."""
+    text = f"{sweep} waits: {error} Its job goes on by itself once it can be written again."
+    return News("stalled", sweep, text)
+
+
 class Standstill:
     """Notices when no arm has reported or ended for ``after_s`` seconds, once each time.
 

@@ -24,7 +24,7 @@ from sweep import notifications
 from sweep.cli_options import ADDRESS, check_name, open_store, parse_seeds
 from sweep.definition import Definition, definition_name, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
-from sweep.news import OnNews, of_driver
+from sweep.news import OnNews, of_driver, of_storage
 from sweep.plan import arms_of_proposal, baselines
 from sweep.proposals import (
     listed_proposals,
@@ -169,7 +169,8 @@ def supervise(
         since_ms: since when requests to stop count; None: from now on.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
         look_s: between two looks at a storage that is full or away.
-        on_news: told when the sweep is left to a person; what else happens, drivers tell.
+        on_news: told when the sweep waits for its storage, and when it is left to a person; what
+            else happens, drivers tell.
     """
     since_ms = time.time_ns() // 1_000_000 if since_ms is None else since_ms
     seen = Progress(objects, name)
@@ -198,12 +199,17 @@ def supervise(
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
-            _await_storage(objects, terminated, look_s)
+            _await_storage(objects, terminated, look_s, lambda e: on_news(of_storage(name, e)))
             if terminated:
                 return code
 
 
-def _await_storage(objects: ObjectStore, terminated: Sequence[int], look_s: float) -> None:
+def _await_storage(
+    objects: ObjectStore,
+    terminated: Sequence[int],
+    look_s: float,
+    tell: Callable[[SweepError], None],
+) -> None:
     """Return when the store can be written, at SIGTERM, or when it has been away for too long.
 
     A driver that is started before would only die of it, and three of them do in two minutes.
@@ -219,6 +225,7 @@ def _await_storage(objects: ObjectStore, terminated: Sequence[int], look_s: floa
                 return
             if not told:
                 _say(f"{error} The driver is started when it can be written again.")
+                tell(error)
                 told = True
         time.sleep(look_s)
 

@@ -20,6 +20,7 @@ from sweep.coordinator import Coordinator
 from sweep.definition import load_definition, put_definition
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import Driver, already_running, driver_of, driving_jobs
+from sweep.news import News
 from sweep.plan import Arm
 from sweep.signals import SINCE, request_stop, stop_on_request, stop_requested_ms
 from sweep.submission import ANSWER, Answer, Submission, code_version
@@ -151,8 +152,13 @@ def test_a_driver_is_not_started_while_the_store_cannot_be_written(
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(put))
     drivers = Drivers(toy, (0, 1), (2, 0))
-    assert supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0) == 0
+    told: list[News] = []
+    code = supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0, on_news=told.append)
+    assert code == 0
     assert drivers.starts == 2
+    assert [news.kind for news in told] == ["stalled"]
+    assert "No space left on device" in told[0].text
+    assert "goes on by itself" in told[0].text
     assert next(full, False) is False
     assert capsys.readouterr().out.count("No space left on device") == 1
 
