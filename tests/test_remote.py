@@ -204,6 +204,24 @@ def test_a_webhook_is_part_of_no_command_line(cluster: JobServer, space_file: st
     assert "secret" not in cluster.log("mine-1")
 
 
+def test_a_command_of_the_laptop_is_not_sent_unless_it_is_given(
+    cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> object:
+        *_, package = cluster.packages.values()
+        return json.loads(zipfile.ZipFile(io.BytesIO(package)).read("submission.json"))["notify"]
+
+    monkeypatch.setenv("SWEEP_NOTIFY", "~/bin/blink")
+    result = sweep("submit", space_file)
+    assert "SWEEP_NOTIFY is a command of this machine and is not sent" in result.stderr
+    assert told() is None
+    sweep("submit", space_file, "--notify", "~/bin/mail-me")
+    assert told() == "~/bin/mail-me"
+    monkeypatch.setenv("SWEEP_NOTIFY", "https://hooks.example.org/T0")
+    sweep("submit", space_file)
+    assert told() == "https://hooks.example.org/T0"
+
+
 # --- stopping -------------------------------------------------------------------------------------
 
 
