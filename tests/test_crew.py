@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+from ray.tune.experiment import Trial
 
 from sweep.crew import Crew, Hand
 from sweep.definition import Definition
+from sweep.driver import _PlanSearcher, _Scheduler
 from sweep.news import News
 from sweep.resources import Machine, ResourceClasses
 from sweep.stalls import Stalls
@@ -18,6 +23,7 @@ from tests.test_stalls import Clock, looks
 from tests.toy_sweeps import LOSSES, definition, started
 from trainables.object_store import ObjectStore
 from trainables.results import Report
+from trainables.trial import GPU_LOST, NODE, PROBLEM
 
 
 class Room:
@@ -216,3 +222,56 @@ def test_a_store_that_cannot_take_the_failure_stops_the_sweep(
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(full))
     assert work.hanging(82, trial) == [trial]
     assert work.coordinator.stopping
+
+
+def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [{"NodeID": node, "Alive": True, "Resources": {"GPU": 1.0}} for node in "ab"]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    crew = Work(objects, Room(1)).crew
+    searcher, controller = _PlanSearcher(crew, 0), Controller()
+    scheduler = _Scheduler(crew)
+    first = searcher.suggest("t0")
+    assert first is not None
+    assert first["avoid"] == ""
+    lost = {GPU_LOST: True, NODE: "a", PROBLEM: "CUDA does not start."}
+    searcher.on_trial_complete("t0", lost)
+    again = searcher.suggest("t1")
+    assert again is not None
+    assert (again["run"], again["avoid"]) == (first["run"], "a")
+    controller.live = [waiting("t1", again)]
+    assert scheduler.choose_trial_to_run(controller) is controller.live[0]
+    nodes.pop()  # what it waits for will not come
+    scheduler._watched_s = -math.inf
+    scheduler.choose_trial_to_run(controller)
+    assert controller.stopped == ["t1"]
+    searcher.on_trial_complete("t1")
+    last = searcher.suggest("t2")
+    assert last is not None
+    assert (last["run"], last["avoid"]) == (first["run"], "")
+    assert not crew.coordinator.problems
+
+
+class Controller:
+    """As much of Tune's as a scheduler asks."""
+
+    def __init__(self) -> None:
+        self.live: list[Any] = []
+        self.stopped: list[str] = []
+        self._tune_controller = self
+
+    def get_live_trials(self) -> list[Any]:
+        return self.live
+
+    def stop_trial(self, one: Any) -> None:
+        one.status = Trial.TERMINATED
+        self.stopped.append(one.trial_id)
+
+    def _cleanup_cached_actors(self, *, force_all: bool) -> None:
+        pass
+
+
+def waiting(name: str, config: dict[str, Any]) -> Any:
+    """A trial without a worker."""
+    return SimpleNamespace(trial_id=name, status=Trial.PENDING, config=config, num_failures=0)

@@ -172,7 +172,8 @@ class ArmRun:
             )
             return None
         if self._no_gpu:
-            return self._without_gpu(starts)
+            self._without_gpu(starts)
+            return None
         reset_peak_memory(device)
         hold_to_share(device, self.gpu_share)
         task = build_task(self.config, device, dtype)
