@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import click
 
 from search_spaces.space import SearchSpace
-from sweep import remote
+from sweep import notifications, remote
 from sweep.cli_options import (
     ADDRESS,
     address_option,
     given_storage,
     name_argument,
+    named_here,
     note,
     only_option,
     set_option,
@@ -94,7 +95,7 @@ def submit(
         asked=tuple(wanted),
         storage=given_storage(),
         mlflow=mlflow,
-        notify=notify,
+        notify=_for_the_head(notify),
         options=_driver_options(data, workers, stall_after),
     )
     _submit(where, sent)
@@ -121,7 +122,7 @@ def resume_there(
         n_proposals=proposals,
         seeds=seeds,
         retry_failed=retry_failed,
-        notify=notify,
+        notify=_for_the_head(notify),
         options=_driver_options(data, workers, stall_after),
     )
     _submit(address, sent)
@@ -149,6 +150,17 @@ def _required(address: str | None) -> str:
             f"{ADDRESS}. `sweep run` trains here."
         )
     return address
+
+
+def _for_the_head(notify: str | None) -> str | None:
+    """Whom the head tells: no command that was set up for this machine, unless it is given."""
+    if notify is None or named_here("notify") or notifications.is_webhook(notify):
+        return notify
+    note(
+        f"{notifications.VARIABLE} is a command of this machine and is not sent. The cluster's own "
+        "counts; --notify gives one that its head runs."
+    )
+    return None
 
 
 def _driver_options(

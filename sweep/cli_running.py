@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +27,8 @@ from sweep.cli_options import (
     storage_option,
 )
 from sweep.cli_reading import print_best
-from sweep.definition import Definition, load_definition
-from sweep.lock import driver_of
+from sweep.definition import Definition, definition_name, load_definition
+from sweep.lock import driver_of, driving_jobs
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.requirements import (
     absolute,
@@ -37,6 +38,8 @@ from sweep.requirements import (
     with_folder,
 )
 from sweep.retention import keep_winners_weights
+from sweep.signals import SINCE, request_stop
+from sweep.submission import NOT_YET
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
@@ -74,8 +77,8 @@ stall_option = click.option(
     "--stall-after",
     type=float,
     metavar="SECONDS",
-    help="An arm without a report for so long hangs: its worker is ended, and it is tried once "
-    "more; default: as the space says.",
+    help="An arm without a report for so long, or four times as long before its worker's first, "
+    "hangs: its worker is ended, and it is tried once more; default: as the space says.",
 )
 data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
 notify_option = click.option(
@@ -253,19 +256,27 @@ def resume(
 @address_option
 def stop(name: str, storage: str, address: str | None) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
-    from sweep.signals import request_stop
-
     if address is not None:
-        click.echo(remote.said(remote.asked(address, "stop", name)), nl=False)
+        click.echo(remote.stop(address, name), nl=False)
         return
     objects = open_store(storage)
-    check_name(objects, name)
     driver = driver_of(objects, name)
-    if objects.is_local and driver is None:
+    if driver is not None and driver.job and not objects.exists(definition_name(name)):
+        click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
+        raise SystemExit(NOT_YET)
+    check_name(objects, name)
+    if driver is None and objects.is_local:
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
+    if driver is None and driving_jobs.get(None) is not None:
+        raise Misuse(
+            f"no job of this cluster drives {name}, so there is nothing to stop here. One that was "
+            f"started elsewhere ends with `sweep stop {name} --storage {objects.root}`, without "
+            "--address."
+        )
     request_stop(objects, name)
+    whom = driver or "whoever drives it (object storage does not tell whether anybody does)"
     click.echo(
-        f"{name}: asked {driver or 'its driver'} to stop. Running arms end at their next report; "
+        f"{name}: asked {whom} to stop. Running arms end at their next report; "
         f"`sweep status {name}` shows when, `sweep resume {name}` continues."
     )
 
@@ -360,7 +371,9 @@ def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
-        note(f"{name} is not done{stopped}: {done}. {summary.advice}")
+        goes_on = SINCE in os.environ and not summary.was_asked_to_stop
+        advice = "Its job sees whether it goes on." if goes_on else summary.advice
+        note(f"{name} is not done{stopped}: {done}. {advice}")
         return
     out = console()
     out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")

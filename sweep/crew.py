@@ -14,7 +14,7 @@ from sweep.coordinator import Coordinator
 from sweep.plan import Arm
 from sweep.resources import ResourceClass, ResourceClasses
 from sweep.room import Room
-from sweep.stalls import Stall, Stalls
+from sweep.stalls import FIRST_TAKES, Stall, Stalls
 from trainables.errors import StoreError
 from trainables.results import ArmRecord, Report
 
@@ -53,6 +53,7 @@ class Crew:
         """
         self.coordinator = coordinator
         self.hands: dict[str, Hand] = {}  # by trial
+        self.lost_gpus: set[str] = set()  # machines on which CUDA did not start
         self._classes, self._room, self._stalls = classes, room, stalls
         self._training: set[str] = set()  # trials whose arm a worker has
 
@@ -102,6 +103,13 @@ class Crew:
         self._classes.give_whole_gpu(signature)
         self.coordinator.lost(signature)
 
+    def lost_gpu(self, signature: str, node: str, problem: str) -> None:
+        """A machine cannot start CUDA: the arm is handed out again, and goes elsewhere."""
+        if node not in self.lost_gpus:
+            log.warning("%s Its arms go elsewhere, where there is another machine.", problem)
+        self.lost_gpus.add(node)
+        self.coordinator.lost(signature)
+
     def hanging(self, training: Collection[str]) -> list[str]:
         """Trials, of those whose arm a worker has now, whose worker is to be ended: it hangs."""
         self._training = {trial for trial in training if trial in self.hands}
@@ -138,8 +146,9 @@ class Crew:
         record.status = "failed"
         record.reason = (
             f"it hangs: {what}, and as long before. Its reports must come within "
-            f"{self._stalls.after_s:g} s: lower report_every or raise --stall-after where it is "
-            "slow, or see to that machine."
+            f"{self._stalls.after_s:g} s, the first, for which data may be decoded, within "
+            f"{FIRST_TAKES * self._stalls.after_s:g} s: lower report_every or raise --stall-after "
+            "where it is slow, or see to that machine."
         )
         record.ended_ms = time.time_ns() // 1_000_000
         runs.put_record(record)

@@ -12,12 +12,14 @@ import logging
 import math
 import os
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
+from ray.exceptions import RayError
 from ray.tune import CheckpointConfig, FailureConfig, TuneConfig, Tuner
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler
@@ -123,6 +125,17 @@ def _fit(crew: Crew, patience_s: float, scratch: Path) -> None:
         tune_log.setLevel(level)
 
 
+def _without(lost: Collection[str]) -> list[str]:
+    """Machines that arms must not come to; none where all GPUs are lost: that is tried again."""
+    if not lost:
+        return []
+    there: list[dict[str, Json]] = []
+    with suppress(RayError):  # its head is away for the moment
+        there = ray.nodes()  # type: ignore[no-untyped-call]
+    with_gpu = {n["NodeID"] for n in there if n["Alive"] and n["Resources"].get("GPU")}
+    return sorted(with_gpu.intersection(lost)) if with_gpu.difference(lost) else []
+
+
 class _WithoutState:
     """Tune pickles what it is given, for a restore that never happens: leave everything out."""
 
@@ -156,6 +169,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             driver=self._coordinator.runs.driver,
             landmark=definition_name(self._coordinator.definition.name),
             bundle=hand.kind.bundle,
+            avoid=_without(self._crew.lost_gpus),
         )
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
@@ -183,6 +197,8 @@ class _PlanSearcher(_WithoutState, Searcher):
             coordinator.finished(hand.signature)
         elif result.get(trial.NEEDS_WHOLE_GPU):
             self._crew.needs_whole_gpu(hand.signature)
+        elif result.get(trial.GPU_LOST):
+            self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
         elif result.get(trial.STORE_PROBLEM):
             coordinator.unfinished(hand.signature)
             coordinator.store_trouble(str(problem))
@@ -247,6 +263,10 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         if time.monotonic() >= self._watched_s + WATCH_EVERY_S:
             self._watched_s = time.monotonic()
             self._end_hanging_workers(live)
+            if not _without(self._crew.lost_gpus):
+                for one in live:  # it would wait for a machine that is no more: handed out again
+                    if one.status == Trial.PENDING and one.config["avoid"]:
+                        tune_controller.stop_trial(one)
         waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
         if self._crew.coordinator.stopping:
             for one in waiting.values():  # no worker may ever come

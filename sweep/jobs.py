@@ -174,6 +174,11 @@ class Jobs:
         with self._errors():
             asyncio.run(tail())
 
+    def stop(self, job: str) -> None:
+        """End a job: SIGTERM, and SIGKILL where it goes on; nothing happens when it has ended."""
+        with self._errors():
+            self._client.stop_job(job)
+
     def forget(self, job: str) -> None:
         """Take a job that has answered off the cluster's list, as soon as it has ended.
 

@@ -113,6 +113,12 @@ def of_driver(sweep: str, what: str) -> News:
     return News("failed", sweep, f"{text}continues it.")
 
 
+def of_storage(sweep: str, error: BaseException) -> News:
+    """A sweep on a cluster waits until its storage can be written again."""
+    text = f"{sweep} waits: {error} Its job goes on by itself once it can be written again."
+    return News("stalled", sweep, text)
+
+
 class Standstill:
     """Notices when no arm has reported or ended for ``after_s`` seconds, once each time.
 
@@ -138,7 +144,7 @@ class Standstill:
         sweep = self._coordinator.definition.name
         minutes = (now - last) / 60
         state = (
-            f"{live} arms wait for workers, or hang"
+            f"{live} arms wait for workers, prepare their data, or hang"
             if live
             else "No arm is handed out: no machine has room for one"
         )

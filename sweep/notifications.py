@@ -53,7 +53,7 @@ def check_target(target: str) -> str:
     rule = f"Give --notify or {VARIABLE} an address like https://host/path, or a command."
     if not target.strip():
         raise Misuse(f"there is nobody to notify: the target is empty. {rule}")
-    if not _is_webhook(target):
+    if not is_webhook(target):
         if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", target):
             scheme = target.partition(":")[0]
             raise Misuse(f"cannot notify an address of kind {scheme}://. {rule}")
@@ -74,7 +74,7 @@ def shown(target: str) -> str:
     >>> shown("https://hooks.example.org/T0/B0/secret"), shown("mail -s secret me")
     ('https://hooks.example.org', 'the command to notify')
     """
-    if not _is_webhook(target):
+    if not is_webhook(target):
         return "the command to notify"
     parts = urlsplit(target)
     port = f":{parts.port}" if parts.port else ""
@@ -92,7 +92,7 @@ def deliver(target: str, news: News, *, timeout_s: float = TIMEOUT_S) -> None:
             "details": dict(news.details),
         }
     ).encode()
-    if _is_webhook(target):
+    if is_webhook(target):
         _post(target, body, timeout_s)
     else:
         _run(target, body, timeout_s)
@@ -243,5 +243,6 @@ def _run(command: str, body: bytes, timeout_s: float) -> None:
         raise _Refused(f"{shown(command)} ended with exit code {process.returncode}.")
 
 
-def _is_webhook(target: str) -> bool:
+def is_webhook(target: str) -> bool:
+    """Whether news goes to an address, and not to a command."""
     return target.lower().startswith(("http://", "https://"))

@@ -89,6 +89,20 @@ def json_of(address: str, *words: str) -> Json:
     return json.loads(said(asked(address, *words, "--json")))
 
 
+def stop(address: str, name: str) -> str:
+    """`sweep stop` on the head; a job that still prepares its sweep is ended, and that is said."""
+    with cluster(address) as jobs:
+        answer = ask(jobs, ("stop", name), given_storage())
+        if answer.code != NOT_YET:
+            return said(answer)
+        job = answer.out.strip()
+        jobs.stop(job)
+    return (
+        f"{name}: ended job {job}, which still prepared its data. Nothing of the sweep is stored: "
+        "`sweep submit` begins it again.\n"
+    )
+
+
 def show_page(address: str, words: Sequence[str], port: int) -> None:
     """Print the address of a page that a verb names on the head, as this machine reaches it.
 

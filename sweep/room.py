@@ -21,6 +21,7 @@ from trainables.errors import Failure, Misuse
 log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 2.0  # at the cluster's machines
+LIMITS_EVERY_S = 60.0  # at how far it may grow: `ray up` with other limits leaves drivers alone
 ASK_AGAIN_S = 10.0  # for machines that did not come: a place that was free for a moment ended it
 MOST_ASKED = 200  # placement groups at a time
 TELL_EVERY_S = 600.0  # what keeps this driver from handing out arms
@@ -110,6 +111,7 @@ class ClusterRoom:
                 "ask for less with threads, device or gpus_per_arm."
             )
         self._looked_s = self._told_s = -math.inf
+        self._limits_s = self._clock()
         # What is there is for arms first: places that are asked for would take them for a moment.
         self._asked_s = self._clock() if arm.slots(self.machines) else -math.inf
 
@@ -131,6 +133,10 @@ class ClusterRoom:
 
     def _look(self, wanted: int, live: int, training: int, now_s: float) -> None:
         before, self.machines = self.machines, self._cluster.machines()
+        if now_s >= self._limits_s + LIMITS_EVERY_S:
+            self._limits_s = now_s
+            found = self._cluster.largest(self._arm)
+            self._largest = self._largest if found is None else found  # it may be half written
         self._shares.look(wants=self._capped(wanted), holds=training, now_s=now_s)
         more, waiting = self._growth(wanted, live), self._cluster.waiting()
         has_changed = len(self.machines) != len(before)

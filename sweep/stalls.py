@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 MOST_STALLS = 2  # without a report in between
+FIRST_TAKES = 4  # times as long: its worker may have data to decode, which the next would again
 
 
 @dataclass(frozen=True)
@@ -35,23 +36,27 @@ class Stalls:
         """Nothing is in training yet.
 
         Args:
-            after_s: how long an arm may be without a report.
+            after_s: how long an arm may be without a report; FIRST_TAKES times that before the
+                first one to which its worker comes.
             clock: seconds.
         """
         self.after_s = after_s
         self._clock = clock
         self._since: dict[str, float] = {}  # by signature: the last sign of life
+        self._have_reported: set[str] = set()  # that have reported since their worker has them
         self._counts: dict[str, int] = {}
         self._looked = -math.inf
 
     def reported(self, signature: str) -> None:
         """An arm came to a report."""
         self._since[signature] = self._clock()
+        self._have_reported.add(signature)
         self._counts.pop(signature, None)
 
     def ended(self, signature: str) -> None:
         """An arm is done with, or given back."""
         self._since.pop(signature, None)
+        self._have_reported.discard(signature)
         self._counts.pop(signature, None)
 
     def hanging(self, training: Collection[str]) -> list[Stall]:
@@ -64,13 +69,15 @@ class Stalls:
         if now - self._looked > self.after_s / 2:
             self._since.clear()
         self._looked = now
+        self._have_reported.intersection_update(training)
         for signature in set(self._since) - set(training):
             del self._since[signature]
         stalls = []
         for signature in training:
             seconds = now - self._since.setdefault(signature, now)
-            if seconds > self.after_s:
-                self._since[signature] = now  # its next worker gets as long
+            if seconds > self.after_s * (1 if signature in self._have_reported else FIRST_TAKES):
+                self._since[signature] = now  # its next worker gets its own time
+                self._have_reported.discard(signature)
                 self._counts[signature] = self._counts.get(signature, 0) + 1
                 stalls.append(Stall(signature, seconds, self._counts[signature]))
         return stalls

@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,7 @@ from trainables.errors import Failure, Misuse
 Json = Any
 FILE = "submission.json"
 ANSWER = "sweep-answer: "  # what an answer's line begins with
-NOT_YET = 75  # an answer's code: the sweep to compare with is not stored yet
+NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet
 STORAGE = "SWEEP_STORAGE"
 DISTRIBUTION = "descent-sweep"
 # Search spaces are the laptop's business: they arrive resolved, so a new one is no new version.
@@ -49,12 +50,19 @@ class Submission:
     others: Mapping[str, str] = field(default_factory=dict)  # running job of this name -> its root
 
     def write(self, folder: Path) -> None:
-        """Put it where ``read`` looks."""
-        (folder / FILE).write_text(json.dumps(asdict(self), allow_nan=False), encoding="utf-8")
+        """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
+        path = folder / FILE
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self), allow_nan=False), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> Submission:
-        """What ``write`` put there. Misuse when another version wrote it."""
+        """What ``write`` put there. Misuse when another version wrote it.
+
+        Ray unpacks what it was sent for all to read: that ends here.
+        """
+        with suppress(OSError):  # of another user
+            (folder / FILE).chmod(0o600)
         plain: dict[str, Json] = json.loads((folder / FILE).read_text(encoding="utf-8"))
         for name in ("asked", "options"):
             plain[name] = tuple(plain.get(name, ()))

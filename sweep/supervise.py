@@ -24,9 +24,14 @@ from sweep import notifications
 from sweep.cli_options import ADDRESS, check_name, open_store, parse_seeds
 from sweep.definition import Definition, definition_name, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
-from sweep.news import OnNews, of_driver
+from sweep.news import OnNews, of_driver, of_storage
 from sweep.plan import arms_of_proposal, baselines
-from sweep.proposals import retired_settings, stored_proposals
+from sweep.proposals import (
+    listed_proposals,
+    retired_settings,
+    stored_point,
+    stored_proposals,
+)
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.retry import forget_failed
 from sweep.signals import SINCE, request_stop, stop_requested_ms
@@ -164,7 +169,8 @@ def supervise(
         since_ms: since when requests to stop count; None: from now on.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
         look_s: between two looks at a storage that is full or away.
-        on_news: told when the sweep is left to a person; what else happens, drivers tell.
+        on_news: told when the sweep waits for its storage, and when it is left to a person; what
+            else happens, drivers tell.
     """
     since_ms = time.time_ns() // 1_000_000 if since_ms is None else since_ms
     seen = Progress(objects, name)
@@ -193,12 +199,17 @@ def supervise(
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
-            _await_storage(objects, terminated, look_s)
+            _await_storage(objects, terminated, look_s, lambda e: on_news(of_storage(name, e)))
             if terminated:
                 return code
 
 
-def _await_storage(objects: ObjectStore, terminated: Sequence[int], look_s: float) -> None:
+def _await_storage(
+    objects: ObjectStore,
+    terminated: Sequence[int],
+    look_s: float,
+    tell: Callable[[SweepError], None],
+) -> None:
     """Return when the store can be written, at SIGTERM, or when it has been away for too long.
 
     A driver that is started before would only die of it, and three of them do in two minutes.
@@ -214,6 +225,7 @@ def _await_storage(objects: ObjectStore, terminated: Sequence[int], look_s: floa
                 return
             if not told:
                 _say(f"{error} The driver is started when it can be written again.")
+                tell(error)
                 told = True
         time.sleep(look_s)
 
@@ -261,10 +273,12 @@ class Progress:
             for setting in space.settings:
                 if setting.name in retired:
                     continue
+                wanted, seeds = space.proposals_of(setting), len(space.search_seeds)
+                if sum(listed_proposals(self._objects, self._name, setting.name).values()) < wanted:
+                    return False
                 stored = stored_proposals(self._objects, self._name, setting.name)
-                seeds = len(space.search_seeds)
                 judged = [p for p in stored if p.outcome and len(p.outcome.signatures) == seeds]
-                if len(judged) < space.proposals_of(setting):
+                if len(judged) < wanted:
                     return False
         except StoreError:
             return False
@@ -272,16 +286,20 @@ class Progress:
 
 
 def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:
-    """Numbers that only grow: proposals and outcomes, and the steps of arms that are open."""
+    """Numbers that only grow: proposals and outcomes, and the steps of arms that are open.
+
+    Of judged proposals nothing is read: there may be ten thousand, each a request.
+    """
     runs = RunStore(objects)
     for setting in definition.space.settings:
-        stored = stored_proposals(objects, definition.name, setting.name)
-        yield f"{setting.name}/proposals", len(stored)
-        yield f"{setting.name}/outcomes", sum(p.outcome is not None for p in stored)
+        listed = listed_proposals(objects, definition.name, setting.name)
+        yield f"{setting.name}/proposals", len(listed)
+        yield f"{setting.name}/outcomes", sum(listed.values())
         arms = baselines(definition, setting.name)
-        for proposal in stored:
-            if proposal.outcome is None:
-                arms += arms_of_proposal(definition, setting.name, proposal.number, proposal.point)
+        for number in (number for number, has_outcome in listed.items() if not has_outcome):
+            point = stored_point(objects, definition.name, setting.name, number)
+            if point is not None:  # else deleted since the listing
+                arms += arms_of_proposal(definition, setting.name, number, point)
         for arm in arms:
             record = runs.record(arm.signature)
             if record is not None:

@@ -15,7 +15,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -40,10 +40,17 @@ class JobServer:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)  # ids are never given out twice
     environment: dict[str, str] = field(default_factory=dict)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def end(self, job: str) -> None:
         """A job that drives a sweep ends."""
         self.jobs[job]["status"] = "SUCCEEDED"
+
+    def stop(self, job: str) -> None:
+        """End a job's processes."""
+        self.jobs[job]["status"] = "STOPPED"
+        with suppress(KeyError, ProcessLookupError):
+            os.killpg(self.processes[job].pid, signal.SIGKILL)
 
     def submit(self, wanted: dict[str, Any]) -> str | None:
         """Start a job and return its id; None when that was used before."""
@@ -78,6 +85,7 @@ class JobServer:
                 wanted["entrypoint"], shell=True, cwd=place, stdout=log, stderr=subprocess.STDOUT,
                 start_new_session=True, env=self._environment(),
             )  # fmt: skip
+            self.processes[job] = process
             if wanted["metadata"]:
                 while process.poll() is None and Answer.found_in(self.log(job)) is None:
                     time.sleep(0.02)
@@ -87,7 +95,8 @@ class JobServer:
                     process.wait()
                     return
             code = process.wait()
-        self.jobs[job]["status"] = "FAILED" if code else "SUCCEEDED"
+        if self.jobs[job]["status"] == "RUNNING":
+            self.jobs[job]["status"] = "FAILED" if code else "SUCCEEDED"
 
     def _environment(self) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -147,6 +156,11 @@ def job_server(folder: Path, token: str) -> Iterator[JobServer]:
         def do_POST(self) -> None:
             if self.is_refused():
                 return
+            words = self.path.strip("/").split("/")
+            if words[-1] == "stop":
+                state.stop(words[2])
+                self.reply(200, {"stopped": True})
+                return
             wanted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             job = state.submit(wanted)
             if job is None:
@@ -170,3 +184,6 @@ def job_server(folder: Path, token: str) -> Iterator[JobServer]:
     finally:
         server.shutdown()
         server.server_close()
+        for job, process in state.processes.items():
+            if process.poll() is None:
+                state.stop(job)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import ray
+from ray.tune.experiment import Trial
 
 from sweep.crew import Crew, Hand
 from sweep.definition import Definition
+from sweep.driver import _PlanSearcher, _Scheduler
 from sweep.news import News
 from sweep.resources import Machine, ResourceClasses
 from sweep.stalls import Stalls
@@ -18,6 +23,7 @@ from tests.test_stalls import Clock, looks
 from tests.toy_sweeps import LOSSES, definition, started
 from trainables.object_store import ObjectStore
 from trainables.results import Report
+from trainables.trial import GPU_LOST, NODE, PROBLEM
 
 
 class Room:
@@ -143,6 +149,19 @@ def test_arms_of_other_classes_take_places_by_what_they_hold(objects: ObjectStor
     assert work.hand_out() == ["t9"]
 
 
+def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(
+    objects: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = Work(objects, Room(2))
+    met = [work.crew.ended(trial).signature for trial in work.hand_out()]
+    for signature in met:
+        work.crew.lost_gpu(signature, "node-7", "CUDA does not start on host-7.")
+    assert work.crew.lost_gpus == {"node-7"}
+    assert caplog.text.count("CUDA does not start on host-7.") == 1
+    assert [work.hand(trial).signature for trial in work.hand_out()] == met
+    assert work.coordinator.problems == []
+
+
 def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -158,11 +177,12 @@ def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     assert work.coordinator.runs.record(hand.signature) is None
     assert work.hanging(12, second) == []  # its worker is gone ...
     assert work.hanging(13, first, second) == []  # ... and another has it
-    assert work.hanging(24, first, second) == [second, first]
+    assert work.hanging(53, first, second) == [second, first]  # it has yet to report to its new one
     record = work.coordinator.runs.record(hand.signature)
     assert record is not None
     assert (record.status, record.config) == ("failed", hand.arm.config)
-    assert "no report for 10 s, after step 20 on node-7" in record.reason
+    assert "no report for 40 s, after step 20 on node-7" in record.reason
+    assert "within 10 s, the first, for which data may be decoded, within 40 s" in record.reason
     assert "--stall-after" in record.reason
     assert [told.kind for told in work.news] == ["stalled"]
     # what took it over reports that it is final
@@ -178,9 +198,9 @@ def test_a_hanging_arm_keeps_the_reports_that_it_came_to(objects: ObjectStore) -
     running = replace(finished(hand.arm.config, LOSSES), status="running", evaluation=None)
     work.coordinator.runs.put_record(running)
     work.hanging(0, trial)
-    assert work.hanging(11, trial) == [trial]
-    assert work.hanging(12) == []
-    assert work.hanging(23, trial) == [trial]
+    assert work.hanging(41, trial) == [trial]
+    assert work.hanging(42) == []
+    assert work.hanging(83, trial) == [trial]
     record = work.coordinator.runs.record(hand.signature)
     assert record is not None
     assert record.status == "failed"
@@ -193,12 +213,65 @@ def test_a_store_that_cannot_take_the_failure_stops_the_sweep(
     work = Work(objects, Room(1))
     (trial,) = work.hand_out()
     work.hanging(0, trial)
-    work.hanging(11, trial)
-    work.hanging(12, trial)
+    work.hanging(41, trial)
+    work.hanging(42, trial)
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(full))
-    assert work.hanging(22, trial) == [trial]
+    assert work.hanging(82, trial) == [trial]
     assert work.coordinator.stopping
+
+
+def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [{"NodeID": node, "Alive": True, "Resources": {"GPU": 1.0}} for node in "ab"]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    crew = Work(objects, Room(1)).crew
+    searcher, controller = _PlanSearcher(crew, 0), Controller()
+    scheduler = _Scheduler(crew)
+    first = searcher.suggest("t0")
+    assert first is not None
+    assert first["avoid"] == ""
+    lost = {GPU_LOST: True, NODE: "a", PROBLEM: "CUDA does not start."}
+    searcher.on_trial_complete("t0", lost)
+    again = searcher.suggest("t1")
+    assert again is not None
+    assert (again["run"], again["avoid"]) == (first["run"], "a")
+    controller.live = [waiting("t1", again)]
+    assert scheduler.choose_trial_to_run(controller) is controller.live[0]
+    nodes.pop()  # what it waits for will not come
+    scheduler._watched_s = -math.inf
+    scheduler.choose_trial_to_run(controller)
+    assert controller.stopped == ["t1"]
+    searcher.on_trial_complete("t1")
+    last = searcher.suggest("t2")
+    assert last is not None
+    assert (last["run"], last["avoid"]) == (first["run"], "")
+    assert not crew.coordinator.problems
+
+
+class Controller:
+    """As much of Tune's as a scheduler asks."""
+
+    def __init__(self) -> None:
+        self.live: list[Any] = []
+        self.stopped: list[str] = []
+        self._tune_controller = self
+
+    def get_live_trials(self) -> list[Any]:
+        return self.live
+
+    def stop_trial(self, one: Any) -> None:
+        one.status = Trial.TERMINATED
+        self.stopped.append(one.trial_id)
+
+    def _cleanup_cached_actors(self, *, force_all: bool) -> None:
+        pass
+
+
+def waiting(name: str, config: dict[str, Any]) -> Any:
+    """A trial without a worker."""
+    return SimpleNamespace(trial_id=name, status=Trial.PENDING, config=config, num_failures=0)

@@ -204,6 +204,53 @@ def test_a_webhook_is_part_of_no_command_line(cluster: JobServer, space_file: st
     assert "secret" not in cluster.log("mine-1")
 
 
+def test_a_command_of_the_laptop_is_not_sent_unless_it_is_given(
+    cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> object:
+        *_, package = cluster.packages.values()
+        return json.loads(zipfile.ZipFile(io.BytesIO(package)).read("submission.json"))["notify"]
+
+    monkeypatch.setenv("SWEEP_NOTIFY", "~/bin/blink")
+    result = sweep("submit", space_file)
+    assert "SWEEP_NOTIFY is a command of this machine and is not sent" in result.stderr
+    assert told() is None
+    sweep("submit", space_file, "--notify", "~/bin/mail-me")
+    assert told() == "~/bin/mail-me"
+    monkeypatch.setenv("SWEEP_NOTIFY", "https://hooks.example.org/T0")
+    sweep("submit", space_file)
+    assert told() == "https://hooks.example.org/T0"
+
+
+# --- stopping -------------------------------------------------------------------------------------
+
+
+def test_a_job_that_still_prepares_its_sweep_can_be_stopped(cluster: JobServer) -> None:
+    """Its data may take hours to decode, and nothing is stored meanwhile."""
+    cluster.submit(
+        {
+            "submission_id": "mine-1",
+            "entrypoint": "exec sleep 600",
+            "metadata": {"sweep": "mine", "storage": ""},
+        }
+    )
+    assert "ended job mine-1, which still prepared its data" in sweep("stop", "mine").stdout
+    assert cluster.jobs["mine-1"]["status"] == "STOPPED"
+    assert "unknown sweep 'mine'" in refused("stop", "mine")
+
+
+def test_on_object_storage_the_head_knows_whether_a_job_drives_a_sweep(
+    cluster: JobServer, results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = f"file://{results}"
+    assert "no job of this cluster drives tiny" in refused("stop", "tiny", "--storage", bucket)
+    assert not (results / "sweeps" / "tiny" / "stop").exists()
+    monkeypatch.delenv("SWEEP_ADDRESS")
+    asked = sweep("stop", "tiny", "--storage", bucket).stdout
+    assert "does not tell whether anybody does" in asked
+    assert (results / "sweeps" / "tiny" / "stop").exists()
+
+
 # --- who may ask ----------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import yaml
 
 from sweep.ray_cluster import AUTOSCALER_CONFIG, RayCluster, largest_of
 from sweep.resources import Machine, ResourceClass
-from sweep.room import ASK_AGAIN_S, LOOK_EVERY_S, ClusterRoom, FixedRoom
+from sweep.room import ASK_AGAIN_S, LIMITS_EVERY_S, LOOK_EVERY_S, ClusterRoom, FixedRoom
 from sweep.shares import BEAT_EVERY_S, Shares
 from tests.test_shares import DictBoard
 from tests.test_stalls import Clock
@@ -85,6 +85,20 @@ def test_no_more_is_asked_for_than_the_cluster_can_grow_to() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD], [NODE] * 2)
     places(room_of(cluster, clock), clock, at=0)
+    assert cluster.asked == 8
+
+
+def test_limits_that_change_are_seen_within_a_minute() -> None:
+    clock = Clock()
+    cluster = FakeCluster([HEAD, NODE], [NODE])
+    room = room_of(cluster, clock)
+    places(room, clock, at=0, live=4)
+    assert cluster.asked == 0
+    cluster.most = [NODE] * 3  # `ray up` with a larger max_workers
+    places(room, clock, at=LIMITS_EVERY_S, live=4)
+    assert cluster.asked == 8
+    cluster.most = None  # cannot be read for a moment
+    places(room, clock, at=2 * LIMITS_EVERY_S, live=4)
     assert cluster.asked == 8
 
 

@@ -43,6 +43,15 @@ def test_a_submission_is_json_and_comes_back_equal(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [FILE]  # nothing else, and no code
 
 
+def test_a_submission_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """It may hold the address of a webhook, which is a secret."""
+    sent(notify="https://hooks.example.org/T0/secret").write(tmp_path)
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+    (tmp_path / FILE).chmod(0o644)  # as Ray unpacks it on the head
+    Submission.read(tmp_path)
+    assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
+
+
 def test_a_submission_of_another_version_is_refused(tmp_path: Path) -> None:
     plain = {"name": "tiny", "version": "9", "colour": "blue"}
     (tmp_path / FILE).write_text(json.dumps(plain))

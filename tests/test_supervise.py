@@ -20,10 +20,11 @@ from sweep.coordinator import Coordinator
 from sweep.definition import load_definition, put_definition
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import Driver, already_running, driver_of, driving_jobs
+from sweep.news import News
 from sweep.plan import Arm
 from sweep.signals import SINCE, request_stop, stop_on_request, stop_requested_ms
 from sweep.submission import ANSWER, Answer, Submission, code_version
-from sweep.supervise import DEATHS, NotYet, accept, supervise
+from sweep.supervise import DEATHS, NotYet, Progress, accept, supervise
 from sweep.tracking_place import place_of
 from tests.drivers import tiny, wait_until
 from tests.records import finished
@@ -105,6 +106,16 @@ def test_an_arm_that_comes_to_the_same_step_again_is_no_progress(toy: ObjectStor
     assert len(starts) == DEATHS
 
 
+def test_of_judged_proposals_nothing_is_read(toy: ObjectStore) -> None:
+    """Ten thousand of them are as many requests, before the first driver starts."""
+    progress = Progress(toy, "toy")
+    train(started(toy, SMALL))
+    for stored in Path(toy.root, "sweeps", "toy", "proposals", "g1").iterdir():
+        stored.write_text("whoever reads this fails")
+    assert progress.is_new()
+    assert not progress.is_new()
+
+
 @pytest.mark.parametrize(("arms", "code"), [(2, 0), (0, 2), (2, 1)])
 def test_a_driver_that_said_its_last_word_is_not_started_again(
     toy: ObjectStore, arms: int, code: int
@@ -141,8 +152,13 @@ def test_a_driver_is_not_started_while_the_store_cannot_be_written(
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(put))
     drivers = Drivers(toy, (0, 1), (2, 0))
-    assert supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0) == 0
+    told: list[News] = []
+    code = supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0, on_news=told.append)
+    assert code == 0
     assert drivers.starts == 2
+    assert [news.kind for news in told] == ["stalled"]
+    assert "No space left on device" in told[0].text
+    assert "goes on by itself" in told[0].text
     assert next(full, False) is False
     assert capsys.readouterr().out.count("No space left on device") == 1
 

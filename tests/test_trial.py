@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from ray._private.label_utils import validate_label_selector
 
 from tests.drivers import tiny
 from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.run_store import MAX_DEATHS, RunStore
 from trainables.training import Training
 from trainables.trial import (
     FINISHED,
+    GPU_LOST,
     NEEDS_WHOLE_GPU,
     PROBLEM,
     REPORT,
@@ -175,6 +177,38 @@ def test_a_worker_that_an_arm_cost_its_gpu_trains_no_other(
         trial_of(objects, arm(seed=1)).train()
     assert RunStore(objects).record(arm(seed=1).signature()) is None
     assert not objects.exists(f"arms/{arm(seed=1).signature()}/attempts.json")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="CUDA starts on this machine")
+def test_a_machine_whose_gpu_is_lost_fails_no_arm_at_once(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would fail one after the other, and sooner than others train one."""
+    monkeypatch.setattr("trainables.trial.GPU_LOST_PAUSE_S", 0.0)
+    config = replace(arm(), device="cuda")
+    for _ in range(MAX_DEATHS - 1):
+        result = trial_of(objects, config).train()
+        assert (result[FINISHED], result[GPU_LOST], result["done"]) == (False, True, True)
+        assert result[STORE_PROBLEM] is False
+        assert f"CUDA does not start on {socket.gethostname()}" in result[PROBLEM]
+        assert "nvidia-smi" in result[PROBLEM]
+        assert RunStore(objects).record(config.signature()) is None
+    assert trial_of(objects, config).train()[FINISHED] is True
+    record = RunStore(objects).record(config.signature())
+    assert record is not None
+    assert record.status == "failed"
+    assert socket.gethostname() in record.reason
+    assert "--retry-failed" in record.reason
+
+
+def test_an_arm_can_be_kept_from_machines() -> None:
+    nodes = ["0" * 56, "f" * 56]
+    asked = resources_of(told(arm(), "", avoid=nodes))
+    assert asked.bundles == [{"CPU": 1.0}]
+    assert asked != resources_of(told(arm(), ""))  # no worker there is kept for it
+    (selector,) = asked._bound.arguments["bundle_label_selector"]
+    assert validate_label_selector(selector) is None
+    assert selector == {"ray.io/node-id": f"!in({nodes[0]}, {nodes[1]})"}
 
 
 def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ put an outcome, and data that this machine lacks, since any arm would fail here.
 from __future__ import annotations
 
 import math
+import socket
 import time
 import traceback
 from dataclasses import dataclass
@@ -20,10 +21,16 @@ from trainables.build import build_model, build_references, build_task, paramete
 from trainables.config import RunConfig
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
-from trainables.errors import BadData, GpuShareTooSmall, StoreError, SweepError
+from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
 from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce
-from trainables.memory import exhausted, hold_to_share, peak_memory_mb, reset_peak_memory
+from trainables.memory import (
+    exhausted,
+    hold_to_share,
+    peak_memory_mb,
+    reset_peak_memory,
+    why_cuda_does_not_start,
+)
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
 from trainables.run_store import MAX_DEATHS, RunStore
@@ -64,11 +71,13 @@ class ArmRun:
         self.store = store
         self.gpu_share = gpu_share
         self.signature = config.signature()
+        # Looked for first: where CUDA does not start, its name cannot be recorded either.
+        self._no_gpu = why_cuda_does_not_start() if config.device == "cuda" else ""
         self.record = store.record(self.signature) or ArmRecord(
             signature=self.signature,
             config=config,
             started_ms=_now_ms(),
-            environment=environment(config.device),
+            environment={} if self._no_gpu else environment(config.device),
         )
         if self.record.is_final:
             store.drop_checkpoints(self.signature)
@@ -77,18 +86,20 @@ class ArmRun:
     def advance(self) -> ArmRecord:
         """Train to the next report, store the checkpoint, then the record; a no-op once final.
 
-        Every failure becomes the arm's outcome but three:
+        Every failure becomes the arm's outcome but four:
 
         Raises:
             StoreError: the store cannot be written, so there is nowhere to put an outcome.
             BadData: data or weights that were found when the sweep was defined are not here.
             GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
+            GpuLost: CUDA does not start on this machine; after MAX_DEATHS starts that is the
+                arm's outcome, too.
         """
         if self.record.is_final:
             return self.record
         try:
             self._advance()
-        except (StoreError, BadData):
+        except (StoreError, BadData, GpuLost):
             raise
         except SweepError as error:
             self._end("failed", str(error))
@@ -148,8 +159,6 @@ class ArmRun:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         torch.set_num_threads(self.config.threads)
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
-        reset_peak_memory(device)
-        hold_to_share(device, self.gpu_share)
         self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
         starts = self.store.count_attempt(
@@ -162,6 +171,11 @@ class ArmRun:
                 "See `sweep resume --retry-failed`.",
             )
             return None
+        if self._no_gpu:
+            self._without_gpu(starts)
+            return None
+        reset_peak_memory(device)
+        hold_to_share(device, self.gpu_share)
         task = build_task(self.config, device, dtype)
         model = build_model(self.config, task).to(device=device, dtype=dtype)
         introduce(model, task)
@@ -182,6 +196,17 @@ class ArmRun:
         else:
             self.record.reports.clear()
         return arm
+
+    def _without_gpu(self, starts: int) -> None:
+        """Raise GpuLost, or end the arm after as many starts as an arm has that dies."""
+        what = (
+            f"CUDA does not start on {socket.gethostname()} ({self._no_gpu}). See `nvidia-smi` "
+            "there, and restart or replace that machine."
+        )
+        if starts < MAX_DEATHS:
+            raise GpuLost(what)
+        again = "Then `sweep resume --retry-failed`."
+        self._end("failed", f"{what} The arm was started {starts} times without a GPU. {again}")
 
     def _report(self, arm: _Arm) -> Report:
         scalars, layers = arm.training.measured()

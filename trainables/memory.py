@@ -80,6 +80,17 @@ def gpu_is_lost() -> bool:
     return False
 
 
+def why_cuda_does_not_start() -> str:
+    """The error, in one line; empty where a tensor can be put on the GPU and read back."""
+    import torch
+
+    try:
+        torch.zeros(1, device="cuda").item()
+    except (RuntimeError, AssertionError) as error:
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return ""
+
+
 _GPU_TEXTS = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
 _CPU_TEXTS = ("can't allocate memory", "Cannot allocate memory")
 

@@ -11,15 +11,17 @@ import dataclasses
 import json
 import os
 import socket
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables import results
 from trainables.config import RunConfig
-from trainables.errors import BadData, GpuShareTooSmall, StoreError
+from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError
 from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
@@ -35,6 +37,9 @@ FINISHED = "finished"  # the arm's final record is in the store
 PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
 STORE_PROBLEM = "store_problem"  # whether that was the store, or the data: all arms end then
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
+GPU_LOST = "gpu_lost"  # whether that was the machine's GPU: another machine may do
+NODE = "node"  # Ray's id of the machine; empty outside Ray
+GPU_LOST_PAUSE_S = 2.0  # a machine that fails arms at once would else get one after the other
 REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
 
 
@@ -46,6 +51,7 @@ def trial_config(
     bundle: Mapping[str, float],
     landmark: str = "",
     driver: str = "",
+    avoid: Sequence[str] = (),
 ) -> dict[str, Json]:
     """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing.
 
@@ -56,6 +62,7 @@ def trial_config(
         bundle: what the arm holds of a machine, in Ray's words.
         landmark: an object of the driver's storage; a worker that does not see it has another one.
         driver: the run of a driver that starts the arm.
+        avoid: machines that it must not come to, by Ray's ids.
     """
     return {
         "run": json.dumps(config.to_json()),
@@ -64,12 +71,17 @@ def trial_config(
         "bundle": json.dumps(dict(bundle)),
         "landmark": landmark,
         "driver": driver,
+        "avoid": ", ".join(avoid),
     }
 
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
     """What Tune asks Ray for, for one arm."""
-    return PlacementGroupFactory([json.loads(config["bundle"])])
+    bundle, avoid = json.loads(config["bundle"]), config["avoid"]
+    if not avoid:
+        return PlacementGroupFactory([bundle])
+    elsewhere = {"ray.io/node-id": f"!in({avoid})"}
+    return PlacementGroupFactory([bundle], bundle_label_selector=[elsewhere])
 
 
 def report_of(result: dict[str, Json]) -> Report | None:
@@ -103,6 +115,9 @@ class ArmTrial(Trainable):
             return _problem(f"{error} This is {place}; see `sweep doctor`.", STORE_PROBLEM)
         except GpuShareTooSmall as error:
             return _problem(str(error), NEEDS_WHOLE_GPU)
+        except GpuLost as error:
+            time.sleep(GPU_LOST_PAUSE_S)
+            return _problem(str(error), GPU_LOST)
         except Exception:
             return _problem(traceback.format_exc(limit=-3))
 
@@ -141,8 +156,9 @@ class ArmTrial(Trainable):
 
 def _problem(text: str, *kinds: str) -> dict[str, Json]:
     """The result of an arm that cannot go on here."""
-    kind = {name: name in kinds for name in (STORE_PROBLEM, NEEDS_WHOLE_GPU)}
-    return {FINISHED: False, PROBLEM: text, **kind, "done": True}
+    kind = {name: name in kinds for name in (STORE_PROBLEM, NEEDS_WHOLE_GPU, GPU_LOST)}
+    node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+    return {FINISHED: False, PROBLEM: text, **kind, NODE: node, "done": True}
 
 
 def _result(record: ArmRecord) -> dict[str, Json]:
