@@ -1,9 +1,11 @@
 """What one pair costs a driver in sweeps of 1,000 and of 10,000: time, storage requests, memory.
 
-    python benchmarks/scale.py [--small N] [--large N] [--stores local,s3] [--tune N] [--out FILE]
+    python benchmarks/scale.py [--small N] [--large N] [--stores local,s3] [--untracked] [--tune N]
+                               [--out FILE]
 
 FILE is written anew every minute: a run that is cut short leaves what it had, the sweep that was
-under way included (what is missing can be measured alone: ``--stores s3 --tune 0``).
+under way included (what is missing can be measured alone: ``--stores s3 --tune 0``). --untracked
+leaves MLflow out, which takes three quarters of the time.
 
 200 simulated workers put what real arms put (checkpoints, growing records, a final one) and train
 nothing. The rest is real: plan, search (TPE, 50 settings), coordinator, the store (a folder, and S3
@@ -200,7 +202,12 @@ def rss_kb() -> float:
 
 
 def drive(
-    objects: ObjectStore, folder: Path, asked: Definition, counts: Counter[str]
+    objects: ObjectStore,
+    folder: Path,
+    asked: Definition,
+    counts: Counter[str],
+    *,
+    is_tracked: bool = True,
 ) -> dict[str, float]:
     """A driver's work from the first arm until MLflow has everything; what it took.
 
@@ -217,8 +224,11 @@ def drive(
     tracker = Tracker(f"sqlite:///{folder}/mlflow.db")
     read = feed.StoredArms(objects, asked.name)
     background = BackgroundTracker(tracker, asked.name, read)
-    on_record, on_proposal = feed.listeners(background.offer)
-    coordinator = Coordinator(objects, asked, on_record=on_record, on_proposal=on_proposal)
+    listeners: Json = {}
+    if is_tracked:
+        on_record, on_proposal = feed.listeners(background.offer)
+        listeners = {"on_record": on_record, "on_proposal": on_proposal}
+    coordinator = Coordinator(objects, asked, **listeners)
 
     def look() -> None:
         while not over.wait(EVERY_S):
@@ -249,14 +259,16 @@ def drive(
     }
 
 
-def one_sweep(root: str, folder: Path, pairs: int, settings: int) -> dict[str, Json]:
+def one_sweep(
+    root: str, folder: Path, pairs: int, settings: int, *, is_tracked: bool = True
+) -> dict[str, Json]:
     """Run it, summarise it, and start it again when all is done."""
     objects = ObjectStore(root)
     with counted() as counts:
         asked = put_definition(objects, definition(pairs, settings))
-        first = drive(objects, folder, asked, counts)
+        first = drive(objects, folder, asked, counts, is_tracked=is_tracked)
     pairs = asked.space.n_proposals * settings
-    assert first["created"] == pairs + settings, "a run per arm"
+    assert first["created"] == (pairs + settings) * is_tracked, "a run per arm"
     began = time.perf_counter()
     winners = sum(
         entry["winner"] for entry in views.best(views.load_sweep(objects, asked.name), {})
@@ -268,10 +280,11 @@ def one_sweep(root: str, folder: Path, pairs: int, settings: int) -> dict[str, J
         return (now_kb - first["warm_kb"]) / (pairs - WARM) if pairs > 2 * WARM else None
 
     with counted() as counts_again:
-        again = drive(objects, folder, asked, counts_again)
+        again = drive(objects, folder, asked, counts_again, is_tracked=is_tracked)
     assert again["created"] == 0, "nothing is made twice"
     return {
         "pairs": pairs,
+        "is_tracked": is_tracked,
         "winners": winners,
         "ms_per_pair": 1e3 * first["s"] / pairs,
         "cpu_ms_per_pair": 1e3 * first["cpu_s"] / pairs,
@@ -322,23 +335,32 @@ def requests_served(port: int) -> int:
 
 
 def measured(
-    kind: str, pairs: int, settings: int = SETTINGS, keep: Keep = lambda found: None
+    kind: str,
+    pairs: int,
+    settings: int = SETTINGS,
+    keep: Keep = lambda found: None,
+    *,
+    is_tracked: bool = True,
 ) -> dict[str, Json]:
     """One sweep in a child process, on a store of its own; ``keep`` hears where it stands."""
     with tempfile.TemporaryDirectory(prefix="scale-") as folder:
         if kind == "local":
-            return _child(f"{folder}/root", folder, pairs, settings, keep)
+            return _child((f"{folder}/root", folder), pairs, settings, keep, is_tracked)
         with s3_server() as port:
             root = f"s3://bucket/root?endpoint_override=127.0.0.1:{port}&scheme=http"
             before = requests_served(port)
-            found = _child(f"{root}&region=us-east-1", folder, pairs, settings, keep)
+            there = (f"{root}&region=us-east-1", folder)
+            found = _child(there, pairs, settings, keep, is_tracked)
             # starting again and the summary included, which the others are too
             found["http_requests_per_pair"] = (requests_served(port) - before) / found["pairs"]
             return found
 
 
-def _child(root: str, folder: str, pairs: int, settings: int, keep: Keep) -> dict[str, Json]:
-    command = [sys.executable, __file__, "--one", root, folder, str(pairs), str(settings)]
+def _child(
+    there: tuple[str, str], pairs: int, settings: int, keep: Keep, is_tracked: bool
+) -> dict[str, Json]:
+    command = [sys.executable, __file__, "--one", *there, str(pairs), str(settings)]
+    command += [] if is_tracked else ["--untracked"]
     place = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
     found: dict[str, Json] = {"pairs": pairs, "minutes": []}
@@ -364,7 +386,13 @@ def _child(root: str, folder: str, pairs: int, settings: int, keep: Keep) -> dic
 
 
 def compared(
-    kind: str, small: int, large: int, settings: int = SETTINGS, keep: Keep = lambda found: None
+    kind: str,
+    small: int,
+    large: int,
+    settings: int = SETTINGS,
+    keep: Keep = lambda found: None,
+    *,
+    is_tracked: bool = True,
 ) -> dict[str, Json]:
     """Small, large, small: the large one over the mean of the small ones."""
     sweeps: list[dict[str, Json]] = []
@@ -373,7 +401,7 @@ def compared(
         keep(judged([*sweeps, so_far]))
 
     for pairs in (small, large, small):
-        sweeps.append(measured(kind, pairs, settings, under_way))
+        sweeps.append(measured(kind, pairs, settings, under_way, is_tracked=is_tracked))
         keep(judged(sweeps))
     return judged(sweeps)
 
@@ -470,13 +498,16 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=10_000)
     parser.add_argument("--settings", type=int, default=SETTINGS)
     parser.add_argument("--stores", default="local,s3", help="local, s3, both, or an empty string")
+    parser.add_argument("--untracked", action="store_true", help="without MLflow, except on Tune")
     parser.add_argument("--tune", type=int, default=500, help="pairs on Ray Tune; 0 for none")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="keep the JSON here, from the first minute on")
     options = parser.parse_args()
     if options.one:
         root, folder, pairs, settings = options.one
-        print(json.dumps(one_sweep(root, Path(folder), int(pairs), int(settings))))
+        is_tracked = not options.untracked
+        found = one_sweep(root, Path(folder), int(pairs), int(settings), is_tracked=is_tracked)
+        print(json.dumps(found))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))  # so that children end
     result: dict[str, Json] = {"benchmark": "scale", "allowed": ALLOWED}
@@ -490,7 +521,8 @@ def main() -> None:
 
     sizes = (options.small, options.large, options.settings)
     for kind in filter(None, options.stores.split(",")):
-        keep(kind, compared(kind, *sizes, partial(keep, kind)))
+        tell = partial(keep, kind)
+        keep(kind, compared(kind, *sizes, tell, is_tracked=not options.untracked))
     if options.tune:
         keep("tune", on_tune(options.tune, partial(keep, "tune")))
     print(json.dumps(result, indent=2))

@@ -56,7 +56,7 @@ def find(plain: Json) -> list[Secret]:
 
 
 def masked(text: str, secrets: list[Secret]) -> str:
-    """The text without the secrets. What is as short as a digit hides nothing, and is everywhere."""
+    """The text without the secrets; what is as short as a digit stands everywhere, and stays."""
     for secret in secrets:
         if len(secret.value) >= SHORTEST:
             text = text.replace(secret.value, "***")
