@@ -22,7 +22,6 @@ and objects touched by the driver, over the second one's, and the memory of the 
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import resource
@@ -32,7 +31,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -41,7 +40,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
-from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
+from benchmarks.imitated.arms import SETTINGS, definition, train
 from sweep import feed, views
 from sweep.background_tracker import BackgroundTracker
 from sweep.coordinator import Coordinator
@@ -49,129 +48,16 @@ from sweep.definition import Definition, put_definition
 from sweep.execution import Where, run_sweep
 from sweep.plan import Arm
 from sweep.tracking import Tracker
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
 from trainables.object_store import ObjectStore
-from trainables.primal_dual import Scales
-from trainables.results import ArmRecord, Evaluation, Report
 from trainables.run_store import RunStore
 
 Json = Any
 T = TypeVar("T")
 Keep = Callable[[dict[str, Json]], None]  # told of what is known so far
-WORKERS = 200
-SETTINGS = 50
-LAYERS = 3
-REPORTS = 10
-UNITS = 24  # held-out windows of a real arm
-CHECKPOINT = bytes(2000)
 EVERY_S = 60.0  # between two looks at a sweep that runs
 WARM = 200  # pairs before memory is first looked at: libraries are loaded, caches are filled
 ALLOWED = {"time": 1.5, "requests": 1.5, "kb_per_pair": 20.0}
 TUNE_WORKERS = 4
-
-
-def definition(pairs: int, settings: int = SETTINGS) -> Definition:
-    """So many proposals over the settings, one seed; the unconstrained arms come on top."""
-    space = SearchSpace(
-        name="scale",
-        summary="",
-        base=RunConfig(data=DataConfig(frame_size=32, patch_size=8), constraint=ConstraintConfig()),
-        settings=tuple(
-            Setting(f"g{g:03d}", {"train_gamma": (g + 1) / (4 * settings)}) for g in range(settings)
-        ),
-        ranges={
-            "constraint.alpha": Uniform(0.02, 0.35),
-            "constraint.dual_lr": LogUniform(1e-3, 1e-1),
-            "constraint.resilience": LogUniform(1e-3, 1e-1),
-        },
-        n_proposals=max(1, pairs // settings),
-        search_seeds=(0,),
-        sampler="tpe",
-    )
-    return Definition("scale", space)
-
-
-# --- simulated workers ----------------------------------------------------------------------------
-
-
-def finished_record(config: RunConfig) -> ArmRecord:
-    """A finished arm of LAYERS layers with REPORTS reports; its numbers hang on its signature."""
-    signature = config.signature()
-    luck = int(hashlib.sha256(signature.encode()).hexdigest()[:6], 16) / 16**6
-    losses = [1.0, 0.7, 0.5, 0.3 + 0.3 * luck]  # about half of the arms are feasible
-    by_gamma = {f"{gamma:.2f}": 0.5 + gamma + luck for gamma in config.test_gammas}
-    evaluation = Evaluation(
-        scales=Scales(constant_loss=1.0, identity_loss=0.9),
-        dev_units=[f"clip:{i}" for i in range(UNITS)],
-        dev_losses=[losses] * UNITS,
-        train_units=[f"clip:{i}" for i in range(UNITS)],
-        train_losses=[losses] * UNITS,
-        scores=by_gamma,
-        layer_losses_by_gamma=dict.fromkeys(by_gamma, losses),
-        references={name: by_gamma for name in ("identity", "constant", "wiener")},
-        reference_losses={"identity": 0.9, "constant": 1.0, "wiener": 0.2},
-        ood_auc=1.0 + luck,
-        ood_mean=0.5 + luck,
-        objective=0.3 + luck,
-        objective_gammas=[0.2],
-        descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
-        descent_share=[0.9] * LAYERS,
-        multipliers=[] if config.constraint is None else [0.5] * LAYERS,
-    )
-    layers = {name: losses[1:] for name in ("violations", "multipliers", "slacks")}
-    reports = [
-        Report(
-            step=100 * (i + 1),
-            timestamp_ms=1_000 * (i + 1),
-            scalars={f"train/number_{n}": luck for n in range(8)},
-            layers={"losses": losses, "weights": losses, **layers},
-        )
-        for i in range(REPORTS)
-    ]
-    return ArmRecord(
-        signature=signature,
-        config=config,
-        status="finished",
-        reports=reports,
-        evaluation=evaluation,
-        started_ms=1,
-        ended_ms=1_000 * REPORTS,
-        environment={"commit": "abc", "dirty": False, "packages": {"torch": "2.13.0"}},
-    )
-
-
-def steps_of(arm: Arm, coordinator: Coordinator, runs: RunStore) -> Iterator[None]:
-    """One arm as its worker goes through it: begun, half done, final. Yields between."""
-    done = finished_record(arm.config)
-    runs.record(arm.signature)
-    runs.drop_left_overs(arm.signature)
-    runs.newest_checkpoint(arm.signature)
-    runs.count_attempt(arm.signature, -1)
-    yield
-    half = replace(done, status="running", reports=done.reports[: REPORTS // 2], evaluation=None)
-    runs.put_checkpoint(arm.signature, half.reports[-1].step, CHECKPOINT)
-    runs.put_record(half)
-    coordinator.report(arm.signature, half.reports[-1])
-    yield
-    runs.put_weights(arm.signature, CHECKPOINT)
-    runs.put_record(done)
-    coordinator.finished(arm.signature)
-
-
-def train(coordinator: Coordinator, runs: RunStore, tick: Callable[[int], None]) -> None:
-    """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final."""
-    working: deque[Iterator[None]] = deque()
-    while True:
-        while len(working) < WORKERS and (arm := coordinator.next_arm()) is not None:
-            working.append(steps_of(arm, coordinator, runs))
-        if not working:
-            return
-        worker = working.popleft()
-        try:
-            next(worker)
-            working.append(worker)
-        except StopIteration:
-            tick(coordinator.plan.arms_done)
 
 
 # --- one sweep, in a process of its own -----------------------------------------------------------
@@ -310,7 +196,7 @@ KEYS = {
 @contextmanager
 def s3_server() -> Iterator[int]:
     """moto's S3, counting, in a process of its own, with a bucket; yields its port."""
-    server = Path(__file__).with_name("counting_s3.py")
+    server = Path(__file__).parent / "imitated/s3.py"
     process = subprocess.Popen(
         [sys.executable, str(server)], stdout=subprocess.PIPE, env=os.environ | KEYS, text=True
     )

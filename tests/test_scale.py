@@ -10,15 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.scale import (
-    counted,
-    definition,
-    finished_record,
-    judged,
-    measured,
-    requests_per_pair,
-    train,
-)
+from benchmarks.imitated.arms import definition, finished_record, train
+from benchmarks.scale import counted, judged, measured, requests_per_pair
 from sweep import feed, views
 from sweep.coordinator import Coordinator
 from sweep.definition import put_definition
