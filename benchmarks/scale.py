@@ -1,6 +1,6 @@
 """What one pair costs a driver in sweeps of 1,000 and of 10,000: time, storage requests, memory.
 
-    python benchmarks/scale.py [--small N] [--large N] [--stores local,s3] [--untracked] [--tune N]
+    python -m benchmarks.scale [--small N] [--large N] [--stores local,s3] [--untracked] [--tune N]
                                [--out FILE]
 
 FILE is written anew every minute: a run that is cut short leaves what it had, the sweep that was
@@ -245,7 +245,7 @@ def measured(
 def _child(
     there: tuple[str, str], pairs: int, settings: int, keep: Keep, is_tracked: bool
 ) -> dict[str, Json]:
-    command = [sys.executable, __file__, "--one", *there, str(pairs), str(settings)]
+    command = [sys.executable, "-m", "benchmarks.scale", "--one", *there, str(pairs), str(settings)]
     command += [] if is_tracked else ["--untracked"]
     place = str(Path(__file__).parents[1])
     path = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
