@@ -1,7 +1,8 @@
 """A script: a sweep on a cluster that grows from no worker, as the only program of its namespaces.
 
-Ray's fake provider starts nodes that look for their head at port 6379 of this machine. Prints as
-JSON how the driver ended and how many machines were there then and in the end.
+Ray's fake provider starts nodes that look for their head at port 6379 of this machine. The sweep is
+stopped once its arms have met (tests/faults.py). Prints as JSON where they met, how many machines
+were there then and in the end, and how the driver ended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from sweep.ray_cluster import AUTOSCALER_CONFIG
-from tests.drivers import Driver
+from sweep.signals import request_stop
+from tests.drivers import Driver, wait_until
+from tests.faults import Faults
 from tests.ray_nodes import RayNodes, run_attached
 from trainables.object_store import ObjectStore
 
@@ -54,22 +57,26 @@ def config(workers: int, resources: dict[str, float]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def main(root: str, folder: str, workers: int, resources: str) -> None:
-    """Run the stored sweep called tiny below ``root`` to its end."""
+def main(root: str, folder: str, workers: int, resources: str, arms: int) -> None:
+    """Run the stored sweep called tiny below ``root`` until so many arms have met."""
     for line in ("link set lo up", f"addr add {ADDRESS}/24 dev lo", "route add default dev lo"):
         subprocess.run(["ip", *line.split()], check=True)
-    told = Path(AUTOSCALER_CONFIG).expanduser()
-    told.write_text(json.dumps(config(workers, json.loads(resources))))
+    limits = Path(AUTOSCALER_CONFIG).expanduser()
+    limits.write_text(json.dumps(config(workers, json.loads(resources))))
     fake = {**os.environ, "AUTOSCALER_UPDATE_INTERVAL_S": "1", "RAY_FAKE_CLUSTER": "1"}
-    nodes = RayNodes(Path(folder), fake, address=ADDRESS, port=6379, autoscaling=told)
+    nodes = RayNodes(Path(folder), fake, address=ADDRESS, port=6379, autoscaling=limits)
     environment = nodes.driver_environment()
-    driver = Driver(ObjectStore(root), where="cluster", workers=None, environment=environment)
+    objects, faults = ObjectStore(root), Faults.of_this_process()
+    driver = Driver(objects, where="cluster", workers=None, environment=environment)
+    wait_until(lambda: len(faults.met()) >= arms, timeout_s=240)
+    met, peak = faults.met(), machines(environment)
+    request_stop(objects, "tiny")
     code, out, err = driver.wait(timeout_s=240)
-    peak = machines(environment)
     give_up = time.monotonic() + 120
     while (left := machines(environment)) > 1 and time.monotonic() < give_up:
         time.sleep(1)
-    print(json.dumps({"code": code, "out": out, "err": err, "peak": peak, "left": left}))
+    told = {"code": code, "out": out, "err": err, "met": met, "peak": peak, "left": left}
+    print(json.dumps(told))
 
 
 def machines(environment: dict[str, str]) -> int:
@@ -79,4 +86,4 @@ def machines(environment: dict[str, str]) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4], int(sys.argv[5]))

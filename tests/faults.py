@@ -100,6 +100,13 @@ class Faults:
         (folder / "sitecustomize.py").write_text(SOURCE)
         self._orders = 0
 
+    @classmethod
+    def of_this_process(cls) -> Faults:
+        """Those whose orders this process executes."""
+        there = cls.__new__(cls)
+        there.folder, there._orders = Path(os.environ["FAULTS"]), 0
+        return there
+
     def environment(self) -> dict[str, str]:
         """What the processes of the test are started with."""
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
