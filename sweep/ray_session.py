@@ -83,7 +83,7 @@ def attached_ray() -> Iterator[Path]:
             ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:
             ray.shutdown()
-            raise Failure(_no_cluster(str(error).strip())) from error
+            raise Failure(_no_cluster(f"{str(error).strip().rstrip('.')}.")) from error
         try:
             yield folder
         finally:
