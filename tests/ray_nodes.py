@@ -17,7 +17,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.drivers import wait_until
+
 ROOT = Path(__file__).parents[1]
+STARTS, START_S = 3, 120.0
+STARTED = "Ray runtime started."
 _QUIET = (
     "--block", "--disable-usage-stats", "--object-store-memory=80000000",
     "--dashboard-agent-listen-port=0", "--dashboard-agent-grpc-port=0", "--metrics-export-port=0",
@@ -68,9 +72,20 @@ class RayNodes:
             time.sleep(0.1)
 
     def add(self, *, cpus: int, gpus: int = 0) -> int:
-        """Start a worker node; its number. Drivers find it when it is there."""
-        self._start(f"--address={self.address}", f"--num-cpus={cpus}", f"--num-gpus={gpus}")
-        return len(self.nodes) - 1
+        """Start a worker node and wait until it is there; its number.
+
+        One at a time, and again where Ray gives up waiting for its own processes: nodes of one
+        machine that start together can miss each other's.
+        """
+        for _ in range(STARTS):
+            self._start(f"--address={self.address}", f"--num-cpus={cpus}", f"--num-gpus={gpus}")
+            wait_until(self._newest_is_up_or_ended, timeout_s=START_S)
+            if self.nodes[-1].poll() is None:
+                return len(self.nodes) - 1
+        raise AssertionError(self.log(len(self.nodes) - 1))
+
+    def _newest_is_up_or_ended(self) -> bool:
+        return STARTED in self.log(len(self.nodes) - 1) or self.nodes[-1].poll() is not None
 
     def power_off(self, node: int) -> None:
         """End a node at once, and all that runs on it."""
