@@ -198,6 +198,25 @@ def test_a_damaged_object_is_refused_by_name(
         objects.get("thing")
 
 
+def test_an_object_that_is_replaced_while_it_is_read_is_not_damaged(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its size is asked for when it is opened; by then somebody puts a longer one."""
+    writer, versions = ObjectStore(objects.root), [b"longer", b"the longest of all"]
+    writer.put("thing", b"short")
+    filesystem, prefix = objects._filesystem()
+
+    class Replacing:
+        def open_input_stream(self, path: str) -> object:
+            stream = filesystem.open_input_stream(path)
+            if versions:
+                writer.put("thing", versions.pop(0))
+            return stream
+
+    monkeypatch.setattr(objects, "_filesystem", lambda: (Replacing(), prefix))
+    assert objects.get("thing") == b"the longest of all"
+
+
 def test_a_damaged_record_is_set_aside_and_its_arm_trained_again(
     cloud: Cloud, objects: ObjectStore
 ) -> None:

@@ -86,17 +86,21 @@ class ObjectStore:
             except FileNotFoundError:
                 return None
 
-        sealed = self._try(f"read {name}", read)
+        sealed, before = self._try(f"read {name}", read), None
+        # Object storage is asked for the size, then for so many bytes: an object that is replaced
+        # in between is read torn. What is damaged is the same again.
+        while sealed is not None and sealed != before:
+            content = sealed[: -_DIGEST - len(_FOOTER)]
+            if sealed == _sealed(content):
+                return content
+            sealed, before = self._try(f"read {name}", read), sealed
         if sealed is None:
             return None
-        content = sealed[: -_DIGEST - len(_FOOTER)]
-        if sealed != _sealed(content):
-            raise DamagedObject(
-                f"{name} below {self.root} is damaged (its checksum does not match). Restore it "
-                "from a copy, or delete it and give the same `sweep run` again, which makes what "
-                "is missing."
-            )
-        return content
+        raise DamagedObject(
+            f"{name} below {self.root} is damaged (its checksum does not match). Restore it "
+            "from a copy, or delete it and give the same `sweep run` again, which makes what "
+            "is missing."
+        )
 
     def exists(self, name: str) -> bool:
         """Whether there is an object of this name, whole or not."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
+from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +23,7 @@ _names: list[str] = []  # of all keys that were ever put, sorted
 _set_list = _VersionedKeyStore.setlist
 _list_objects = S3Backend.list_objects
 _application = DomainDispatcherApplication(create_backend_app)
+_one_at_a_time = Lock()  # S3 gives an object whole; moto's reads share one buffer, and tear
 
 
 class Quiet(WSGIRequestHandler):
@@ -59,9 +61,9 @@ def counting() -> Callable[[dict[str, Json], Callable[..., Json]], Iterable[byte
             text = str(served).encode()
             start("200 OK", [("Content-Length", str(len(text)))])
             return [text]
-        served += 1
-        answered: Iterable[bytes] = _application(environ, start)
-        return answered
+        with _one_at_a_time:
+            served += 1
+            return list(_application(environ, start))
 
     return answer
 
