@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -154,6 +156,25 @@ def test_a_file_uri_is_a_remote_store_too(tmp_path: Path) -> None:
     objects.delete("arms/s/record.json")
     objects.delete("arms/s/record.json")
     assert objects.names("arms/s") == []
+
+
+def test_an_object_that_is_replaced_while_it_is_read_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Remote stores ask for the size, then for so many bytes: of another object by now."""
+    objects = ObjectStore(f"file://{tmp_path}")
+    objects.put("thing", b"the newest")
+    filesystem, prefix = objects._filesystem()
+    lengths = [40, 50]  # of what was there when it was asked
+
+    class Replaced:
+        def open_input_stream(self, path: str) -> IO[bytes]:
+            content: bytes = filesystem.open_input_stream(path).read()
+            return io.BytesIO(content[: lengths.pop()] if lengths else content)
+
+    monkeypatch.setattr(objects, "_filesystem", lambda: (Replaced(), prefix))
+    assert objects.get("thing") == b"the newest"
+    assert not lengths
 
 
 # --- a store that is away for a moment ------------------------------------------------------------
