@@ -197,18 +197,17 @@ KEYS = {
 def s3_server() -> Iterator[int]:
     """moto's S3, counting, in a process of its own, with a bucket; yields its port."""
     server = Path(__file__).parent / "imitated/s3.py"
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, str(server)], stdout=subprocess.PIPE, env=os.environ | KEYS, text=True
-    )
-    try:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        put = Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
-        with urlopen(put, timeout=60):
-            yield port
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            port = int(process.stdout.readline())
+            put = Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
+            with urlopen(put, timeout=60):
+                yield port
+        finally:
+            process.kill()
 
 
 def requests_served(port: int) -> int:
