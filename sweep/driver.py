@@ -22,6 +22,7 @@ from ray import tune
 from ray.exceptions import RayError
 from ray.tune import CheckpointConfig, FailureConfig, TuneConfig, Tuner
 from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
@@ -134,6 +135,28 @@ def _without(lost: Collection[str]) -> list[str]:
         there = ray.nodes()  # type: ignore[no-untyped-call]
     with_gpu = {n["NodeID"] for n in there if n["Alive"] and n["Resources"].get("GPU")}
     return sorted(with_gpu.intersection(lost)) if with_gpu.difference(lost) else []
+
+
+def let_go_of_ended(tune_controller: Json) -> list[str]:
+    """Make Tune forget trials that are over, and their workers gone or given on; returns their ids.
+
+    It keeps every trial for its results and its restore (here the store is both), about 50 KB each,
+    and asks all of them at every step whether they are over. The newest one stays: Tune means to
+    have run something.
+    """
+    callbacks: list[Json] = tune_controller._callbacks._callbacks
+    callbacks[:] = [one for one in callbacks if not isinstance(one, TrialProgressCallback)]
+    kept: list[Trial] = tune_controller._trials
+    busy = {*tune_controller.get_live_trials(), *tune_controller._trial_to_actor}
+    over = (Trial.TERMINATED, Trial.ERROR)
+    ended = [one for one in kept[:-1] if one.status in over and one not in busy]
+    tune_controller._get_trial_checkpoints()  # what is not written yet would come back
+    for one in ended:
+        kept.remove(one)
+        tune_controller._stopped_trials.discard(one)
+        tune_controller._failed_trials.discard(one)
+        tune_controller._trial_metadata.pop(one.trial_id, None)
+    return [one.trial_id for one in ended]
 
 
 class _WithoutState:
@@ -263,6 +286,9 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         if time.monotonic() >= self._watched_s + WATCH_EVERY_S:
             self._watched_s = time.monotonic()
             self._end_hanging_workers(live)
+            for ended in let_go_of_ended(tune_controller._tune_controller):
+                self._failures_before.pop(ended, None)
+                self._failures_told.pop(ended, None)
             if not _without(self._crew.lost_gpus):
                 for one in live:  # it would wait for a machine that is no more: handed out again
                     if one.status == Trial.PENDING and one.config["avoid"]:

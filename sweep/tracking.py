@@ -232,9 +232,7 @@ class Tracker:
                 marks, new_tags = new_tags[:PARAMS_PER_BATCH], new_tags[PARAMS_PER_BATCH:]
             client.log_batch(known.run_id, metrics=batch, params=now, tags=marks)
             self.rows_sent += len(batch)
-        known.params |= set(params)
-        known.tags |= tags
-        known.metrics |= {row.key for row in rows}
+        known.note_sent(params, tags, (row.key for row in rows))
 
     def _drop_tags(self, known: Known, names: Iterable[str]) -> None:
         for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.tune.experiment import Trial
 
 from sweep.definition import put_definition
 from sweep.execution import run_sweep
@@ -61,6 +63,22 @@ def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path:
     # Nothing of it stays: no folder, no file in the home folder.
     assert not list(Path(os.environ["RAY_TMPDIR"]).glob("sweep-*"))
     assert not list(Path.home().iterdir())
+
+
+def test_tune_keeps_no_trials_that_are_over(objects: ObjectStore) -> None:
+    """It would keep 50 KB of every arm, and ask each of them at every step whether it is over."""
+    asked = put_definition(objects, tiny(n_proposals=40))
+    most = finished = 0
+
+    def on_record(arm: Arm, is_final: bool) -> None:
+        nonlocal most, finished
+        finished += is_final
+        if is_final:
+            most = max(most, sum(isinstance(one, Trial) for one in gc.get_objects()))
+
+    assert run_sweep(objects, asked, workers=2, display=False, on_record=on_record).is_done
+    assert finished == 82
+    assert most < finished / 2  # live ones, and those that ended within the last second
 
 
 def test_a_stopped_sweep_checkpoints_says_how_to_resume_and_resumes(
