@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from sweep.cluster_files import Finding, check, read
+from tests.planted_mistakes import both, given, head_start, instead, node, without
 from trainables.errors import Misuse
 
 Json = Any
@@ -38,7 +39,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> Path:
 def filled(name: str) -> str:
     """A file of ours as a user fills it in."""
     text = Path(name).read_text(encoding="utf-8")
-    for got, given in (
+    for mark, value in (
         ("sg-FILL-IN", "sg-0123456789abcdef0"),
         ("s3://FILL-IN", "s3://lab-sweeps"),
         ("/FILL-IN-shared", "/mnt/shared"),
@@ -46,7 +47,7 @@ def filled(name: str) -> str:
         ("FILL-IN-worker-", "10.0.0.1"),
         ("FILL-IN-", "lab-"),
     ):
-        text = text.replace(got, given)
+        text = text.replace(mark, value)
     return text
 
 
@@ -149,56 +150,6 @@ def test_a_module_that_is_removed_here_goes_from_every_node(name: str, tmp_path:
 
 
 # --- what Ray misses ------------------------------------------------------------------------------
-
-
-def head_start(change: Callable[[str], str]) -> Callable[[Json], None]:
-    def planted(plain: Json) -> None:
-        plain["head_start_ray_commands"][-1] = change(plain["head_start_ray_commands"][-1])
-
-    return planted
-
-
-def without(text: str) -> Callable[[Json], None]:
-    """Every command without ``text``."""
-    return instead(text, "")
-
-
-def instead(text: str, other: str) -> Callable[[Json], None]:
-    """Every command with ``other`` for ``text``."""
-
-    def planted(plain: Json) -> None:
-        lists = [value for key, value in plain.items() if key.endswith("_commands")]
-        assert any(text in command for commands in lists for command in commands)
-        for commands in lists:
-            commands[:] = [command.replace(text, other) for command in commands]
-
-    return planted
-
-
-def given(*keys: str, to: Json) -> Callable[[Json], None]:
-    """One place of the file set, or removed where ``to`` is None."""
-
-    def planted(plain: Json) -> None:
-        for key in keys[:-1]:
-            plain = plain[key]
-        if to is None:
-            del plain[keys[-1]]
-        else:
-            plain[keys[-1]] = to
-
-    return planted
-
-
-def both(*changes: Callable[[Json], None]) -> Callable[[Json], None]:
-    def planted(plain: Json) -> None:
-        for change in changes:
-            change(plain)
-
-    return planted
-
-
-def node(name: str, *keys: str, to: Json) -> Callable[[Json], None]:
-    return given("available_node_types", name, "node_config", *keys, to=to)
 
 
 OVERRIDE = ["sudo apt-get install -y htop"]
