@@ -150,11 +150,10 @@ def let_go_of_ended(tune_controller: Json) -> list[str]:
     busy = {*tune_controller.get_live_trials(), *tune_controller._trial_to_actor}
     over = (Trial.TERMINATED, Trial.ERROR)
     ended = [one for one in kept[:-1] if one.status in over and one not in busy]
-    tune_controller._get_trial_checkpoints()  # what is not written yet would come back
     for one in ended:
         kept.remove(one)
-        tune_controller._stopped_trials.discard(one)
-        tune_controller._failed_trials.discard(one)
+        for others in ("_stopped_trials", "_failed_trials", "_trials_to_cache"):
+            getattr(tune_controller, others).discard(one)
         tune_controller._trial_metadata.pop(one.trial_id, None)
     return [one.trial_id for one in ended]
 
