@@ -47,6 +47,8 @@ Json = Any
 log = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 1.0  # for arms that hang
+# Sets of Tune's that trials stay in when they are over: those that failed count as live.
+KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
 
 
 def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
@@ -147,15 +149,22 @@ def let_go_of_ended(tune_controller: Json) -> list[str]:
     callbacks: list[Json] = tune_controller._callbacks._callbacks
     callbacks[:] = [one for one in callbacks if not isinstance(one, TrialProgressCallback)]
     kept: list[Trial] = tune_controller._trials
-    busy = {*tune_controller.get_live_trials(), *tune_controller._trial_to_actor}
-    over = (Trial.TERMINATED, Trial.ERROR)
+    over, busy = (Trial.TERMINATED, Trial.ERROR), tune_controller._trial_to_actor
     ended = [one for one in kept[:-1] if one.status in over and one not in busy]
     for one in ended:
         kept.remove(one)
-        for others in ("_stopped_trials", "_failed_trials", "_trials_to_cache"):
+        for others in KEPT_IN:
             getattr(tune_controller, others).discard(one)
         tune_controller._trial_metadata.pop(one.trial_id, None)
     return [one.trial_id for one in ended]
+
+
+def _withdraw(tune_controller: Json, waiting: Trial) -> None:
+    """End a trial that has no worker yet. Tune goes on expecting the worker if it is not told."""
+    inner = tune_controller._tune_controller
+    tune_controller.stop_trial(waiting)
+    if waiting in inner._staged_trials:
+        inner._unstage_trial_with_resources(waiting)
 
 
 class _WithoutState:
@@ -291,11 +300,11 @@ class _Scheduler(_WithoutState, FIFOScheduler):
             if not _without(self._crew.lost_gpus):
                 for one in live:  # it would wait for a machine that is no more: handed out again
                     if one.status == Trial.PENDING and one.config["avoid"]:
-                        tune_controller.stop_trial(one)
+                        _withdraw(tune_controller, one)
         waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
         if self._crew.coordinator.stopping:
             for one in waiting.values():  # no worker may ever come
-                tune_controller.stop_trial(one)
+                _withdraw(tune_controller, one)
             waiting = {}
         if not waiting:
             # Tune would keep a worker for the next arm, and its place: others may wait for it.

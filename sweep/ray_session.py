@@ -34,6 +34,10 @@ ENVIRONMENT = {
     "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # Tune's state is never read
     "TUNE_MAX_PENDING_TRIALS_PG": "100000",  # the searcher hands out no more than there is room for
     "TUNE_WARN_THRESHOLD_S": "30",
+    # Else Tune's warning that no machine comes ends a sweep that has had none for half an hour: it
+    # names the first trial, and there is none yet. Sweeps wait, and tell it themselves.
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1e9",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S_AUTOSCALER": "1e9",
     "RAY_AIR_NEW_OUTPUT": "0",  # no second display beside ours
 }
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import ray
+from ray.tune.callback import CallbackList
+from ray.tune.execution import insufficient_resources_manager as waits
 from ray.tune.experiment import Trial
 
+from sweep import ray_session
 from sweep.crew import Crew, Hand
 from sweep.definition import Definition
 from sweep.driver import _PlanSearcher, _Scheduler
@@ -253,6 +258,21 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     assert not crew.coordinator.problems
 
 
+def test_a_sweep_waits_for_its_first_machine_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tune's warning would name the first trial, and end the sweep because there is none yet."""
+    clock = partial(next, itertools.count(step=3600.0))
+    monkeypatch.setattr(waits, "time", SimpleNamespace(monotonic=clock))
+    for name, value in ray_session.ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    waits._get_insufficient_resources_warning_threshold.cache_clear()
+    try:
+        manager = waits._InsufficientResourcesManager()
+        for _ in range(24):
+            manager.on_no_available_trials([])
+    finally:
+        waits._get_insufficient_resources_warning_threshold.cache_clear()
+
+
 class Controller:
     """As much of Tune's as a scheduler asks."""
 
@@ -260,6 +280,10 @@ class Controller:
         self.live: list[Any] = []
         self.stopped: list[str] = []
         self._tune_controller = self
+        self._callbacks = CallbackList([])
+        self._trials: list[Any] = []
+        self._trial_to_actor: dict[Any, Any] = {}
+        self._staged_trials: list[Any] = []
 
     def get_live_trials(self) -> list[Any]:
         return self.live

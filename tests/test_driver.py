@@ -68,6 +68,7 @@ def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path:
 def test_tune_keeps_no_trials_that_are_over(objects: ObjectStore) -> None:
     """It would keep 50 KB of every arm, and ask each of them at every step whether it is over."""
     asked = put_definition(objects, tiny(n_proposals=40))
+    gc.collect()  # what other tests left
     most = finished = 0
 
     def on_record(arm: Arm, is_final: bool) -> None:
