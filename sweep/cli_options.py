@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -168,6 +169,13 @@ def parse_seeds(text: str, present: Sequence[int] = ()) -> tuple[int, ...]:
 def print_json(value: Json) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def tell_that_it_is_here(instead: str) -> None:
+    """Where SWEEP_ADDRESS sends other verbs to a cluster, a note that this one stays here."""
+    if os.environ.get(ADDRESS):
+        verb = click.get_current_context().info_name
+        note(f"{ADDRESS} is set, but `sweep {verb}` is about this machine; {instead}")
 
 
 def note(text: str) -> None:

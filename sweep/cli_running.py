@@ -25,6 +25,7 @@ from sweep.cli_options import (
     parse_values,
     set_option,
     storage_option,
+    tell_that_it_is_here,
 )
 from sweep.cli_reading import print_best
 from sweep.definition import Definition, definition_name, load_definition
@@ -134,6 +135,7 @@ def run(
     configuration. Running the same definition again under the same name continues it; a different
     definition under a name that is taken is refused.
     """
+    tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     found, definition, wanted = asked_for(
         space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
         full=full, stall_after=stall_after,

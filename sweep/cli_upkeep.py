@@ -17,6 +17,7 @@ from sweep.cli_options import (
     open_store,
     open_sweep,
     storage_option,
+    tell_that_it_is_here,
 )
 from sweep.cli_reading import newest_first, run_ids
 from sweep.definition import Definition, folder, load_definition, sweep_names
@@ -39,6 +40,7 @@ from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 Json = Any
+ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
 
 mlflow_option = click.option(
     "--mlflow", metavar="URI", help="MLflow server; default: where the sweep is tracked."
@@ -138,6 +140,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     from sweep import feed, tracking
     from sweep.cli_running import track_sweep
 
+    tell_that_it_is_here(ON_HEAD)
     objects, view = open_sweep(storage, name)
     uri = place_of(objects, view.definition, mlflow)
     tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
@@ -155,6 +158,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
 
     MLflow keeps its experiment: delete that in its own UI.
     """
+    tell_that_it_is_here(ON_HEAD)
     objects = open_store(storage)
     if name not in sweep_names(objects):
         check_name(objects, name)

@@ -76,6 +76,16 @@ def test_a_damaged_sweep_is_listed_as_such_and_can_be_removed(stored: ObjectStor
     assert stored.names("sweeps") == []
 
 
+def test_verbs_that_ask_no_cluster_say_so_where_others_do(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("rm", "tiny")
+    assert "SWEEP_ADDRESS" not in sweep(*words, answer="n\n").stderr
+    monkeypatch.setenv("SWEEP_ADDRESS", "cluster.yaml")
+    assert "but `sweep rm` is about this machine" in sweep(*words, answer="n\n").stderr
+    assert "`sweep submit`" in refused("run", "no-such-space")
+
+
 # --- doctor ---------------------------------------------------------------------------------------
 
 
