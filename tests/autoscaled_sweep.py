@@ -24,6 +24,7 @@ from trainables.object_store import ObjectStore
 
 ADDRESS = "10.99.0.1"
 IDLE_S = 6
+HEAD = "ray.head.default"  # as the fake provider calls its head; another name makes Ray start heads
 COMMANDS = (
     "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands",
     "head_start_ray_commands", "worker_start_ray_commands",
@@ -40,7 +41,7 @@ def config(workers: int, resources: dict[str, float]) -> dict[str, Any]:
         "disable_launch_config_check": True,
     }
     types = {
-        "head": {"resources": {}, "node_config": {}, "max_workers": 0},
+        HEAD: {"resources": {}, "node_config": {}, "max_workers": 0},
         "gpu": {
             "resources": {**resources, **memory},
             "node_config": {},
@@ -50,7 +51,7 @@ def config(workers: int, resources: dict[str, float]) -> dict[str, Any]:
     }
     return {
         "cluster_name": "fake", "max_workers": 8, "provider": provider,
-        "available_node_types": types, "head_node_type": "head", "auth": {}, "docker": {},
+        "available_node_types": types, "head_node_type": HEAD, "auth": {}, "docker": {},
         "idle_timeout_minutes": IDLE_S / 60, "upscaling_speed": 1.0, "file_mounts": {},
         "cluster_synced_files": [], "file_mounts_sync_continuously": False, "rsync_exclude": [],
         "rsync_filter": [], **{name: [] for name in COMMANDS},
@@ -76,6 +77,7 @@ def main(root: str, folder: str, workers: int, resources: str, arms: int) -> Non
     while (left := machines(environment)) > 1 and time.monotonic() < give_up:
         time.sleep(1)
     told = {"code": code, "out": out, "err": err, "met": met, "peak": peak, "left": left}
+    told["autoscaler"] = nodes.autoscaler_log()
     print(json.dumps(told))
 
 

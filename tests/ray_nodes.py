@@ -100,6 +100,11 @@ class RayNodes:
         """What a node printed."""
         return (self.folder / f"node-{node}.log").read_text()
 
+    def autoscaler_log(self) -> str:
+        """What the autoscaler of the head wrote."""
+        logs = sorted(Path(self._session).glob("session_2*/logs/monitor*"))
+        return "\n".join(log.read_text() for log in logs)
+
     def end(self) -> None:
         """End every node."""
         for node in reversed(range(len(self.nodes))):

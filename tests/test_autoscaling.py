@@ -62,4 +62,4 @@ def test_a_sweep_makes_a_cluster_grow_to_two_gpu_machines_and_lets_go_of_them(
     assert len({node for node, _ in placed}) == 2
     assert sorted(placed.values()) == [2, 2, 2, 2]
     assert {gpu for _, gpu in placed} == {"0", "1"}
-    assert (told["peak"], told["left"]) == (3, 1)
+    assert (told["peak"], told["left"]) == (3, 1), told["autoscaler"]
