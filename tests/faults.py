@@ -140,6 +140,10 @@ class Faults:
         """What was being written when processes died on order: kind, moment and path."""
         return [path.read_text() for path in sorted(self.folder.glob("killed-*"))]
 
+    def obeyed(self) -> set[int]:
+        """Process ids that died or hang on order."""
+        return {int(path.name.rpartition("-")[2]) for path in self.folder.glob("killed-*")}
+
     def full(self, yes: bool) -> None:
         """Fill or free the disk."""
         path = self.folder / "full"

@@ -46,8 +46,12 @@ def test_a_worker_that_hangs_once_costs_time_alone(
     wait_until(lambda: bool(faults.workers()) and bool(steps(objects)))
     faults.hang("checkpoint", "before", skip=1)  # in a call that never returns
     wait_until(lambda: not faults.pending())
-    wait_until(lambda: bool(faults.workers()))
-    os.kill(faults.workers()[0], signal.SIGSTOP)  # and a process that answers to nothing
+
+    def others() -> list[int]:
+        return [pid for pid in faults.workers() if pid not in faults.obeyed()]
+
+    wait_until(lambda: bool(others()))
+    os.kill(others()[0], signal.SIGSTOP)  # and a process that answers to nothing
     code, out, err = driver.wait(timeout_s=300)
     assert code == 0, out + err
     assert err.count("its worker is ended, and it is tried once more") == 2
