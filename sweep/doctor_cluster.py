@@ -153,21 +153,23 @@ def strangers(address: str) -> Check:
 
 
 def nodes() -> list[Node]:
-    """The nodes that are up, the head first."""
+    """The nodes that are up, the head first. Those of one machine are told apart by their ids."""
     found = []
-    for plain in ray.nodes():  # type: ignore[no-untyped-call]
-        if plain["Alive"]:
-            resources = plain["Resources"]
-            address = str(plain["NodeManagerAddress"])
-            found.append(
-                Node(
-                    id=plain["NodeID"],
-                    name=f"{plain['NodeManagerHostname']} ({address})",
-                    address=address,
-                    gpus=float(resources.get("GPU", 0)),
-                    is_head=HEAD in resources,
-                )
+    up = [plain for plain in ray.nodes() if plain["Alive"]]  # type: ignore[no-untyped-call]
+    each = [(plain["NodeManagerHostname"], plain["NodeManagerAddress"]) for plain in up]
+    for plain, place in zip(up, each, strict=True):
+        host, address = place
+        names = [address] if each.count(place) == 1 else [address, plain["NodeID"][:8]]
+        resources = plain["Resources"]
+        found.append(
+            Node(
+                id=plain["NodeID"],
+                name=f"{host} ({', '.join(names)})",
+                address=address,
+                gpus=float(resources.get("GPU", 0)),
+                is_head=HEAD in resources,
             )
+        )
     return sorted(found, key=lambda node: (not node.is_head, node.name, node.id))
 
 

@@ -102,6 +102,7 @@ def test_every_node_looks_at_itself_and_at_what_arms_will_read(
     broken = doctor(environment, space_file(tmp_path, config), code=1)
     assert failed(broken) == {"GPUs", f"checkpoint {config.model.checkpoint}"}, broken["GPUs"]
     assert "Ray offers 2, torch can use 0" in broken["GPUs"]["found"]
+    assert "3 nodes" in broken["the same everywhere"]["found"]  # though all have one address
 
 
 def space_file(folder: Path, config: RunConfig) -> str:
