@@ -184,13 +184,18 @@ class Jobs:
 
         Where that fails it stays there, which harms nobody: the answer counts.
         """
-        give_up = time.monotonic() + END_S
         with suppress(Failure), self._errors():
-            while not self.look(job).is_over:
-                if time.monotonic() > give_up:
-                    return
-                time.sleep(POLL_S[0])
-            self._client.delete_job(job)
+            if self.ends(job):
+                self._client.delete_job(job)
+
+    def ends(self, job: str) -> bool:
+        """Wait a moment for a job that has answered to end; whether it did."""
+        give_up = time.monotonic() + END_S
+        while not self.look(job).is_over:
+            if time.monotonic() > give_up:
+                return False
+            time.sleep(POLL_S[0])
+        return True
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -165,7 +165,10 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
         job = f"{sent.name}-{number}"
         # Of roots that are spelled differently the head knows which are one.
         if _started(jobs, job, replace(sent, others=running)):
-            return job, jobs.answer(job, wait_s)
+            answer = jobs.answer(job, wait_s)
+            if answer is not None and answer.code:
+                jobs.ends(job)  # else the next verb finds a sweep that seems to begin
+            return job, answer
         # Another laptop was faster: what does it drive?
 
 
