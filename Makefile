@@ -87,7 +87,7 @@ bench: $(STAMP)
 	@mkdir -p build/bench
 	@for file in $(wildcard benchmarks/*.py); do \
 	  name=$$(basename "$$file" .py); echo "$$name -> build/bench/$$name.json"; \
-	  $(BIN)/python "$$file" >"build/bench/$$name.json" || exit 1; done
+	  $(BIN)/python -m "benchmarks.$$name" >"build/bench/$$name.json" || exit 1; done
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

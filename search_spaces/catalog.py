@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import search_spaces
 from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
-from search_spaces.space import SearchSpace, Setting
+from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config import RunConfig, default_constraint, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
 from trainables.task_facts import facts_of, task_of_model
@@ -33,7 +33,7 @@ _NO_SPACES = ("catalog", "published", "published_text", "space")
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
 # Fields of a space itself that `--set` may name, beside every field of RunConfig.
-SPACE_FIELDS = ("n_proposals", "sampler", "sampler_seed", "search_seeds")
+SPACE_FIELDS = ("n_proposals", "sampler", "sampler_seed", "search_seeds", *HOW_IT_RUNS)
 
 
 @dataclass(frozen=True)

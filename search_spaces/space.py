@@ -22,6 +22,7 @@ Json = Any
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
+HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
 
 
 def _is_finite(value: Json) -> bool:
@@ -120,6 +121,9 @@ class SearchSpace:
     search_seeds: tuple[int, ...] = (0, 1)
     sampler: Sampler = "tpe"
     sampler_seed: int = 0
+    # How its arms are run. Not part of what is trained: numbers do not depend on it.
+    gpus_per_arm: float | Literal["measured"] = 1.0  # share of a GPU; measured: by memory
+    stall_after_s: float = 3600.0  # without a report for so long, an arm hangs
 
     def __post_init__(self) -> None:
         """Check types and names and build every setting once, so that a wrong space fails here."""
@@ -143,6 +147,7 @@ class SearchSpace:
                 "search_seeds must be different whole numbers from 0 up, "
                 f"got {list(self.search_seeds)}."
             )
+        self._check_running()
         for name, values in self.ranges.items():
             if not field_of(name).startswith("constraint."):
                 raise InvalidValue(
@@ -200,6 +205,16 @@ class SearchSpace:
                 f"search space {self.name!r}: every text must be valid Unicode, got "
                 f"{error.object[error.start : error.end]!r}. Take that character out."
             ) from error
+
+    def _check_running(self) -> None:
+        share, patience = self.gpus_per_arm, self.stall_after_s
+        if share != "measured" and not (_is_finite(share) and 0.01 <= share <= 1):
+            raise InvalidValue(
+                "gpus_per_arm must be a share of one GPU from 0.01 to 1, or 'measured', got "
+                f"{share!r}: an arm trains on one GPU at most."
+            )
+        if not (_is_finite(patience) and patience > 0):
+            raise InvalidValue(f"stall_after_s must be a positive number, got {patience!r}.")
 
     def _check_names(self) -> None:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
@@ -290,7 +305,7 @@ class SearchSpace:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal space."""
-        return {
+        plain = {
             "name": self.name,
             "summary": self.summary,
             "base": self.base.to_json(),
@@ -301,6 +316,11 @@ class SearchSpace:
             "sampler": self.sampler,
             "sampler_seed": self.sampler_seed,
         }
+        # Left out at their defaults: stored definitions stay as they are.
+        for name in HOW_IT_RUNS:
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                plain[name] = getattr(self, name)
+        return plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> SearchSpace:

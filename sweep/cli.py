@@ -1,4 +1,4 @@
-"""The command line: ``sweep VERB``. Verbs live in cli_spaces, cli_reading, cli_running, cli_upkeep.
+"""The command line: ``sweep VERB``. Verbs live in cli_*.py.
 
 Exit 0: done. 1: something outside the request failed. 2: the request cannot be met as it was made.
 """
@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import click
 
-from sweep import cli_reading, cli_running, cli_spaces, cli_upkeep
+from sweep import cli_cluster, cli_doctor, cli_reading, cli_running, cli_spaces, cli_upkeep
 from trainables.errors import Misuse, SweepError
 
 
@@ -57,7 +57,9 @@ def main() -> None:
 for verb in (
     cli_spaces.spaces,
     cli_running.run,
+    cli_cluster.submit,
     cli_reading.status,
+    cli_cluster.logs,
     cli_running.stop,
     cli_running.resume,
     cli_reading.list_,
@@ -66,7 +68,7 @@ for verb in (
     cli_upkeep.ui,
     cli_upkeep.sync,
     cli_upkeep.rm,
-    cli_upkeep.doctor,
+    cli_doctor.doctor,
 ):
     main.add_command(verb)
 

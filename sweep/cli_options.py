@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -20,6 +23,7 @@ Json = Any
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 STORAGE = "SWEEP_STORAGE"
+ADDRESS = "SWEEP_ADDRESS"
 
 storage_option: Callable[[Verb], Verb] = click.option(
     "--storage",
@@ -28,6 +32,12 @@ storage_option: Callable[[Verb], Verb] = click.option(
     default="sweeps",
     show_default="$SWEEP_STORAGE, else ./sweeps",
     help="Storage root: everything a sweep writes lies below it.",
+)
+address_option: Callable[[Verb], Verb] = click.option(
+    "--address",
+    metavar="URL|YAML",
+    envvar=ADDRESS,
+    help="Ask a cluster: the URL of its dashboard, or its cluster.yaml; or set SWEEP_ADDRESS.",
 )
 json_option: Callable[[Verb], Verb] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
@@ -49,8 +59,35 @@ only_option: Callable[[Verb], Verb] = click.option(
 name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
 
 
+def given_storage() -> str | None:
+    """The root that --storage names on this command line: on a cluster its own is the default."""
+    if not named_here("storage"):
+        return None
+    storage = str(click.get_current_context().params["storage"])
+    refuse_key(storage)
+    return storage
+
+
+def refuse_key(storage: str) -> None:
+    """Raise Misuse for an address that carries a secret key: roots are stored and shown."""
+    place, mark, rest = storage.partition("://")
+    if mark and (re.match(r"[^/@]*:.*@", rest) or (place == "s3" and ":" in rest.split("/")[0])):
+        raise Misuse(
+            f"a storage root must be without a key, got one of kind {place}://: it is stored and "
+            "shown. Keys come from the environment (AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY), ~/.aws, or the role of the machine."
+        )
+
+
+def named_here(option: str) -> bool:
+    """Whether an option was given on this command line, and is no default."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE
+
+
 def open_store(storage: str) -> ObjectStore:
     """The store below a root; Misuse when it is no folder and no address that can be one."""
+    refuse_key(storage)
     objects = ObjectStore(storage)
     try:
         if not objects.is_local:
@@ -132,6 +169,13 @@ def parse_seeds(text: str, present: Sequence[int] = ()) -> tuple[int, ...]:
 def print_json(value: Json) -> None:
     """One JSON document on standard output."""
     click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def tell_that_it_is_here(instead: str) -> None:
+    """Where SWEEP_ADDRESS sends other verbs to a cluster, a note that this one stays here."""
+    if os.environ.get(ADDRESS):
+        verb = click.get_current_context().info_name
+        note(f"{ADDRESS} is set, but `sweep {verb}` is about this machine; {instead}")
 
 
 def note(text: str) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from sweep import score_entries, views
+from sweep import remote, score_entries, views
 from sweep.cli_options import (
+    address_option,
     console,
     json_option,
     name_argument,
@@ -23,7 +24,7 @@ from sweep.cli_options import (
     table,
 )
 from sweep.definition import Definition, folder, sweep_names
-from sweep.lock import driver_of
+from sweep.lock import Driver, driver_of
 from sweep.tracking_place import known_id, place_of
 from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
@@ -41,25 +42,37 @@ SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundre
 
 @click.command("list")
 @storage_option
+@address_option
 @json_option
-def list_(storage: str, as_json: bool) -> None:
+def list_(storage: str, address: str | None, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
     failed), stopped (`sweep resume` continues it), or damaged (`sweep rm` removes it).
     """
-    objects = open_store(storage)
-    entries = [_list_entry(objects, name) for name in newest_first(objects)]
+    if address is None:
+        objects = open_store(storage)
+        entries = [_list_entry(objects, name) for name in newest_first(objects)]
+        place = f"below {objects.root}"
+    else:
+        entries = remote.json_of(address, "list")
+        place = f"on the cluster at {address}"
     if as_json:
         print_json(entries)
-    elif entries:
+        return
+    with remote.readable("its sweeps", is_remote=address is not None):
+        _print_list(entries, place)
+
+
+def _print_list(entries: Sequence[Mapping[str, Json]], place: str) -> None:
+    if entries:
         shown = ("name", "space", "state", "proposals")
         rows = [{key: e[key] or "" for key in shown} for e in entries]
         for row, entry in zip(rows, entries, strict=True):
             row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
         console().print(table(rows))
     else:
-        note(f"no sweeps below {objects.root}. Start one with `sweep run quickstart`.")
+        note(f"no sweeps {place}. Start one with `sweep run quickstart`, or `sweep submit`.")
 
 
 def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
@@ -95,24 +108,36 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 @click.command()
 @name_argument
 @storage_option
+@address_option
 @json_option
-def status(name: str, storage: str, as_json: bool) -> None:
+def status(name: str, storage: str, address: str | None, as_json: bool) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
-    objects, view = open_sweep(storage, name)
-    driver = driver_of(objects, name)
-    entry = {
-        "name": name,
-        "space": view.definition.space.name,
-        "driver": None if driver is None else {"pid": driver.pid, "host": driver.host},
-        "storage": objects.root,
-        **views.status(view, is_running=driver is not None),
-    }
+    if address is None:
+        entry = _status_entry(*open_sweep(storage, name))
+    else:
+        entry = remote.json_of(address, "status", name)
     if as_json:
         print_json(entry)
         return
-    by = "" if driver is None else f", by {driver}"
+    with remote.readable(name, is_remote=address is not None):
+        _print_status(entry)
+
+
+def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json]:
+    driver = driver_of(objects, view.definition.name)
+    return {
+        "name": view.definition.name,
+        "space": view.definition.space.name,
+        "driver": None if driver is None else vars(driver),
+        "storage": objects.root,
+        **views.status(view, is_running=driver is not None),
+    }
+
+
+def _print_status(entry: Mapping[str, Json]) -> None:
+    name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
+    by = "" if driver is None else f", by {Driver(**driver)}"
     out = console()
-    state, arms = entry["state"], entry["arms"]
     out.print(f"[bold]{name}[/bold] is {state}{by}")
     begun = "in training" if driver is not None else "interrupted"
     count = arms["training"] + arms["interrupted"]
@@ -164,17 +189,23 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 @click.command()
 @name_argument
 @storage_option
+@address_option
 @json_option
-def best(name: str, storage: str, as_json: bool) -> None:
+def best(name: str, storage: str, address: str | None, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
     Over several search seeds numbers are means; missing shares, feasible and useful are the worst.
     """
-    objects, view = open_sweep(storage, name)
+    if address is not None:
+        entries = remote.json_of(address, "best", name)
+    else:
+        objects, view = open_sweep(storage, name)
+        entries = views.best(view, run_ids(objects, view.definition) if as_json else {})
     if as_json:
-        print_json(views.best(view, run_ids(objects, view.definition)))
+        print_json(entries)
         return
-    print_best(views.best(view, {}))
+    with remote.readable(name, is_remote=address is not None):
+        print_best(entries)
 
 
 def print_best(entries: Sequence[Mapping[str, Json]]) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
 from search_spaces import catalog
-from search_spaces.space import SearchSpace
-from sweep import views
+from sweep import notifications, remote, views
 from sweep.cli_options import (
+    address_option,
     check_name,
     console,
     name_argument,
+    named_here,
     note,
     only_option,
     open_store,
@@ -23,21 +25,22 @@ from sweep.cli_options import (
     parse_values,
     set_option,
     storage_option,
+    tell_that_it_is_here,
 )
 from sweep.cli_reading import print_best
-from sweep.definition import Definition, load_definition, put_definition, put_extension
-from sweep.errors import AlreadyRunning, NameTaken
-from sweep.lock import driver_of
+from sweep.definition import Definition, definition_name, load_definition
+from sweep.lock import driver_of, driving_jobs
+from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.requirements import (
     absolute,
     require_device,
-    require_training,
     resolve_checkpoints,
     resolve_data,
-    with_checkpoint_of,
     with_folder,
 )
 from sweep.retention import keep_winners_weights
+from sweep.signals import SINCE, request_stop
+from sweep.submission import NOT_YET
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
@@ -47,22 +50,23 @@ if TYPE_CHECKING:
     from sweep.tracking import Tracker
 
 Json = Any
-Where = Literal["local", "inline"]
+Where = Literal["local", "cluster", "inline"]
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 
 where_option = click.option(
     "--where",
-    type=click.Choice(["local", "inline"]),
+    type=click.Choice(["local", "cluster", "inline"]),
     default="local",
     show_default=True,
-    help="Train on a Ray cluster of this machine, or in this process, one arm at a time.",
+    help="Train on a Ray cluster of this machine, on the one that this machine is the head of, or "
+    "in this process, one arm at a time.",
 )
 workers_option = click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Arms at a time; default: as many as the CPUs hold.",
+    help="Arms at a time; default: as many as the CPUs hold, or this sweep's share of a cluster.",
 )
 proposals_option = click.option(
     "--proposals", type=int, metavar="N", help="Proposals of every setting."
@@ -70,7 +74,21 @@ proposals_option = click.option(
 seeds_option = click.option(
     "--seeds", metavar="N|A,B", help="Search seeds: how many, or a list like 0,1."
 )
+stall_option = click.option(
+    "--stall-after",
+    type=float,
+    metavar="SECONDS",
+    help="An arm without a report for so long, or four times as long before its worker's first, "
+    "hangs: its worker is ended, and it is tried once more; default: as the space says.",
+)
 data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
+notify_option = click.option(
+    "--notify",
+    metavar="URL|COMMAND",
+    envvar=notifications.VARIABLE,
+    callback=lambda _, __, target: None if target is None else notifications.check_target(target),
+    help="Tell it as JSON of the end, the first winner and standstills; or set SWEEP_NOTIFY.",
+)
 
 
 @click.command()
@@ -86,12 +104,14 @@ data_option = click.option("--data", metavar="DIR", help="Folder that the data s
 @storage_option
 @where_option
 @workers_option
+@stall_option
 @click.option("--full", is_flag=True, help="The space's full-size variant.")
 @click.option(
     "--fresh", is_flag=True,
     help="Ignore stored records: train again in a scratch area and compare.",
 )  # fmt: skip
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
+@notify_option
 def run(
     space: str,
     name: str | None,
@@ -103,9 +123,11 @@ def run(
     storage: str,
     where: str,
     workers: int | None,
+    stall_after: float | None,
     full: bool,
     fresh: bool,
     mlflow: str | None,
+    notify: str | None,
 ) -> None:
     """Run a sweep of SPACE here, in the foreground.
 
@@ -113,6 +135,44 @@ def run(
     configuration. Running the same definition again under the same name continues it; a different
     definition under a name that is taken is refused.
     """
+    tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
+    found, definition, wanted = asked_for(
+        space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
+        full=full, stall_after=stall_after,
+    )  # fmt: skip
+    objects = open_store(storage)
+    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
+    if where != "cluster":  # its head needs no GPU
+        require_device(definition.space)
+    definition = resolved(definition)
+    if fresh:
+        from sweep.fresh import run_fresh
+
+        same = run_fresh(
+            objects, definition, found.expected, where=cast(Where, where), workers=workers
+        )
+        raise SystemExit(0 if same else 1)
+    there = registered(objects, definition, asked=wanted, say=note)
+    refuse_second_driver(objects, definition.name)
+    code = _train(
+        objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
+    )
+    raise SystemExit(code)
+
+
+def asked_for(
+    space: str,
+    name: str | None,
+    *,
+    proposals: int | None,
+    seeds: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    data: str | None,
+    full: bool,
+    stall_after: float | None = None,
+) -> tuple[catalog.Found, Definition, list[str]]:
+    """What the options of `sweep run` and `sweep submit` ask for, and which fields they name."""
     found = catalog.find(space, full=full)
     wanted: dict[str, Json] = parse_values(values)
     if proposals is not None:
@@ -121,31 +181,12 @@ def run(
         wanted["search_seeds"] = parse_seeds(seeds)
     if data is not None:
         wanted["data.folder"] = data
+    if stall_after is not None:
+        wanted["stall_after_s"] = stall_after
     if name is None:
         name = f"{found.name}-full" if full else found.name
     chosen = catalog.only(found.space, patterns)
-    definition = Definition(name, catalog.with_values(chosen, wanted))
-    objects = open_store(storage)
-    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
-    require_device(definition.space)
-    space_there = resolve_checkpoints(definition.space)  # named before data are decoded
-    definition = replace(definition, space=resolve_data(space_there))
-    require_training(definition.space)
-    if fresh:
-        from sweep.fresh import run_fresh
-
-        same = run_fresh(
-            objects, definition, found.expected, where=cast(Where, where), workers=workers
-        )
-        raise SystemExit(0 if same else 1)
-    objects.check_writable()
-    there = put_definition(objects, definition)
-    if wanted.get("data.folder") is not None:
-        there = with_folder(there, definition.space.base.data.folder)
-    there = with_checkpoint_of(there, definition.space)
-    there = _attached(objects, there, definition.space, asked=wanted.keys())
-    code = _train(objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow)
-    raise SystemExit(code)
+    return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
 
 
 @click.command()
@@ -155,8 +196,11 @@ def run(
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @data_option
 @storage_option
+@address_option
 @where_option
 @workers_option
+@stall_option
+@notify_option
 def resume(
     name: str,
     proposals: int | None,
@@ -164,26 +208,46 @@ def resume(
     retry_failed: bool,
     data: str | None,
     storage: str,
+    address: str | None,
     where: str,
     workers: int | None,
+    stall_after: float | None,
+    notify: str | None,
 ) -> None:
     """Continue a sweep, ask more of it, or mend it.
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
+    if address is not None:
+        from sweep.cli_cluster import resume_there
+
+        if named_here("where") and where != "cluster":
+            raise Misuse(f"--address trains on a cluster, and --where {where} does not.")
+        resume_there(
+            address, name, proposals=proposals, seeds=seeds, retry_failed=retry_failed, data=data,
+            workers=workers, notify=notify, stall_after=stall_after,
+        )  # fmt: skip
+        return
     objects = open_store(storage)
     check_name(objects, name)
     there = load_definition(objects, name)
+    if stall_after is not None:
+        there = replace(there, space=replace(there.space, stall_after_s=stall_after))
     if data is not None:
         there = with_folder(there, absolute(data))
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
-    _refuse_second_driver(objects, name)
+    refuse_second_driver(objects, name)
     resolve_data(resolve_checkpoints(there.space))  # still there, and still the same
     objects.check_writable()
-    there = _extended(objects, there, n_proposals=proposals, search_seeds=more_seeds)
+    there = extended(objects, there, n_proposals=proposals, search_seeds=more_seeds, say=note)
     code = _train(
-        objects, there, where=cast(Where, where), workers=workers, retry_failed=retry_failed
+        objects,
+        there,
+        where=cast(Where, where),
+        workers=workers,
+        retry_failed=retry_failed,
+        notify=notify,
     )
     raise SystemExit(code)
 
@@ -191,82 +255,32 @@ def resume(
 @click.command()
 @name_argument
 @storage_option
-def stop(name: str, storage: str) -> None:
+@address_option
+def stop(name: str, storage: str, address: str | None) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
-    from sweep.signals import request_stop
-
+    if address is not None:
+        click.echo(remote.stop(address, name), nl=False)
+        return
     objects = open_store(storage)
-    check_name(objects, name)
     driver = driver_of(objects, name)
-    if objects.is_local and driver is None:
+    if driver is not None and driver.job and not objects.exists(definition_name(name)):
+        click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
+        raise SystemExit(NOT_YET)
+    check_name(objects, name)
+    if driver is None and objects.is_local:
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
+    if driver is None and driving_jobs.get(None) is not None:
+        raise Misuse(
+            f"no job of this cluster drives {name}, so there is nothing to stop here. One that was "
+            f"started elsewhere ends with `sweep stop {name} --storage {objects.root}`, without "
+            "--address."
+        )
     request_stop(objects, name)
+    whom = driver or "whoever drives it (object storage does not tell whether anybody does)"
     click.echo(
-        f"{name}: asked {driver or 'its driver'} to stop. Running arms end at their next report; "
+        f"{name}: asked {whom} to stop. Running arms end at their next report; "
         f"`sweep status {name}` shows when, `sweep resume {name}` continues."
     )
-
-
-def _attached(
-    objects: ObjectStore, there: Definition, given: SearchSpace, *, asked: Collection[str]
-) -> Definition:
-    """The stored sweep, grown to what ``given`` asks for beyond it.
-
-    ``asked`` names what the command line says itself: where that is less than what is stored, it is
-    refused. A space whose sweep was extended since is attached to.
-    """
-    stored = there.space
-    fewer = []
-    if "n_proposals" in asked and given.n_proposals < stored.n_proposals:
-        fewer.append(f"n_proposals: stored {stored.n_proposals}, given {given.n_proposals}")
-    if "search_seeds" in asked and not set(given.search_seeds) >= set(stored.search_seeds):
-        seeds = f"stored {list(stored.search_seeds)}, given {list(given.search_seeds)}"
-        fewer.append(f"search_seeds: {seeds}")
-    if fewer:
-        raise NameTaken(
-            f"a sweep named {there.name!r} exists and asks for more:\n"
-            + "\n".join(f"  {line}" for line in fewer)
-            + "\nA sweep can only grow. Choose another --name, or leave these options out to "
-            "continue the stored one."
-        )
-    return _extended(
-        objects,
-        there,
-        n_proposals=max(given.n_proposals, stored.n_proposals),
-        search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
-    )
-
-
-def _extended(
-    objects: ObjectStore,
-    definition: Definition,
-    *,
-    n_proposals: int | None,
-    search_seeds: tuple[int, ...] | None,
-) -> Definition:
-    """Store that the sweep is to grow, where it does; refused while a driver works on it."""
-    grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
-    _refuse_second_driver(objects, definition.name)
-    before, after = definition.space, grown.space
-    if after != before:
-        put_extension(objects, grown)
-    if after.n_proposals != before.n_proposals:
-        counts = f"from {before.n_proposals} to {after.n_proposals} proposals"
-        note(f"extends {definition.name} {counts}")
-    if after.search_seeds != before.search_seeds:
-        seeds = f"from search seeds {list(before.search_seeds)} to {list(after.search_seeds)}"
-        note(f"extends {definition.name} {seeds}")
-    return grown
-
-
-def _refuse_second_driver(objects: ObjectStore, name: str) -> None:
-    """Before anything is stored; the lock itself is taken when training starts."""
-    driver = driver_of(objects, name)
-    if driver is not None:
-        raise AlreadyRunning(
-            f"{name} is running already: {driver}. Watch it with `sweep status {name}`, or end it "
-            f"with `sweep stop {name}`."
-        )
 
 
 # --- training -------------------------------------------------------------------------------------
@@ -280,6 +294,7 @@ def _train(
     workers: int | None,
     retry_failed: bool = False,
     mlflow: str | None = None,
+    notify: str | None = None,
 ) -> int:
     """Train what is missing, track it, print what it came to; the exit code."""
     from sweep import feed, tracking
@@ -293,20 +308,21 @@ def _train(
     def tracker() -> Tracker:
         return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
 
-    background = BackgroundTracker(tracker(), warn=note)
-    on_record, on_proposal = feed.listeners(objects, definition, background.offer)
+    read = feed.StoredArms(objects, definition.name)
+    background = BackgroundTracker(tracker(), definition.name, read, warn=note)
+    on_record, on_proposal = feed.listeners(background.offer)
     try:
-        for arm in feed.tracked_arms(objects, views.load_sweep(objects, definition.name)):
-            background.offer(arm)  # whatever MLflow missed while no driver ran
-        summary = run_sweep(
-            objects,
-            definition,
-            where=where,
-            workers=workers,
-            on_record=on_record,
-            on_proposal=on_proposal,
-            retry_failed=retry_failed,
-        )
+        with notifications.notifying(notify, definition.name, warn=note) as on_news:
+            summary = run_sweep(
+                objects,
+                definition,
+                where=where,
+                workers=workers,
+                on_record=on_record,
+                on_proposal=on_proposal,
+                on_news=on_news,
+                retry_failed=retry_failed,
+            )
     finally:
         behind = background.close(TRACKING_END_S)
     view = views.load_sweep(objects, definition.name)
@@ -357,7 +373,9 @@ def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
-        note(f"{name} is not done{stopped}: {done}. {summary.advice}")
+        goes_on = SINCE in os.environ and not summary.was_asked_to_stop
+        advice = "Its job sees whether it goes on." if goes_on else summary.advice
+        note(f"{name} is not done{stopped}: {done}. {advice}")
         return
     out = console()
     out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")

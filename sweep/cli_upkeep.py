@@ -1,4 +1,4 @@
-"""The verbs around a sweep: export, ui, sync, rm, doctor."""
+"""The verbs around a sweep: export, ui, sync, rm."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.markup import escape
 
+from sweep import remote
 from sweep.cli_options import (
+    address_option,
     check_name,
-    console,
-    json_option,
     name_argument,
     note,
     open_store,
     open_sweep,
-    print_json,
     storage_option,
+    tell_that_it_is_here,
 )
 from sweep.cli_reading import newest_first, run_ids
 from sweep.definition import Definition, folder, load_definition, sweep_names
@@ -32,14 +31,16 @@ from sweep.tracking_place import (
     known_id,
     place_of,
     remember_place,
+    shown,
     sweep_id,
     tracking_uri,
 )
-from trainables.errors import SweepError
+from trainables.errors import Failure, SweepError
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 Json = Any
+ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
 
 mlflow_option = click.option(
     "--mlflow", metavar="URI", help="MLflow server; default: where the sweep is tracked."
@@ -53,10 +54,18 @@ mlflow_option = click.option(
     "--all", "everything", is_flag=True, help="Also the closest pair where there is no winner."
 )
 @storage_option
-def export_(name: str, out: str, everything: bool, storage: str) -> None:
+@address_option
+def export_(name: str, out: str, everything: bool, storage: str, address: str | None) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
-    from sweep.export import export
+    from sweep.export import export, write_files
 
+    if address is not None:
+        there = remote.asked(address, "export", name, *(["--all"] if everything else []))
+        remote.said(there)
+        folder_out = Path(out).expanduser().resolve()
+        for file in write_files(folder_out, name, there.files):
+            click.echo(str(folder_out / file))
+        return
     objects, view = open_sweep(storage, name)
     ids = run_ids(objects, view.definition)
     folder_out = Path(out).expanduser().resolve()
@@ -77,12 +86,24 @@ def export_(name: str, out: str, everything: bool, storage: str) -> None:
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--port", type=int, default=5000, show_default=True, metavar="N")
+@click.option("--url", "only_url", is_flag=True, help="Print a server's page, and serve nothing.")
 @mlflow_option
 @storage_option
-def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
+@address_option
+def ui(
+    name: str | None,
+    port: int,
+    only_url: bool,
+    mlflow: str | None,
+    storage: str,
+    address: str | None,
+) -> None:
     """Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest."""
     from sweep import tracking_ui
 
+    if address is not None:
+        remote.show_page(address, ["ui", *([name] if name else []), "--url"], port)
+        return
     objects = open_store(storage)
     names = newest_first(objects)
     if name is not None:
@@ -94,6 +115,8 @@ def ui(name: str | None, port: int, mlflow: str | None, storage: str) -> None:
     else:
         uri = place_of(objects, load_definition(objects, name), mlflow)
     served = is_server(uri)
+    if only_url and not served:
+        raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
     url = base = uri if served else f"http://127.0.0.1:{port}"
     if name is not None:
         try:
@@ -117,10 +140,11 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     from sweep import feed, tracking
     from sweep.cli_running import track_sweep
 
+    tell_that_it_is_here(ON_HEAD)
     objects, view = open_sweep(storage, name)
     uri = place_of(objects, view.definition, mlflow)
     tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
-    tracking.sync_all(tracker, feed.tracked_arms(objects, view), say=click.echo)
+    tracking.sync_all(tracker, feed.tracked_arms(objects, view.definition), say=click.echo)
     track_sweep(tracker, view, 0)
     remember_place(objects, name, uri)
 
@@ -134,6 +158,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
 
     MLflow keeps its experiment: delete that in its own UI.
     """
+    tell_that_it_is_here(ON_HEAD)
     objects = open_store(storage)
     if name not in sweep_names(objects):
         check_name(objects, name)
@@ -187,25 +212,3 @@ def signatures(objects: ObjectStore, definition: Definition) -> set[str]:
             arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
             found |= {arm.signature for arm in arms}
     return found
-
-
-@click.command()
-@click.option("--data", metavar="DIR", help="Also check a folder of video data.")
-@mlflow_option
-@storage_option
-@json_option
-def doctor(data: str | None, mlflow: str | None, storage: str, as_json: bool) -> None:
-    """Check this machine: versions, device, storage, disk, MLflow, Ray. Exit 1 if one fails."""
-    from sweep.doctor import checks
-
-    out, found = console(), []
-    for check in checks(open_store(storage).root, mlflow, data):
-        found.append(check)
-        if not as_json:
-            mark = "[green]pass[/green]" if check.passed else "[red]FAIL[/red]"
-            out.print(f"{mark}  {check.name}: {escape(check.found)}", soft_wrap=True)
-            if not check.passed and check.advice:
-                out.print(f"      {escape(check.advice)}", soft_wrap=True)
-    if as_json:
-        print_json([vars(check) for check in found])
-    raise SystemExit(0 if all(check.passed for check in found) else 1)

@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.space import ORDER_FREE
+from sweep import news
 from sweep.definition import Definition
+from sweep.news import News, OnNews
 from sweep.pairs import join
 from sweep.plan import Arm, Ask, Plan, arms_of_proposal
 from sweep.proposals import (
@@ -40,11 +42,11 @@ from trainables.results import OUTCOMES, ArmRecord, Outcome, Report
 from trainables.run_store import RunStore
 
 Json = Any
-OnRecord = Callable[[Arm, ArmRecord], None]
+OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
+OnFinal = Callable[[Arm, ArmRecord], None]
 OnProposal = Callable[[str, ProposalResult], None]
 
 log = logging.getLogger(__name__)
-RECORD_EVERY_S = 1.0  # a running arm's record is read for ``on_record`` at most this often
 KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 _Key = tuple[str, int]  # setting, proposal number
 
@@ -56,7 +58,6 @@ class LiveArm:
     arm: Arm
     since: float  # monotonic clock
     report: Report | None = None
-    read_at: float = 0.0  # when its record was last read for ``on_record``
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class RunSummary:
     retired: dict[str, str]  # setting -> why its search ended early
     problems: tuple[str, ...]  # what went wrong besides training; empty when nothing did
     stopped: str  # why it ended before it was done; empty when it was not stopped
+    was_asked_to_stop: bool  # by somebody, and not by trouble
     is_done: bool
 
     @property
@@ -101,7 +103,8 @@ class Coordinator:
         *,
         on_record: OnRecord | None = None,
         on_proposal: OnProposal | None = None,
-        on_final: OnRecord | None = None,
+        on_final: OnFinal | None = None,
+        on_news: OnNews | None = None,
         ask_ahead: bool = False,
     ) -> None:
         """Nothing is read before ``start``.
@@ -109,9 +112,11 @@ class Coordinator:
         Args:
             objects: the storage root.
             definition: what is asked for.
-            on_record: told of arms' records, running (at most once a second per arm) and final.
+            on_record: told of every arm whose stored record grew, or is final: at its end, and at
+                the start of those that were final before. It reads what it needs.
             on_proposal: told of every proposal whose arms are all final, once per run.
             on_final: told of arms that ended in this run, for the display.
+            on_news: told of what somebody who does not look wants to know; may come from a thread.
             ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
         """
         self.objects = objects
@@ -124,7 +129,10 @@ class Coordinator:
         self.problems: list[str] = []
         self.stopping = ""  # why no more arms are handed out
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
+        self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
+        self._on_news = on_news
+        self._has_winner = self._has_stalled = False
         self._points: dict[str, dict[int, Point]] = {}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
@@ -184,22 +192,16 @@ class Coordinator:
         if live is None:
             return
         live.report = report
-        if self._on_record is None or time.monotonic() - live.read_at < RECORD_EVERY_S:
-            return
-        live.read_at = time.monotonic()
-        try:
-            record = self.runs.record(signature)
-        except StoreError as error:
-            self.store_trouble(str(error))
-            return
-        if record is not None:
-            self._tell(self._on_record, live.arm, record)
+        self.progressed_at = time.monotonic()
+        if self._on_record is not None:
+            self._tell(self._on_record, live.arm, False)
 
     def finished(self, signature: str) -> None:
         """A handed-out arm has its final record in the store. Never raises."""
         live = self.live.pop(signature, None)
         if live is None:
             return
+        self.progressed_at = time.monotonic()
         try:
             record = self.runs.record(signature)
             if record is None or not record.is_final:
@@ -223,6 +225,23 @@ class Coordinator:
         live = self.live.pop(signature, None)
         if live is not None:
             self.plan.give_back(live.arm)
+
+    def stalled(self, signature: str, what: str) -> None:
+        """A handed-out arm makes no progress; ``what`` says since when, and what is done about it.
+
+        Of many such arms the first is news. Never raises.
+        """
+        live = self.live.get(signature)
+        self.progressed_at = time.monotonic()  # it is being dealt with
+        if live is not None and not self._has_stalled:
+            self._has_stalled = True
+            sweep = self.definition.name
+            self.tell_news(news.of_stalled_arm(sweep, signature, live.arm.setting, what))
+
+    def tell_news(self, told: News) -> None:
+        """Pass news on. Never raises."""
+        if self._on_news is not None:
+            self._tell(self._on_news, told)
 
     def stop(self, why: str) -> None:
         """Hand out no more arms. Running ones end at their next report."""
@@ -260,6 +279,7 @@ class Coordinator:
                 *failures(self.runs, self.definition.name, self.outcomes, self._failed_baselines),
             ),
             stopped=self.stopping,
+            was_asked_to_stop=bool(self.stopping) and not self.problems,
             is_done=self.plan.is_done,
         )
 
@@ -282,8 +302,11 @@ class Coordinator:
             and all(map(self.runs.has_record, signatures))
         ):
             self.outcomes[setting][proposal.number] = outcome
-            for signature in signatures:
-                self.plan.arm_is_final(signature)
+            self._has_winner |= outcome.can_win
+            for arm in arms:
+                self.plan.arm_is_final(arm.signature)
+                if self._on_record is not None:
+                    self._tell(self._on_record, arm, True)
         else:
             self._await(setting, proposal.number, arms)
 
@@ -355,7 +378,7 @@ class Coordinator:
         if arm.proposal is None and record.status == "failed":
             self._failed_baselines[arm.signature] = record.reason
         if self._on_record is not None:
-            self._tell(self._on_record, arm, record)
+            self._tell(self._on_record, arm, True)
         for setting, number in self._waiting.pop(arm.signature, ()):
             missing = self._open[setting, number].missing
             missing.discard(arm.signature)
@@ -386,6 +409,9 @@ class Coordinator:
         self.outcomes[setting][number] = outcome
         if self._on_proposal is not None:
             self._tell(self._on_proposal, setting, result)
+        if outcome.can_win and not self._has_winner:
+            self._has_winner = True
+            self.tell_news(news.of_first_winner(self.definition.name, setting, outcome))
 
     def _twin(self, signature: str) -> ArmRecord:
         """An unconstrained arm's record: every proposal of its setting is joined to it."""

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from search_spaces.space import SearchSpace
+from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken
 from trainables.errors import InvalidValue, UnknownName
 from trainables.object_store import ObjectStore
@@ -79,13 +79,18 @@ def folder(name: str) -> str:
     return f"sweeps/{name}"
 
 
+def definition_name(name: str) -> str:
+    """The object that a sweep's definition is."""
+    return f"{folder(name)}/definition.json"
+
+
 def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
     """Store the definition, or attach to the equal one that is there. Returns what the store holds.
 
     Raises NameTaken, with the difference, when the name belongs to another definition.
     """
     content = json.dumps(definition.to_json(), sort_keys=True).encode()
-    objects.put_once(f"{folder(definition.name)}/definition.json", content)
+    objects.put_once(definition_name(definition.name), content)
     there = load_definition(objects, definition.name)
     difference = list(_differences(_compared(there), _compared(definition)))
     if difference:
@@ -95,6 +100,12 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
             + "\nChoose another --name, or `sweep resume` to continue the stored one."
         )
     return there
+
+
+def run_as(there: Definition, given: SearchSpace, *, asked: Collection[str]) -> Definition:
+    """The stored sweep, run as ``given`` says where that was ``asked`` for by name, this time."""
+    how = {name: getattr(given, name) for name in HOW_IT_RUNS if name in asked}
+    return replace(there, space=replace(there.space, **how)) if how else there
 
 
 def put_extension(objects: ObjectStore, extended: Definition) -> None:
@@ -111,7 +122,7 @@ def put_extension(objects: ObjectStore, extended: Definition) -> None:
 
 def load_definition(objects: ObjectStore, name: str) -> Definition:
     """The stored definition with its extensions; UnknownName when there is no such sweep."""
-    definition = objects.get_value(f"{folder(name)}/definition.json", Definition.from_json)
+    definition = objects.get_value(definition_name(name), Definition.from_json)
     if definition is None:
         raise UnknownName.of("sweep", name, sweep_names(objects))
     asked = [(definition.space.n_proposals, definition.space.search_seeds)]
@@ -143,8 +154,10 @@ def _grown(plain: Mapping[str, Json]) -> tuple[int, tuple[int, ...]]:
 
 
 def _compared(definition: Definition) -> dict[str, Json]:
-    """What makes two definitions different: not places, and not how far a sweep was extended."""
+    """What makes two definitions different: not places, not how it runs, not how far it goes."""
     plain = definition.space.to_json()
+    for name in HOW_IT_RUNS:
+        plain.pop(name, None)
     del (
         plain["base"]["data"]["folder"],
         plain["n_proposals"],

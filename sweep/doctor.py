@@ -8,62 +8,57 @@ import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-from uuid import uuid4
 
+from sweep.doctor_check import Check, nearest, writable
+from sweep.doctor_data import Need, folder_check, need_check
 from sweep.tracking_place import shown, sqlite_path, tracking_uri
-from trainables.errors import BadData, Misuse, SweepError
+from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 
-if TYPE_CHECKING:
-    from trainables.config import DataConfig
-
-NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow
+NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
 DISTRIBUTION = "descent-sweep"
 IMPORT_S = 120  # an import that takes longer is reported as a failure
 
-Found = TypeVar("Found")  # what one data set is on disk, unread
 
+def checks(
+    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need] = ()
+) -> Iterator[Check]:
+    """Every check of this machine, in the order in which a sweep would trip over them.
 
-@dataclass(frozen=True)
-class Check:
-    """One line of `sweep doctor`."""
-
-    name: str
-    passed: bool
-    found: str
-    advice: str = ""  # what to do when it failed
-
-
-def checks(storage: str, mlflow: str | None, data: str | None) -> Iterator[Check]:
-    """Every check, in the order in which a sweep would trip over them."""
+    Args:
+        storage: the storage root.
+        mlflow: address of the MLflow server; None: where a sweep there would be tracked.
+        data: a folder to look for data sets in; None: none.
+        needs: the data sets and checkpoints of a search space.
+    """
     steps: list[Callable[[], Check]] = [
-        _python,
-        _packages,
+        python,
+        packages,
         _device,
         _cores,
-        lambda: _storage(storage),
-        lambda: _disk(storage),
-        _cache,
-        lambda: _tracking(storage, mlflow),
+        lambda: storage_check(storage),
+        lambda: disk(storage),
+        cache,
+        lambda: tracking(storage, mlflow),
         _ray,
     ]
-    if data is not None:
-        steps.append(lambda: _data(data))
     for step in steps:
         yield step()
+    if data is not None:
+        yield folder_check(data)
+    yield from map(need_check, needs)
 
 
-def _python() -> Check:
+def python() -> Check:
+    """The interpreter's version."""
     version = platform.python_version()
     passed = sys.version_info >= (3, 11)
     return Check("Python", passed, version, "Install Python 3.11 or newer.")
 
 
-def _packages() -> Check:
+def packages() -> Check:
     """Installed versions against the requirements of this package."""
     from packaging.requirements import Requirement
 
@@ -102,7 +97,8 @@ def _cores() -> Check:
     return Check("cores", cores >= 1, f"{cores} for this process")
 
 
-def _storage(storage: str) -> Check:
+def storage_check(storage: str) -> Check:
+    """Whether the storage root can be written; nothing stays behind."""
     objects = ObjectStore(storage)
     advice = "Give a folder you own with --storage or SWEEP_STORAGE."
     if not objects.is_local or Path(objects.root).exists():
@@ -111,55 +107,52 @@ def _storage(storage: str) -> Check:
         except SweepError as error:
             return Check("storage", False, str(error))
         return Check("storage", True, f"{objects.root} can be written")
-    return _writable("storage", Path(objects.root), advice)
+    return writable("storage", Path(objects.root), advice)
 
 
-def _cache() -> Check:
+def cache() -> Check:
+    """Whether the folder that data sets are decoded into can be written."""
     from trainables.datasets.cache import cache_root
 
-    return _writable("cache", cache_root(), "Set SWEEP_CACHE to a folder you own.")
+    return writable("cache", cache_root(), "Set SWEEP_CACHE to a folder you own.")
 
 
-def _writable(name: str, folder: Path, advice: str) -> Check:
-    """Whether ``folder`` can be written, or made; nothing stays behind."""
-    place = _nearest(folder)
-    probe = place / f".probe-{uuid4().hex}"
-    try:
-        probe.mkdir()
-        probe.rmdir()
-    except OSError as error:
-        return Check(name, False, f"{folder} cannot be written: {error}", advice)
-    state = "can be written" if place == folder else "can be created"
-    return Check(name, True, f"{folder} {state}")
-
-
-def _nearest(folder: Path) -> Path:
-    """The folder itself, or the closest one above it that exists."""
-    return next(place for place in (folder, *folder.parents) if place.exists())
-
-
-def _disk(storage: str) -> Check:
+def disk(storage: str) -> Check:
+    """Free space where Ray keeps its sessions, and below the storage root if it is a folder."""
     objects = ObjectStore(storage)
-    if not objects.is_local:
-        return Check("disk", True, "object storage: not measured")
-    free_gb = shutil.disk_usage(_nearest(Path(objects.root))).free / 1e9
+    folders = [_ray_folder()]
+    if objects.is_local:
+        folders.append(Path(objects.root))
+    places = {place.stat().st_dev: place for place in map(nearest, folders)}  # one of each disk
+    free_gb = {place: shutil.disk_usage(place).free / 1e9 for place in places.values()}
+    found = ", ".join(f"{gb:.1f} GB free at {place}" for place, gb in free_gb.items())
     advice = f"Free some space: a sweep wants {NEEDED_GB:g} GB to start with."
-    return Check("disk", free_gb >= NEEDED_GB, f"{free_gb:.1f} GB free", advice)
+    return Check("disk", min(free_gb.values()) >= NEEDED_GB, found, advice)
 
 
-def _tracking(storage: str, mlflow: str | None) -> Check:
-    from sweep.tracking_client import experiment_id
+def _ray_folder() -> Path:
+    """Where Ray keeps its sessions: logs, and objects that memory does not hold."""
+    return Path(os.environ.get("RAY_TMPDIR") or os.environ.get("TMPDIR") or "/tmp").absolute()
+
+
+def tracking(storage: str, mlflow: str | None) -> Check:
+    """Whether MLflow answers, and takes what is written, where sweeps are tracked."""
+    from sweep.tracking_client import takes_writes
 
     try:
         uri = tracking_uri(ObjectStore(storage).root, mlflow)
         file = sqlite_path(uri)
         if file is not None and not file.exists():
             return Check("MLflow", True, f"{shown(uri)} is made by the first sweep")
-        experiment_id(uri, DISTRIBUTION)
+        written = takes_writes(uri)
     except SweepError as error:
-        advice = "Start the server, or give another with --mlflow. Sweeps run without it too."
+        advice = (
+            "Start the server, free its disk, or give another with --mlflow. Sweeps run without it "
+            "too; `sweep sync NAME` sends what it missed."
+        )
         return Check("MLflow", False, str(error), advice)
-    return Check("MLflow", True, f"{shown(uri)} answers")
+    found = f"{shown(uri)} answers" + (" and can be written" if written else "")
+    return Check("MLflow", True, found)
 
 
 def _ray() -> Check:
@@ -174,44 +167,3 @@ def _ray() -> Check:
         last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
         return Check("Ray", False, f"does not import: {last}", advice)
     return Check("Ray", True, f"{ran.stdout.split()[-1]} imports")
-
-
-def _data(folder: str) -> Check:
-    """Whether some data set can be listed in the folder; nothing of it is decoded or read."""
-    from trainables.datasets import text, video
-
-    videos, problems = _listed(video.PUBLISHED, video.list_clips, folder)
-    texts, more = _listed(text.PUBLISHED, text.list_text, folder)
-    problems += more
-    if not (videos or texts or problems):  # the user's own, which almost any folder could be
-        videos, problems = _listed(["clips"], video.list_clips, folder)
-    roots = [clips.root for clips in videos.values()] + [raw.root for raw in texts.values()]
-    elsewhere = [p for p in problems if not any(root in p for root in roots)]
-    wrong = elsewhere if roots else problems[:1]
-    names: dict[str, list[str]] = {}
-    for name, clips in videos.items():
-        counts = f"{len(clips.train)} training and {len(clips.test)} test clips in {clips.root}"
-        names.setdefault(counts, []).append(name)
-    for name, raw in texts.items():
-        names.setdefault(f"texts in {len(raw.listing)} files in {raw.root}", []).append(name)
-    found = [f"{' or '.join(those)}: {counts}" for counts, those in names.items()]
-    advice = "docs/data.md says how each data set must lie on disk."
-    return Check("data", not wrong, "; ".join(found + wrong), advice)
-
-
-def _listed(
-    names: Iterable[str], reader: Callable[[DataConfig], Found], folder: str
-) -> tuple[dict[str, Found], list[str]]:
-    """What lies in the folder of those data sets, and what is wrong with others it looks like."""
-    from trainables.config import DataConfig
-    from trainables.datasets.layouts import OtherLayout
-
-    fits, problems = {}, []
-    for name in names:
-        try:
-            fits[name] = reader(DataConfig(name=name, folder=folder))
-        except OtherLayout:
-            continue
-        except (BadData, Misuse) as error:  # it looks like this one, and something in it is wrong;
-            problems.append(str(error))  # or it is another whose folders have the same names
-    return fits, problems

@@ -7,104 +7,109 @@ experiment, one in ``on_trial_complete`` trains the finished arm again.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import math
 import os
-import secrets
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import ray
 from ray import tune
+from ray.exceptions import RayError
 from ray.tune import CheckpointConfig, FailureConfig, TuneConfig, Tuner
 from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
 from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.coordinator import Coordinator
-from sweep.definition import Definition
+from sweep.crew import Crew
+from sweep.definition import definition_name
+from sweep.ray_cluster import RayCluster
+from sweep.ray_session import attached_ray, local_ray
+from sweep.resources import ResourceClasses
+from sweep.room import ClusterRoom, FixedRoom
+from sweep.shares import Shares
 from sweep.signals import stop_on_signals
+from sweep.stalls import Stalls
 from trainables import trial
 from trainables.config import RunConfig
-from trainables.errors import Failure, InvalidValue
+from trainables.errors import InvalidValue
 from trainables.run_store import MAX_DEATHS
-from trainables.trial import ArmTrial, report_of, trial_config
+from trainables.trial import ArmTrial, report_of, resources_of, trial_config
 
 Json = Any
 log = logging.getLogger(__name__)
 
-OBJECT_STORE_BYTES = 128 * 2**20  # nothing travels through it; Ray's default takes 30 % of memory
-PREFIX, OWNER = "sweep-", "owner.lock"  # of the temporary folders
-# What Ray and Tune read from the environment. Those of the user, if set, are kept.
-ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_prestart_worker_first_driver": "0",  # workers start with their actors: saves 2.5 s
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a relative data folder means the same in every process
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files per trial
-    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
-    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: arms end at their next report
-    "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # Tune's state is never read
-    "TUNE_WARN_THRESHOLD_S": "30",
-    "RAY_AIR_NEW_OUTPUT": "0",  # no second display beside ours
-}
+WATCH_EVERY_S = 1.0  # for arms that hang
+# Sets of Tune's that trials stay in when they are over: those that failed count as live.
+KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
 
 
 def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
     """Start a Ray cluster of this machine alone, train every arm on it, and end it."""
-    definition = coordinator.definition
-    threads = max(config.threads for config in _configs(definition))
-    on_gpu = any(config.device == "cuda" for config in _configs(definition))
+    classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
     cpus = len(os.sched_getaffinity(0))
-    with _local_ray(
-        cpus=max(cpus, (workers or 1) * threads), gpus=None if on_gpu else 0
-    ) as scratch:
-        resources_there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
-        gpus = int(resources_there.get("GPU", 0))
-        if on_gpu and not gpus:
+    needed = (workers or 1) * classes.standard.cpus
+    with local_ray(cpus=max(cpus, needed), gpus=None if classes.on_gpu else 0) as scratch:
+        machines = RayCluster().machines()
+        gpus = int(sum(machine.get("GPU", 0.0) for machine in machines))
+        if classes.on_gpu and not gpus:
             raise InvalidValue("device is 'cuda', and Ray finds no GPU here. Set device=cpu.")
-        if workers is None:
-            workers = max(1, min(cpus // threads, gpus if on_gpu else cpus))
-        # One resource class for all arms: cached actors are keyed by it.
-        resources = {"CPU": float(threads)}
-        if on_gpu:
-            resources["GPU"] = 1 / math.ceil(workers / gpus)
+        if classes.on_gpu and workers is not None:
+            classes.pack(workers, gpus)
+        room = FixedRoom(workers or max(1, classes.standard.slots(machines)), machines)
+        crew = Crew(coordinator, classes, room, _stalls(coordinator))
         with stop_on_signals(coordinator):  # after ray.init, which takes SIGTERM for itself
-            _fit(coordinator, resources, workers, patience_s, scratch)
+            _fit(crew, patience_s, scratch)
 
 
-def _configs(definition: Definition) -> list[RunConfig]:
-    space = definition.space
-    return [space.run(s, {}, seed=space.search_seeds[0]) for s in space.settings]
+def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
+    """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
+
+    Raises:
+        Failure: there is no cluster.
+        Misuse: no machine that it may have can hold an arm.
+    """
+    classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
+    with attached_ray() as scratch:
+        cluster = RayCluster()
+        driver, sweep = coordinator.runs.driver, coordinator.definition.name
+        shares = Shares(cluster, driver, sweep, classes.standard, now_s=time.time())
+        room = ClusterRoom(cluster, shares, classes.standard, most=workers)
+        crew = Crew(coordinator, classes, room, _stalls(coordinator))
+        try:
+            with stop_on_signals(coordinator):
+                _fit(crew, patience_s, scratch)
+        finally:
+            with suppress(Exception):  # the head may be gone; the others see silence, too
+                shares.leave()
 
 
-def _fit(
-    coordinator: Coordinator,
-    resources: dict[str, float],
-    workers: int,
-    patience_s: float,
-    scratch: Path,
-) -> None:
+def _stalls(coordinator: Coordinator) -> Stalls:
+    return Stalls(coordinator.definition.space.stall_after_s)
+
+
+def _fit(crew: Crew, patience_s: float, scratch: Path) -> None:
+    coordinator = crew.coordinator
     tuner = Tuner(
-        tune.with_resources(ArmTrial, resources),
+        tune.with_resources(ArmTrial, resources_of),
         tune_config=TuneConfig(
-            search_alg=_PlanSearcher(coordinator, patience_s),
-            scheduler=_Scheduler(),
+            search_alg=_PlanSearcher(crew, patience_s),
+            scheduler=_Scheduler(crew),
             num_samples=-1,
-            max_concurrent_trials=workers,  # without it one trial is pending at a time
             reuse_actors=True,
             trial_dirname_creator=lambda t: t.trial_id,
         ),
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(scratch),
-            stop=_AtNextReport(coordinator),
+            stop=_AtNextReport(crew),
             failure_config=FailureConfig(max_failures=-1),  # only dead workers fail a trial
             checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
             verbose=0,
@@ -123,6 +128,45 @@ def _fit(
         tune_log.setLevel(level)
 
 
+def _without(lost: Collection[str]) -> list[str]:
+    """Machines that arms must not come to; none where all GPUs are lost: that is tried again."""
+    if not lost:
+        return []
+    there: list[dict[str, Json]] = []
+    with suppress(RayError):  # its head is away for the moment
+        there = ray.nodes()  # type: ignore[no-untyped-call]
+    with_gpu = {n["NodeID"] for n in there if n["Alive"] and n["Resources"].get("GPU")}
+    return sorted(with_gpu.intersection(lost)) if with_gpu.difference(lost) else []
+
+
+def let_go_of_ended(tune_controller: Json) -> list[str]:
+    """Make Tune forget trials that are over, and their workers gone or given on; returns their ids.
+
+    It keeps every trial for its results and its restore (here the store is both), about 50 KB each,
+    and asks all of them at every step whether they are over. The newest one stays: Tune means to
+    have run something.
+    """
+    callbacks: list[Json] = tune_controller._callbacks._callbacks
+    callbacks[:] = [one for one in callbacks if not isinstance(one, TrialProgressCallback)]
+    kept: list[Trial] = tune_controller._trials
+    over, busy = (Trial.TERMINATED, Trial.ERROR), tune_controller._trial_to_actor
+    ended = [one for one in kept[:-1] if one.status in over and one not in busy]
+    for one in ended:
+        kept.remove(one)
+        for others in KEPT_IN:
+            getattr(tune_controller, others).discard(one)
+        tune_controller._trial_metadata.pop(one.trial_id, None)
+    return [one.trial_id for one in ended]
+
+
+def _withdraw(tune_controller: Json, waiting: Trial) -> None:
+    """End a trial that has no worker yet. Tune goes on expecting the worker if it is not told."""
+    inner = tune_controller._tune_controller
+    tune_controller.stop_trial(waiting)
+    if waiting in inner._staged_trials:
+        inner._unstage_trial_with_resources(waiting)
+
+
 class _WithoutState:
     """Tune pickles what it is given, for a restore that never happens: leave everything out."""
 
@@ -133,36 +177,36 @@ class _WithoutState:
 class _PlanSearcher(_WithoutState, Searcher):
     """Tune's view of the coordinator."""
 
-    def __init__(self, coordinator: Coordinator, patience_s: float) -> None:
+    def __init__(self, crew: Crew, patience_s: float) -> None:
         super().__init__()
-        self._coordinator = coordinator
+        self._crew = crew
+        self._coordinator = crew.coordinator
         self._patience_s = patience_s
-        self._signatures: dict[str, str] = {}  # of live trials, by trial id
 
     def suggest(self, trial_id: str) -> dict[str, Json] | None:
         """The next arm; None while live arms may still come back; FINISHED when none can."""
         try:
-            arm = self._coordinator.next_arm()
+            hand = self._crew.hand_out(trial_id)
         except Exception as error:
             self._broken(error)
-            arm = None
-        if arm is None:
+            hand = None
+        if hand is None:
             over: Json = Searcher.FINISHED
             return over if self._coordinator.is_over else None
-        self._signatures[trial_id] = arm.signature
         return trial_config(
-            arm.config,
+            hand.arm.config,
             self._coordinator.objects.root,
             self._patience_s,
             driver=self._coordinator.runs.driver,
+            landmark=definition_name(self._coordinator.definition.name),
+            bundle=hand.kind.bundle,
+            avoid=_without(self._crew.lost_gpus),
         )
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""
         try:
-            report = report_of(result)
-            if report is not None:
-                self._coordinator.report(self._signatures[trial_id], report)
+            self._crew.reported(trial_id, report_of(result), result.get("hostname", ""))
         except Exception as error:
             self._broken(error)
 
@@ -171,22 +215,30 @@ class _PlanSearcher(_WithoutState, Searcher):
     ) -> None:
         """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
         try:
-            self._complete(self._signatures.pop(trial_id), result or {}, error)
+            self._complete(trial_id, result or {}, error)
         except Exception as broken:
             self._broken(broken)
 
-    def _complete(self, signature: str, result: dict[str, Json], error: bool) -> None:
+    def _complete(self, trial_id: str, result: dict[str, Json], error: bool) -> None:
+        coordinator, hand = self._coordinator, self._crew.ended(trial_id)
+        problem = result.get(trial.PROBLEM)
         if error:
-            self._coordinator.lost(signature)
+            coordinator.lost(hand.signature)
         elif result.get(trial.FINISHED):
-            self._coordinator.finished(signature)
-        elif not result.get(trial.PROBLEM):
-            self._coordinator.unfinished(signature)
+            coordinator.finished(hand.signature)
+        elif result.get(trial.NEEDS_WHOLE_GPU):
+            self._crew.needs_whole_gpu(hand.signature)
+        elif result.get(trial.GPU_LOST):
+            self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
         elif result.get(trial.STORE_PROBLEM):
-            self._coordinator.unfinished(signature)
-            self._coordinator.store_trouble(result[trial.PROBLEM])
-        else:
-            self._coordinator.unfinished(signature, result[trial.PROBLEM])
+            coordinator.unfinished(hand.signature)
+            coordinator.store_trouble(str(problem))
+        elif problem:
+            coordinator.unfinished(hand.signature, str(problem))
+        elif coordinator.stopping:
+            coordinator.unfinished(hand.signature)
+        else:  # it gave way: it goes on from its checkpoint when there is room
+            coordinator.lost(hand.signature)
 
     def _broken(self, error: Exception) -> None:
         log.exception("the driver failed", exc_info=error)
@@ -201,14 +253,14 @@ class _PlanSearcher(_WithoutState, Searcher):
 
 
 class _AtNextReport(_WithoutState, Stopper):
-    """Ends a trial at its report, which is checkpointed, once the sweep is to stop."""
+    """Ends a trial at its report, which is checkpointed: the sweep stops, or others wait for it."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
 
     def __call__(self, trial_id: str, result: dict[str, Json]) -> bool:
         """Whether this trial ends here."""
-        return bool(self._coordinator.stopping)
+        return bool(self._crew.coordinator.stopping) or self._crew.gives_way(trial_id)
 
     def stop_all(self) -> bool:
         """Never: arms end one by one, at their reports."""
@@ -216,16 +268,20 @@ class _AtNextReport(_WithoutState, Stopper):
 
 
 class _Scheduler(_WithoutState, FIFOScheduler):
-    """First come, first served; ends the experiment when workers die before they can report.
+    """First come, first served. Being asked several times a second, it watches the workers, too.
 
-    ``ArmRun`` gives an arm up after MAX_DEATHS starts, but only where it gets as far as starting.
-    (A callback could count too, and would make Tune import MLflow: 2 s.)
+    It ends the experiment when workers die before they can report: ``ArmRun`` gives an arm up after
+    MAX_DEATHS starts, but only where it gets as far as starting. (A callback could watch as well,
+    and would make Tune import MLflow: 2 s.)
     """
 
-    def __init__(self) -> None:
+    def __init__(self, crew: Crew) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self._crew = crew
         self._failures_before: dict[str, int] = {}  # by trial id, at its last report
         self._failures_told: dict[str, int] = {}  # by trial id
+        self._ended_by_us: set[str] = set()  # trials whose worker hung
+        self._watched_s = -math.inf
 
     def on_trial_result(self, tune_controller: Json, trial: Trial, result: dict[str, Json]) -> str:
         """A worker that reports is alive."""
@@ -233,102 +289,51 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         return FIFOScheduler.CONTINUE
 
     def choose_trial_to_run(self, tune_controller: Json) -> Trial | None:
-        """The next pending trial, unless its workers only die."""
-        chosen: Trial | None = super().choose_trial_to_run(tune_controller)
-        if chosen is not None and chosen.num_failures > self._failures_told.get(chosen.trial_id, 0):
+        """The trial that waits longest for a worker, unless its workers only die."""
+        live: list[Trial] = list(tune_controller.get_live_trials())
+        if time.monotonic() >= self._watched_s + WATCH_EVERY_S:
+            self._watched_s = time.monotonic()
+            self._end_hanging_workers(live)
+            for ended in let_go_of_ended(tune_controller._tune_controller):
+                self._failures_before.pop(ended, None)
+                self._failures_told.pop(ended, None)
+            if not _without(self._crew.lost_gpus):
+                for one in live:  # it would wait for a machine that is no more: handed out again
+                    if one.status == Trial.PENDING and one.config["avoid"]:
+                        _withdraw(tune_controller, one)
+        waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
+        if self._crew.coordinator.stopping:
+            for one in waiting.values():  # no worker may ever come
+                _withdraw(tune_controller, one)
+            waiting = {}
+        if not waiting:
+            # Tune would keep a worker for the next arm, and its place: others may wait for it.
+            tune_controller._tune_controller._cleanup_cached_actors(force_all=True)
+            return None
+        first_of_all = next(t for t in [*self._crew.hands, *waiting] if t in waiting)
+        chosen = waiting[first_of_all]
+        if chosen.num_failures > self._failures_told.get(chosen.trial_id, 0):
             self._failures_told[chosen.trial_id] = chosen.num_failures
             self._tell(chosen)
         return chosen
+
+    def _end_hanging_workers(self, live: list[Trial]) -> None:
+        running = {t.trial_id: t for t in live if t.status == Trial.RUNNING}
+        for trial_id in self._crew.hanging(running):
+            self._ended_by_us.add(trial_id)
+            actor = running[trial_id].temporary_state.ray_actor
+            if actor is not None:
+                ray.kill(actor)
 
     def _tell(self, trial: Trial) -> None:
         deaths = trial.num_failures - self._failures_before.get(trial.trial_id, 0)
         if deaths > 2 * MAX_DEATHS:
             raise RuntimeError(f"workers die before they can train: {trial.get_error()}")
+        if trial.trial_id in self._ended_by_us:
+            self._ended_by_us.discard(trial.trial_id)
+            return
         config = RunConfig.from_json(json.loads(trial.config["run"]))
         log.warning(
             "a worker died (out of memory?); arm %s goes on from its last checkpoint",
             config.signature(),
         )
-
-
-@contextmanager
-def _local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
-    """A Ray cluster of this machine with a token of its own; yields its temporary folder.
-
-    Ray listens on every interface whatever address it is given: the token is what protects it.
-    """
-    _own_token()
-    with _scratch_folder() as folder, _environment():
-        try:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                num_gpus=gpus,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=str(folder),
-            )
-        except Exception as error:
-            ray.shutdown()
-            raise Failure(
-                f"Ray could not be started on this machine: {error} See `sweep doctor`, or train "
-                "without Ray with --where inline."
-            ) from error
-        try:
-            yield folder
-        finally:
-            ray.shutdown()
-
-
-@contextmanager
-def _scratch_folder() -> Iterator[Path]:
-    """A folder that goes with this process, or, when it is killed, with a later one."""
-    _remove_left_overs()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
-    try:
-        unnamed = folder / f".{OWNER}"
-        with open(unnamed, "w") as owner:
-            fcntl.flock(owner, fcntl.LOCK_EX)
-            unnamed.rename(folder / OWNER)  # held before another driver can find it
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_left_overs() -> None:
-    """Remove the folders of drivers that were killed: nobody holds their lock any more."""
-    for owner in Path(_short_folder()).glob(f"{PREFIX}*/{OWNER}"):
-        try:
-            with open(owner) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # in use, or another user's
-            continue
-        shutil.rmtree(owner.parent, ignore_errors=True)
-
-
-def _short_folder() -> str:
-    """Where Ray's sockets go: their paths may have 107 characters, of which Ray takes about 70."""
-    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    return folder if len(folder) <= 24 else "/tmp"
-
-
-def _own_token() -> None:
-    """Give this process's clusters a secret of their own; Ray would write one to ~/.ray.
-
-    Token mode itself is Ray's default for local clusters; its variable is read at import.
-    """
-    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-
-
-@contextmanager
-def _environment() -> Iterator[None]:
-    added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)

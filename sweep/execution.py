@@ -13,13 +13,14 @@ from typing import Literal
 from sweep.coordinator import Coordinator, OnProposal, OnRecord, RunSummary
 from sweep.definition import Definition
 from sweep.lock import driver_lock
+from sweep.news import OnNews, of_end, standstill_watch
 from sweep.progress import display_of
 from sweep.signals import stop_on_request, stop_on_signals
 from trainables.errors import InvalidValue, StoreError
 from trainables.object_store import ObjectStore
 from trainables.patient_store import PatientStore
 
-Where = Literal["local", "inline"]
+Where = Literal["local", "cluster", "inline"]
 PATIENCE_S = 60.0  # how long a writer waits for a disk that is full or away
 
 
@@ -31,6 +32,7 @@ def run_sweep(
     workers: int | None = None,
     on_record: OnRecord | None = None,
     on_proposal: OnProposal | None = None,
+    on_news: OnNews | None = None,
     display: bool = True,
     retry_failed: bool = False,
     patience_s: float = PATIENCE_S,
@@ -40,10 +42,13 @@ def run_sweep(
     Args:
         objects: the storage root.
         definition: the stored definition, extensions included.
-        where: ``local`` trains on a Ray cluster of this machine, ``inline`` in this process.
-        workers: arms at a time; None: as many as the CPUs hold. ``inline`` trains one at a time.
+        where: ``local`` trains on a Ray cluster of this machine, ``cluster`` on the running one
+            that it belongs to, ``inline`` in this process.
+        workers: arms at a time; None: as many as the machine holds, or this sweep's share of the
+            cluster. ``inline`` trains one at a time.
         on_record: told of arms' records as they grow; see Coordinator.
         on_proposal: told of proposals whose arms are all final.
+        on_news: told of the first winner, of standstills, and how the run ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
         patience_s: how long writers wait for a store that cannot be written.
@@ -51,6 +56,8 @@ def run_sweep(
     Raises:
         AlreadyRunning: another driver works on this sweep.
         StoreError: the store could not be read at the start.
+        Failure: there is no Ray.
+        Misuse: there is no machine that can hold an arm.
     """
     if workers is not None and workers < 1:
         raise InvalidValue(f"workers must be at least 1, got {workers}.")
@@ -65,19 +72,25 @@ def run_sweep(
             on_record=on_record,
             on_proposal=on_proposal,
             on_final=shown.arm_ended,
-            ask_ahead=where == "local",
+            on_news=on_news,
+            ask_ahead=where != "inline",
         )
         stack.callback(coordinator.close)
         stack.enter_context(stop_on_request(coordinator, since_ms=since_ms))
         coordinator.start(retry_failed=retry_failed)
         stack.enter_context(shown.showing(coordinator))
+        stack.enter_context(standstill_watch(coordinator))
         try:
             _train(coordinator, where, workers, patience_s)
         except KeyboardInterrupt:
             coordinator.stop("Ctrl-C")
         except StoreError as error:
             coordinator.store_trouble(str(error))
-        return coordinator.summary()
+        summary = coordinator.summary()
+        ended = of_end(summary)
+        if ended is not None:
+            coordinator.tell_news(ended)
+        return summary
 
 
 def _train(coordinator: Coordinator, where: Where, workers: int | None, patience_s: float) -> None:
@@ -87,6 +100,7 @@ def _train(coordinator: Coordinator, where: Where, workers: int | None, patience
         with stop_on_signals(coordinator):
             train_inline(coordinator)
     elif not coordinator.plan.is_done:
-        from sweep.driver import train_on_local_ray  # imports Ray: a second nobody else pays
+        from sweep import driver  # imports Ray: a second nobody else pays
 
-        train_on_local_ray(coordinator, workers=workers, patience_s=patience_s)
+        train = driver.train_on_cluster if where == "cluster" else driver.train_on_local_ray
+        train(coordinator, workers=workers, patience_s=patience_s)

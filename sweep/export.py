@@ -44,9 +44,24 @@ def export(
         out: a folder that does not exist, is empty, or holds an earlier export of this sweep.
         everything: also configurations of the closest pairs where there is no winner.
     """
-    earlier = _earlier_files(out, view.definition.name)
+    earlier = _earlier_files(out, view.definition.name)  # refused before the work
     files = _contents(view, run_ids, everything=everything)
     _write(out, files, earlier)
+    return sorted(files)
+
+
+def write_files(out: Path, sweep: str, files: Mapping[str, str]) -> list[str]:
+    """Write an export that was made elsewhere as ``export`` would; the names of its files.
+
+    Args:
+        out: as for ``export``.
+        sweep: its name.
+        files: every file by name, the manifest among them.
+    """
+    outside = [n for n in files if n.startswith("/") or ".." in PurePosixPath(n).parts]
+    if outside or MANIFEST not in files:
+        raise StoreError(f"this is no export of {sweep}: {', '.join(outside) or 'no manifest'}.")
+    _write(out, files, _earlier_files(out, sweep))
     return sorted(files)
 
 

@@ -1,6 +1,7 @@
 """What tracking is told of a sweep: each stored record with what only the sweep knows of it.
 
-A function of the store, so that `sweep sync` sends what a running driver would have sent.
+A function of the store, so that `sweep sync` sends what a running driver would have sent. A driver
+says which arms changed; their records are read when they are sent, so that none waits in memory.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ import numpy as np
 
 from sweep.definition import Definition
 from sweep.pairs import Pair, join
-from sweep.plan import Arm
+from sweep.plan import Arm, arms_of_proposal, baselines
+from sweep.proposals import stored_proposals
 from sweep.selection import ProposalResult
-from sweep.tracking_rows import TrackedArm
-from sweep.views import SweepView
+from sweep.tracking_rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
 from trainables.object_store import ObjectStore
 from trainables.results import (
     FEASIBLE,
     HELD_OUT_LOSS,
-    OBJECTIVE,
     OOD_MEAN,
     USEFUL,
     WORST_MISSING_SHARE,
@@ -34,40 +34,62 @@ if TYPE_CHECKING:
     from sweep.coordinator import OnProposal, OnRecord
 
 # A pair's differences, constrained minus unconstrained, are metrics of the constrained arm.
-_DIFFERENCES = {"objective": OBJECTIVE, "ood_mean": OOD_MEAN, "held_out_loss": HELD_OUT_LOSS}
+_DIFFERENCES = {
+    "objective": OBJECTIVE_DIFFERENCE,
+    "ood_mean": difference_of(OOD_MEAN),
+    "held_out_loss": difference_of(HELD_OUT_LOSS),
+}
+KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 
 
-def tracked_arm(store: RunStore, sweep: str, arm: Arm, record: ArmRecord) -> TrackedArm:
-    """The arm as tracking is to show it now; joined to its twin where both are final."""
-    constraint = record.config.constraint
-    if constraint is None:
-        outcome = record.status
+class StoredArms:
+    """Reads arms of one sweep as tracking is to show them now."""
+
+    def __init__(self, objects: ObjectStore, sweep: str) -> None:
+        """Nothing is read yet."""
+        self._store = RunStore(objects)
+        self._sweep = sweep
+        self._twins: dict[str, ArmRecord] = {}  # final ones: most arms of a setting share theirs
+
+    def __call__(self, arm: Arm) -> TrackedArm | None:
+        """The arm, joined to its twin where both are final; None when it has no record."""
+        record = self._store.record(arm.signature)
+        if record is None:
+            return None
+        if arm.config.constraint is None:
+            return self._tracked(arm, record, outcome=record.status)
+        twin = arm.config.unconstrained().signature()
+        if not record.is_final:
+            return self._tracked(arm, record, twin=twin)
+        pair = join(record, self._twin(twin))
+        return self._tracked(arm, record, outcome=pair.outcome, pair=pair, twin=twin)
+
+    def _tracked(
+        self,
+        arm: Arm,
+        record: ArmRecord,
+        *,
+        outcome: str = "running",
+        pair: Pair | None = None,
+        twin: str | None = None,
+    ) -> TrackedArm:
         return TrackedArm(
-            record=record, sweep=sweep, setting=arm.setting, proposal=arm.proposal, outcome=outcome
+            record=record,
+            sweep=self._sweep,
+            setting=arm.setting,
+            proposal=arm.proposal,
+            outcome=outcome,
+            pair={} if pair is None else pair_metrics(pair),
+            unconstrained_signature=twin,
         )
-    twin = record.config.unconstrained().signature()
-    if record.is_final:
-        return of_pair(sweep, arm.setting, arm.proposal, join(record, store.record(twin)))
-    return TrackedArm(
-        record=record,
-        sweep=sweep,
-        setting=arm.setting,
-        proposal=arm.proposal,
-        unconstrained_signature=twin,
-    )
 
-
-def of_pair(sweep: str, setting: str, proposal: int | None, pair: Pair) -> TrackedArm:
-    """A final constrained arm with its pair's numbers, as far as they are known."""
-    return TrackedArm(
-        record=pair.constrained,
-        sweep=sweep,
-        setting=setting,
-        proposal=proposal,
-        outcome=pair.outcome,
-        pair=pair_metrics(pair),
-        unconstrained_signature=pair.constrained.config.unconstrained().signature(),
-    )
+    def _twin(self, signature: str) -> ArmRecord | None:
+        record = self._twins.get(signature) or self._store.record(signature)
+        if record is not None and record.is_final:
+            if len(self._twins) >= KEPT_TWINS:
+                self._twins.clear()
+            self._twins[signature] = record
+        return record
 
 
 def pair_metrics(pair: Pair) -> dict[str, float]:
@@ -85,30 +107,46 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         metrics[WORST_MISSING_SHARE_RELAXED] = float(np.max(judged.relaxed))
     differences = pair.differences
     if differences:
-        metrics |= {f"{metric}_difference": differences[k] for k, metric in _DIFFERENCES.items()}
+        metrics |= {metric: differences[name] for name, metric in _DIFFERENCES.items()}
     return metrics
 
 
-def tracked_arms(objects: ObjectStore, view: SweepView) -> Iterator[TrackedArm]:
-    """Every arm of the sweep that has a record."""
-    store = RunStore(objects)
-    for place in view.arms.values():
-        if place.record is not None:
-            arm = Arm(place.record.config, place.signature, place.setting, place.proposal)
-            yield tracked_arm(store, view.definition.name, arm, place.record)
+def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
+    """Every arm asked for so far, each signature once.
+
+    Unconstrained arms come first, so that the others can name their twin's run.
+    """
+    settings = [setting.name for setting in definition.space.settings]
+    seen: set[str] = set()
+
+    def every() -> Iterator[Arm]:
+        for setting in settings:
+            yield from baselines(definition, setting)
+        for setting in settings:
+            for stored in stored_proposals(objects, definition.name, setting):
+                yield from arms_of_proposal(definition, setting, stored.number, stored.point)
+
+    for arm in every():
+        if arm.signature not in seen:
+            seen.add(arm.signature)
+            yield arm
 
 
-def listeners(
-    objects: ObjectStore, definition: Definition, offer: Callable[[TrackedArm], None]
-) -> tuple[OnRecord, OnProposal]:
+def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:
+    """Every arm of the sweep that has a record, one at a time."""
+    read = StoredArms(objects, definition.name)
+    for arm in stored_arms(objects, definition):
+        tracked = read(arm)
+        if tracked is not None:
+            yield tracked
+
+
+def listeners(offer: Callable[[Arm, bool], None]) -> tuple[OnRecord, OnProposal]:
     """What a driver is given so that ``offer`` hears of every arm, and of every whole pair."""
-    store = RunStore(objects)
-
-    def on_record(arm: Arm, record: ArmRecord) -> None:
-        offer(tracked_arm(store, definition.name, arm, record))
 
     def on_proposal(setting: str, result: ProposalResult) -> None:
-        for pair in result.pairs:
-            offer(of_pair(definition.name, setting, result.number, pair))
+        for pair in result.pairs:  # the twin may have become final after the arm
+            ours = pair.constrained
+            offer(Arm(ours.config, ours.signature, setting, result.number), True)
 
-    return on_record, on_proposal
+    return offer, on_proposal

@@ -31,7 +31,7 @@ def run_fresh(
     definition: Definition,
     exported: Expected | None,
     *,
-    where: Literal["local", "inline"],
+    where: Literal["local", "cluster", "inline"],
     workers: int | None,
 ) -> bool:
     """Train every arm below ``scratch/``, compare, and say so; whether all numbers are identical.
@@ -94,7 +94,7 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
 def _trained(
     scratch: ObjectStore,
     definition: Definition,
-    where: Literal["local", "inline"],
+    where: Literal["local", "cluster", "inline"],
     workers: int | None,
 ) -> list[ArmRecord]:
     """The records of every arm of the definition, trained in a place of their own."""
@@ -105,8 +105,9 @@ def _trained(
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
-    places = load_sweep(scratch, definition.name).arms.values()
-    return [place.record for place in places if place.record is not None]
+    store = RunStore(scratch)
+    records = [store.record(name) for name in load_sweep(scratch, definition.name).arms]
+    return [record for record in records if record is not None]
 
 
 def _drop(objects: ObjectStore, folder: str) -> None:

@@ -2,7 +2,7 @@
 
 Below a local root it is ``flock`` on sweeps/NAME/.driver.lock, which the kernel drops however the
 driver ends; the file names its holder. Object storage has no such lock: there, two drivers would
-train an arm twice and lose nothing.
+train an arm twice and lose nothing. On a cluster the job server knows of drivers, too.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from sweep.definition import folder
@@ -31,11 +33,27 @@ WAIT_S = 0.02
 class Driver:
     """The process that works on a sweep."""
 
-    pid: int
+    pid: int  # 0: not known
     host: str
+    job: str = ""  # of a cluster, that drives the sweep; empty: none that is known
+
+    @property
+    def hint(self) -> str:
+        """What to know of a driver on another machine: a lock on NFS may outlive it."""
+        if self.job or not self.pid or self.host == socket.gethostname():
+            return ""
+        return (
+            f"If {self.host} is gone, its lock ends when the file server notices: try again then."
+        )
 
     def __str__(self) -> str:
-        return f"process {self.pid} on {self.host}"
+        return f"job {self.job}" if self.job else f"process {self.pid} on {self.host}"
+
+
+# The job that drives each sweep, where a cluster's job server was asked: also between two drivers.
+driving_jobs: ContextVar[Mapping[str, str]] = ContextVar(
+    "driving_jobs", default=MappingProxyType({})
+)
 
 
 @contextmanager
@@ -53,10 +71,7 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
             if taken:
                 _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
         if not taken:
-            raise AlreadyRunning(
-                f"{sweep} is running already: {_holder(path) or 'its driver just started'}. "
-                f"Watch it with `sweep status {sweep}`, or end it with `sweep stop {sweep}`."
-            )
+            raise already_running(sweep, _holder(path))
         try:
             yield
         finally:
@@ -64,10 +79,23 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
                 _write_holder(file, {})
 
 
+def already_running(sweep: str, driver: Driver | None) -> AlreadyRunning:
+    """The error that another driver, None: of which nothing is known yet, works on a sweep."""
+    hint = driver.hint if driver is not None else ""
+    return AlreadyRunning(
+        f"{sweep} is running already: {driver or 'its driver just started'}. Watch it with "
+        f"`sweep status {sweep}`, or end it with `sweep stop {sweep}`. {hint}".rstrip()
+    )
+
+
 def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:
-    """Who works on the sweep right now, or None. Always None for a root that is not local."""
-    if not objects.is_local:
-        return None
+    """Who works on the sweep right now, or None. Elsewhere than locally, only jobs are known."""
+    job = driving_jobs.get().get(sweep)
+    by_job = None if job is None else Driver(0, "the cluster", job)
+    return (_lock_holder(objects, sweep) if objects.is_local else None) or by_job
+
+
+def _lock_holder(objects: ObjectStore, sweep: str) -> Driver | None:
     path = _path(objects, sweep)
     with _lock_errors(path):
         try:

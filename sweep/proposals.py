@@ -128,18 +128,26 @@ def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
     return objects.get_value(_retired(sweep), parse) or {}
 
 
-def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
-    """Every stored proposal of one setting, by number: one listing, one read per object."""
+def listed_proposals(objects: ObjectStore, sweep: str, setting: str) -> dict[int, bool]:
+    """Whether each stored proposal of one setting has an outcome: one listing, nothing is read."""
     names = objects.names(f"{folder(sweep)}/proposals/{setting}")
     outcomes = {n.removesuffix(".outcome.json") for n in names if n.endswith(".outcome.json")}
-    numbers = sorted(
-        int(n.removesuffix(".json")) for n in names if n.removesuffix(".json").isdigit()
-    )
+    numbers = [n for n in (name.removesuffix(".json") for name in names) if n.isdigit()]
+    return {int(n): n in outcomes for n in sorted(numbers, key=int)}
+
+
+def stored_point(objects: ObjectStore, sweep: str, setting: str, number: int) -> Point | None:
+    """The point of one stored proposal, or None."""
+    return objects.get_value(_name(sweep, setting, number), _point)
+
+
+def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
+    """Every stored proposal of one setting, by number: one listing, one read per object."""
     found = []
-    for number in numbers:
-        point = objects.get_value(_name(sweep, setting, number), _point)
+    for number, has_outcome in listed_proposals(objects, sweep, setting).items():
+        point = stored_point(objects, sweep, setting, number)
         outcome = None
-        if f"{number:06d}" in outcomes:
+        if has_outcome:
             name = _name(sweep, setting, number, ".outcome")
             outcome = objects.get_value(name, partial(_outcome, number))
         if point is not None:  # else deleted since the listing

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,34 +90,47 @@ class SettingResult:
     why: str  # empty when there is a winner
 
 
-def select(setting: str, proposals: Sequence[ProposalResult]) -> SettingResult:
+def select(setting: str, proposals: Iterable[ProposalResult]) -> SettingResult:
     """The winner of a setting, or the closest proposal and the reason there is no winner.
+
+    Goes through the proposals once and keeps two of them: they carry their whole records.
 
     >>> select("nothing", []).why
     'no proposal has finished'
     """
-    counts = Counter(p.outcome for p in proposals)
+    counts: Counter[Outcome] = Counter()
+    winner: ProposalResult | None = None
+    closest: ProposalResult | None = None
+    reason = ""  # why the first arm that has one ended as it did
+    for proposal in proposals:
+        counts[proposal.outcome] += 1
+        reasons = (pair.constrained.reason for pair in proposal.pairs)
+        reason = reason or next(filter(None, reasons), "")
+        if proposal.can_win and (winner is None or _rank(proposal) < _rank(winner)):
+            winner = proposal
+        is_measured = not math.isnan(proposal.worst_missing_share)
+        if is_measured and (closest is None or _distance(proposal) < _distance(closest)):
+            closest = proposal
     outcomes: dict[Outcome, int] = {o: counts[o] for o in OUTCOMES}
-    winner = min(
-        (p for p in proposals if p.can_win), key=lambda p: (p.objective, p.number), default=None
-    )
     if winner is not None:
         return SettingResult(setting, outcomes, winner, winner, "")
-    closest = min(
-        (p for p in proposals if not math.isnan(p.worst_missing_share)),
-        key=lambda p: (p.outcome != "feasible", p.worst_missing_share, p.number),
-        default=None,
-    )
-    return SettingResult(setting, outcomes, None, closest, _why_no_winner(proposals, closest))
+    why = _why_no_winner(closest, reason) if counts else "no proposal has finished"
+    return SettingResult(setting, outcomes, None, closest, why)
 
 
-def _why_no_winner(proposals: Sequence[ProposalResult], closest: ProposalResult | None) -> str:
-    if not proposals:
-        return "no proposal has finished"
+def _rank(proposal: ProposalResult) -> tuple[float, int]:
+    return proposal.objective, proposal.number
+
+
+def _distance(proposal: ProposalResult) -> tuple[bool, float, int]:
+    """How far from winning: the least one is the closest."""
+    return proposal.outcome != "feasible", proposal.worst_missing_share, proposal.number
+
+
+def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     if closest is None:
-        reasons = [p.constrained.reason for r in proposals for p in r.pairs if p.constrained.reason]
         return "every proposal failed, diverged or was stopped" + (
-            f"; the first: {reasons[0]}" if reasons else ""
+            f"; the first: {reason}" if reason else ""
         )
     judgement = closest.worst_judgement()
     assert judgement is not None  # a worst missing share was measured

@@ -1,30 +1,43 @@
 """Ways to end a running sweep gently: Ctrl-C, SIGTERM, and the stop object that `sweep stop` puts.
 
 Each lets running arms go on to their next report, which is checkpointed. A second Ctrl-C ends now.
+A stop object stays until the next start, so that whoever started the driver sees why it ended.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from sweep.coordinator import Coordinator
 from sweep.definition import folder
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 
+if TYPE_CHECKING:
+    from sweep.coordinator import Coordinator
+
 POLL_S = 1.0
+# What was asked since then counts, also before this driver was started: its supervisor's own start.
+SINCE = "SWEEP_STOP_SINCE_MS"
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 
 
 def request_stop(objects: ObjectStore, sweep: str) -> None:
     """Ask the driver of a sweep, wherever it runs, to stop."""
     objects.put_json(_name(sweep), {"requested_ms": time.time_ns() // 1_000_000})
+
+
+def stop_requested_ms(objects: ObjectStore, sweep: str) -> int:
+    """When `sweep stop` was last given, in ms since 1970; 0: not since the driver started."""
+    requested = objects.get_value(_name(sweep), lambda plain: int(plain["requested_ms"]))
+    return requested or 0
 
 
 @contextmanager
@@ -37,8 +50,8 @@ def stop_on_request(coordinator: Coordinator, *, since_ms: int) -> Iterator[None
     """
     name = _name(coordinator.definition.name)
     objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next look will do
-    requested_ms = objects.get_value(name, lambda plain: int(plain["requested_ms"]))
-    if requested_ms is not None and requested_ms <= since_ms:
+    since_ms = min(since_ms, int(os.environ.get(SINCE, since_ms)))
+    if 0 < stop_requested_ms(objects, coordinator.definition.name) <= since_ms:
         objects.delete(name)
     over = threading.Event()
 
@@ -59,8 +72,6 @@ def stop_on_request(coordinator: Coordinator, *, since_ms: int) -> Iterator[None
     finally:
         over.set()
         thread.join()
-        with suppress(StoreError):  # it goes with the next start
-            objects.delete(name)
 
 
 @contextmanager

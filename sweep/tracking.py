@@ -3,12 +3,11 @@
 MLflow is a projection. One process writes it (the driver), off the training path, and whatever is
 missing there can be sent again from the records at any time, to the same server or to a new one.
 
-Exactly once: MLflow gives run ids itself, so a run is found by its tags, created when it is not
-there, and *found again*; the oldest stays and the others are deleted. An arm that is trained once
-more (`--retry-failed`) gets a new run in place of its old one. Metric rows are unique on
-(run, key, timestamp, step, value) and every timestamp comes from the record, so rows that are sent
-again add nothing. What is there already is not sent again: a running arm's newest step is asked for
-once, a final arm has the tags ``synced_step`` and ``synced_final``.
+Exactly once: MLflow gives run ids itself, so ``tracking_runs.py`` keeps one run per arm. An arm
+that is trained once more (`--retry-failed`) gets a new run in place of its old one. Metric rows are
+unique on (run, key, timestamp, step, value) and every timestamp comes from the record, so rows that
+are sent again add nothing. What is there already is not sent again: a running arm's newest step is
+asked for once, a final arm has the tags ``synced_step`` and ``synced_final``.
 
 Importing this imports no mlflow: that costs two seconds, paid when a client is made.
 """
@@ -18,19 +17,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sweep.tracking_client import (
-    CREATED,
-    age,
     create_experiment,
     find_experiment,
     foreign_errors,
     make_client,
-    search_runs,
     trouble,
 )
 from sweep.tracking_place import TrackingError, is_server, shown, sqlite_path
@@ -48,10 +42,10 @@ from sweep.tracking_rows import (
     summary_tags,
     tags_of,
 )
+from sweep.tracking_runs import SYNCED_FINAL, SYNCED_STEP, TWIN, Known, Runs
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities import Run
 
     from trainables.results import ArmRecord
 
@@ -60,8 +54,6 @@ logger = logging.getLogger(__name__)
 
 METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
 PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
-_SYNCED_STEP, _SYNCED_FINAL = "synced_step", "synced_final"
-_TWIN = "unconstrained_run_id"
 _ARTIFACT = "artifact_sha256"  # of the run's one artifact, once it is there
 ARTIFACT_TRIES = 3  # failures in a row after which artifacts are left to `sweep sync`
 
@@ -72,36 +64,6 @@ class SyncCounts(NamedTuple):
     arms: int
     created: int  # runs that were not there
     rows: int  # metric rows sent
-
-
-@dataclass
-class _Known:
-    """What this process knows of one run."""
-
-    run_id: str
-    status: str
-    start_ms: int
-    end_ms: int | None
-    tags: dict[str, str]
-    params: set[str] = field(default_factory=set)
-    metrics: set[str] = field(default_factory=set)
-    synced_step: int | None = None  # of the newest report that is there; None: not asked yet
-
-    @classmethod
-    def of(cls, run: Run) -> _Known:
-        return cls(
-            run_id=run.info.run_id,
-            status=run.info.status,
-            start_ms=run.info.start_time,
-            end_ms=run.info.end_time,
-            tags=dict(run.data.tags),
-            params=set(run.data.params),
-            metrics=set(run.data.metrics),
-        )
-
-    def final_rows(self) -> int:
-        """How many of the final rows are there whole."""
-        return int(self.tags.get(_SYNCED_FINAL, 0))
 
 
 class Tracker:
@@ -136,19 +98,29 @@ class Tracker:
     def _forget(self) -> None:
         """Start over with an empty memory."""
         self._made: MlflowClient | None = None
-        self._experiments: dict[str, str] = {}
-        self._runs: dict[tuple[str, str], _Known] = {}
-        self._unlinked: dict[tuple[str, str], dict[str, _Known]] = {}  # runs by the twin they lack
+        self._runs_of: dict[str, Runs] = {}  # by sweep
+        self._unlinked: dict[tuple[str, str], dict[str, Known]] = {}  # runs by the twin they lack
         self._artifact_failures = 0  # in a row
-        self.created = 0
         self.rows_sent = 0
+
+    @property
+    def created(self) -> int:
+        """How many runs this tracker made."""
+        return sum(runs.created for runs in self._runs_of.values())
 
     def sync(self, arm: TrackedArm) -> str:
         """Bring the arm's run up to its record, creating it if need be; return the run id.
 
         Sending the same or an older state again changes nothing.
         """
-        return self._again((arm.sweep, arm.signature), lambda: self._sync(arm))
+        return self._again(arm.sweep, arm.signature, lambda: self._sync(arm))
+
+    def is_whole(self, sweep: str, signature: str) -> bool:
+        """Whether a finished arm's run is known to have all that there will ever be to send."""
+        try:
+            return self._runs(sweep).is_whole(signature)
+        except foreign_errors() as error:
+            raise trouble(self.uri, error) from error
 
     def sync_sweep_summary(
         self,
@@ -171,13 +143,13 @@ class Tracker:
         tags = summary_tags(sweep, outcomes)
 
         def send() -> str:
-            known = self._run(sweep, "", f"sweep {sweep}", tags, started_ms)
+            known = self._runs(sweep).get("", f"sweep {sweep}", tags, started_ms)
             self._send(known, [], {}, tags)
             self._artifact(known, "definition.json", json.dumps(definition, indent=2) + "\n")
             self._end(known, "RUNNING" if ended_ms is None else "FINISHED", ended_ms)
             return known.run_id
 
-        return self._again((sweep, ""), send)
+        return self._again(sweep, "", send)
 
     def _sync(self, arm: TrackedArm) -> str:
         record = arm.record
@@ -195,68 +167,38 @@ class Tracker:
             rows = []
         synced_step = max(synced_step, last_step(record))
         if record.is_final:  # not at every report: a tag costs the server a third of the request
-            tags[_SYNCED_STEP] = str(synced_step)
-            tags[_SYNCED_FINAL] = str(max(known.final_rows(), len(final_rows(arm))))
+            tags[SYNCED_STEP] = str(synced_step)
+            tags[SYNCED_FINAL] = str(max(known.final_rows(), len(final_rows(arm))))
         if arm.unconstrained_signature:
-            twin = self._twin(arm.sweep, arm.unconstrained_signature, search=record.is_final)
+            runs = self._runs(arm.sweep)
+            twin = runs.run_id(arm.unconstrained_signature, check=record.is_final)
             if twin is None:
                 wanted = (arm.sweep, arm.unconstrained_signature)
                 self._unlinked.setdefault(wanted, {})[arm.signature] = known
             else:
-                tags[_TWIN] = twin.run_id
+                tags[TWIN] = twin
         self._send(known, rows + final, params, tags)
         known.synced_step = synced_step
         for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
-            self._send(other, [], {}, {_TWIN: known.run_id})
+            self._send(other, [], {}, {TWIN: known.run_id})
         self._artifact(known, "config.json", config_json(record))
         self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
+        self._runs(arm.sweep).note_whole(arm.signature, known)
         return known.run_id
 
-    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> _Known:
+    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> Known:
         """The arm's run; a new one when the arm was started again since: equal steps, new rows."""
-        key = (arm.sweep, arm.signature)
-        wanted = (*key, run_name(arm), tags, arm.record.started_ms)
-        known = self._run(*wanted)
+        runs = self._runs(arm.sweep)
+        wanted = (arm.signature, run_name(arm), tags, arm.record.started_ms)
+        known = runs.get(*wanted)
         if arm.record.started_ms <= known.start_ms:
             return known
-        self._client().delete_run(known.run_id)
-        del self._runs[key]
-        again = self._run(*wanted)
-        for other in list(self._runs.values()):
-            if other.tags.get(_TWIN) == known.run_id:
-                self._send(other, [], {}, {_TWIN: again.run_id})
+        runs.replace(arm.signature, known)
+        again = runs.get(*wanted)
+        runs.rename_twin(known.run_id, again.run_id)
         return again
 
-    def _run(
-        self, sweep: str, signature: str, name: str, tags: Mapping[str, str], started_ms: int
-    ) -> _Known:
-        """The one active run of an arm, or of the sweep (signature ''), created if need be."""
-        there = self._runs.get((sweep, signature)) or self._find(sweep, signature)
-        if there is None:
-            first = {k: tags[k] for k in ("kind", "sweep", "signature") if k in tags}
-            first[CREATED] = str(time.time_ns())
-            self._client().create_run(
-                self._experiment(sweep), start_time=started_ms, run_name=name, tags=first
-            )
-            self.created += 1
-            there = self._find(sweep, signature)
-            if there is None:
-                raise TrackingError(
-                    f"MLflow at {shown(self.uri)} does not show the run it just created for "
-                    f"{name!r}."
-                )
-        self._runs[sweep, signature] = there
-        return there
-
-    def _find(self, sweep: str, signature: str) -> _Known | None:
-        """The oldest active run with these tags; any younger one is a lost race and is deleted."""
-        runs = search_runs(self._client(), self._experiment(sweep), _filter(sweep, signature))
-        oldest_first = sorted(runs, key=age)
-        for run in oldest_first[1:]:
-            self._client().delete_run(run.info.run_id)
-        return _Known.of(oldest_first[0]) if oldest_first else None
-
-    def _synced_step(self, known: _Known, record: ArmRecord) -> int:
+    def _synced_step(self, known: Known, record: ArmRecord) -> int:
         """Step of the newest report that is there whole; -1 when none is.
 
         Asked once per run and process. Reports are sent in order, and their metrics by name, so the
@@ -264,30 +206,16 @@ class Tracker:
         """
         if known.synced_step is not None:
             return known.synced_step
-        if _SYNCED_STEP in known.tags:
-            return int(known.tags[_SYNCED_STEP])
+        if SYNCED_STEP in known.tags:
+            return int(known.tags[SYNCED_STEP])
         names = sorted(record.reports[-1].metrics()) if record.reports else []
         if not names or names[-1] not in known.metrics:
             return -1
         there = self._client().get_metric_history(known.run_id, names[-1])
         return max((metric.step for metric in there), default=-1)
 
-    def _twin(self, sweep: str, signature: str, *, search: bool) -> _Known | None:
-        """The run of an arm's twin, if it is tracked yet; asks MLflow only when ``search``.
-
-        Asked even where it is remembered: another writer may have deleted that run as the younger
-        of two.
-        """
-        twin = self._runs.get((sweep, signature))
-        if not search:
-            return twin
-        found = self._find(sweep, signature)
-        if found is not None and (twin is None or twin.run_id != found.run_id):
-            self._runs[sweep, signature] = twin = found
-        return twin if found is not None else None
-
     def _send(
-        self, known: _Known, rows: Sequence[Row], params: Mapping[str, str], tags: Mapping[str, str]
+        self, known: Known, rows: Sequence[Row], params: Mapping[str, str], tags: Mapping[str, str]
     ) -> None:
         """Send what is not there yet, the tags last: a kill in between sends equal rows again."""
         from mlflow.entities import Metric, Param, RunTag
@@ -304,16 +232,14 @@ class Tracker:
                 marks, new_tags = new_tags[:PARAMS_PER_BATCH], new_tags[PARAMS_PER_BATCH:]
             client.log_batch(known.run_id, metrics=batch, params=now, tags=marks)
             self.rows_sent += len(batch)
-        known.params |= set(params)
-        known.tags |= tags
-        known.metrics |= {row.key for row in rows}
+        known.note_sent(params, tags, (row.key for row in rows))
 
-    def _drop_tags(self, known: _Known, names: Iterable[str]) -> None:
+    def _drop_tags(self, known: Known, names: Iterable[str]) -> None:
         for name in names:
             self._client().delete_tag(known.run_id, name)
             del known.tags[name]
 
-    def _artifact(self, known: _Known, name: str, text: str) -> None:
+    def _artifact(self, known: Known, name: str, text: str) -> None:
         """Put the run's small artifact, once. What an artifact store refuses is a warning."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         has_place = is_server(self.uri) or self.artifact_root is not None
@@ -335,7 +261,7 @@ class Tracker:
         self._client().set_tag(known.run_id, _ARTIFACT, digest)
         known.tags[_ARTIFACT] = digest
 
-    def _end(self, known: _Known, status: str, ended_ms: int | None) -> None:
+    def _end(self, known: Known, status: str, ended_ms: int | None) -> None:
         if (known.status, known.end_ms) == (status, ended_ms):
             return
         if ended_ms is not None:
@@ -344,15 +270,19 @@ class Tracker:
             self._client().update_run(known.run_id, status=status)
         known.status, known.end_ms = status, ended_ms
 
-    def _again(self, key: tuple[str, str], send: Callable[[], str]) -> str:
+    def _again(self, sweep: str, signature: str, send: Callable[[], str]) -> str:
         """Run ``send``; again if what was known of the run misled it (deleted in the UI, say)."""
-        for was_known in (True, False) if key in self._runs else (False,):
-            try:
-                return send()
-            except foreign_errors() as error:
-                self._runs.pop(key, None)
-                if not was_known:
-                    raise trouble(self.uri, error) from error
+        try:
+            runs = self._runs(sweep)
+            for was_known in (True, False) if runs.remembers(signature) else (False,):
+                try:
+                    return send()
+                except foreign_errors():
+                    runs.doubt(signature)
+                    if not was_known:
+                        raise
+        except foreign_errors() as error:
+            raise trouble(self.uri, error) from error
         raise AssertionError("unreachable")
 
     def _client(self) -> MlflowClient:
@@ -360,9 +290,9 @@ class Tracker:
             self._made = make_client(self.uri)
         return self._made
 
-    def _experiment(self, sweep: str) -> str:
-        """Id of the sweep's experiment, created if need be."""
-        if sweep not in self._experiments:
+    def _runs(self, sweep: str) -> Runs:
+        """The runs of the sweep's experiment, which is created if need be."""
+        if sweep not in self._runs_of:
             key = (sweep, self.sweep_id)
             there = find_experiment(self._client(), *key)
             if there is None:
@@ -373,8 +303,8 @@ class Tracker:
                     f"Restore it with `mlflow experiments restore -x {there.experiment_id}`, or "
                     "remove it with `mlflow gc`."
                 )
-            self._experiments[sweep] = there.experiment_id
-        return self._experiments[sweep]
+            self._runs_of[sweep] = Runs(self._client(), there.experiment_id)
+        return self._runs_of[sweep]
 
 
 def sync_all(
@@ -382,15 +312,15 @@ def sync_all(
 ) -> SyncCounts:
     """Complete MLflow from the records; a new, empty server ends up as if it had always been there.
 
-    Unconstrained arms go first, so that the others can name their twin's run.
+    Fastest with unconstrained arms first: the others then name their twin's run at once.
     """
-    ordered = sorted(arms, key=lambda arm: arm.record.config.arm != "unconstrained")
     created, rows = tracker.created, tracker.rows_sent
-    for done, arm in enumerate(ordered, start=1):
+    done = 0
+    for done, arm in enumerate(arms, start=1):
         tracker.sync(arm)
         if done % 50 == 0:
-            say(f"{done} of {len(ordered)} arms")
-    counts = SyncCounts(len(ordered), tracker.created - created, tracker.rows_sent - rows)
+            say(f"{done} arms")
+    counts = SyncCounts(done, tracker.created - created, tracker.rows_sent - rows)
     say(
         f"{counts.arms} arms at {shown(tracker.uri)}: {counts.created} runs created, "
         f"{counts.rows} rows sent"
@@ -398,16 +328,10 @@ def sync_all(
     return counts
 
 
-def _missing_final_rows(arm: TrackedArm, known: _Known) -> list[Row]:
+def _missing_final_rows(arm: TrackedArm, known: Known) -> list[Row]:
     """The final rows that are not there; a name that reports use too is simply sent again."""
     final = final_rows(arm)
     if known.final_rows() >= len(final):
         return []
     reported = {name for report in arm.record.reports for name in report.metrics()}
     return [row for row in final if row.key in reported or row.key not in known.metrics]
-
-
-def _filter(sweep: str, signature: str) -> str:
-    if not signature:
-        return f"tags.kind = 'sweep' and tags.sweep = '{sweep}'"
-    return f"tags.kind = 'arm' and tags.sweep = '{sweep}' and tags.signature = '{signature}'"

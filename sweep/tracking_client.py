@@ -11,6 +11,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,13 +21,17 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
 
-RUNS_PER_PAGE = 1000
+RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
 CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
 SWEEP_ID = "sweep_id"  # an experiment's tag
+PROBE = "sweep_doctor"  # an experiment's tag, for an instant
 
 
 def make_client(uri: str) -> MlflowClient:
-    """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet."""
+    """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet.
+
+    Raises TrackingError when the address is none, or its database's driver is not installed.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     from mlflow import MlflowClient
@@ -36,7 +41,16 @@ def make_client(uri: str) -> MlflowClient:
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         _create_whole(path)
-    return MlflowClient(tracking_uri=uri)
+    try:
+        return MlflowClient(tracking_uri=uri)
+    except ImportError as error:
+        raise TrackingError(
+            f"MLflow's database at {shown(uri)} needs a driver that is not installed here "
+            f"({error}): `pip install 'psycopg[binary]'` for PostgreSQL. Or give the address of an "
+            "MLflow server, which has its own."
+        ) from error
+    except ValueError as error:
+        raise trouble(uri, error) from error
 
 
 def _create_whole(path: Path) -> None:
@@ -74,6 +88,27 @@ def trouble(uri: str, error: Exception) -> TrackingError:
     return TrackingError(
         f"MLflow at {shown(uri)} could not be reached, or refused: {first_line[:300]}."
     )
+
+
+def takes_writes(uri: str) -> bool:
+    """Whether MLflow takes what is written: a tag of some sweep's experiment, which goes again.
+
+    False: it answers, but holds no such experiment, or only those of other users.
+    Raises TrackingError when it is away, or refuses: a disk that is full, say.
+    """
+    try:
+        client = make_client(uri)
+        ours = client.search_experiments(max_results=1, filter_string=f"tags.{SWEEP_ID} LIKE '%'")
+        if not ours:
+            return False
+        client.set_experiment_tag(ours[0].experiment_id, PROBE, "was here")
+        with suppress(*foreign_errors()):  # another doctor took it, or an old server cannot
+            client.delete_experiment_tag(ours[0].experiment_id, PROBE)
+    except foreign_errors() as error:
+        if getattr(error, "error_code", "") == "PERMISSION_DENIED":
+            return False
+        raise trouble(uri, error) from error
+    return True
 
 
 def search_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
@@ -155,13 +190,15 @@ def run_ids(uri: str, sweep: str, sweep_id: str = "") -> RunIds:
                 f"MLflow at {where} has no experiment of {sweep!r}: `sweep sync {sweep}` sends it."
             )
             return RunIds({}, missing)
-        arms = search_runs(make_client(uri), experiment, "tags.kind = 'arm'")
-        youngest_first = sorted(arms, key=age, reverse=True)
+        oldest: dict[str, tuple[int, str]] = {}
+        for run in search_runs(make_client(uri), experiment, "tags.kind = 'arm'"):
+            signature = run.data.tags["signature"]
+            oldest[signature] = min(age(run), oldest.get(signature, age(run)))
     except TrackingError as error:
         return RunIds({}, str(error))
     except foreign_errors() as error:
         return RunIds({}, str(trouble(uri, error)))
-    return RunIds({r.data.tags["signature"]: r.info.run_id for r in youngest_first}, "")
+    return RunIds({signature: run_id for signature, (_, run_id) in oldest.items()}, "")
 
 
 def experiment_id(uri: str, sweep: str, sweep_id: str = "") -> str | None:

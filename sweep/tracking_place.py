@@ -13,7 +13,7 @@ import os
 import re
 import uuid
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import unquote_plus
 
 from sweep.definition import Definition, folder
 from trainables.errors import Failure, Misuse
@@ -52,7 +52,7 @@ def tracking_uri(store_root: str, override: str | None = None) -> str:
             f"postgresql://..., got {shown(uri)!r}: MLflow no longer keeps runs in plain folders. "
             f"Change --mlflow or {URI_VARIABLE}."
         )
-    _refuse_password(uri)
+    refuse_password(uri)
     path = sqlite_path(uri)
     if path is None or path.is_absolute() or "?" in uri:
         return uri
@@ -75,20 +75,24 @@ def _below(store: ObjectStore) -> str:
     return f"sqlite:///{store.root}/mlflow.db"
 
 
-def _refuse_password(uri: str) -> None:
-    """Raise Misuse for an address that carries a password: addresses are stored and shown."""
+def refuse_password(uri: str) -> None:
+    """Raise Misuse for an address that carries a password: addresses are stored and shown.
+
+    Of a server, a user alone is refused, too: there it is often a token.
+    """
     if sqlite_path(uri) is not None:
         return
-    try:
-        parts = urlsplit(uri)
-        secret = parts.password is not None or "password" in parse_qs(parts.query)
-    except ValueError as error:
-        raise Misuse(f"{shown(uri)!r} is no MLflow address: {error}.") from error
-    if secret:
+    place = uri.partition("://")[2]
+    # Also of a password that is not escaped: with a slash it looks like a part of the path.
+    is_before_host = re.match(r"[^/@]*:(?!\d+/).*@", place, re.DOTALL)
+    is_user = is_server(uri) and re.match(r"[^/?#]*@", place)
+    is_option = re.search(r"[?&;](ssl)?(password|passwd|pwd)=", unquote_plus(place), re.I)
+    if is_before_host or is_user or is_option:
         raise Misuse(
-            f"an MLflow address must be without a password, got {shown(uri)}: it is stored and "
-            "shown. Give those of a server in MLFLOW_TRACKING_USERNAME and "
-            "MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database in PGPASSWORD or ~/.pgpass."
+            "an MLflow address must be without a password, and a server's without a user, got "
+            f"{shown(uri)}: it is stored and shown. Give those of a server in "
+            "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, that of a PostgreSQL database "
+            "in PGPASSWORD or ~/.pgpass."
         )
 
 
@@ -142,7 +146,7 @@ def _id(sweep: str) -> str:
 
 def is_server(uri: str) -> bool:
     """Whether this is the address of an MLflow server, not of a database."""
-    return uri.startswith(("http://", "https://"))
+    return uri.lower().startswith(("http://", "https://"))
 
 
 def sqlite_path(uri: str) -> Path | None:

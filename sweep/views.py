@@ -10,13 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from search_spaces.space import Setting
 from sweep.definition import Definition, load_definition
 from sweep.pairs import join
-from sweep.proposals import StoredProposal, retired_settings, stored_proposals
+from sweep.proposals import (
+    ProposalOutcome,
+    StoredProposal,
+    retired_settings,
+    stored_proposals,
+)
 from sweep.score_entries import (
     arms_entry,
     difference_entry,
@@ -39,7 +44,8 @@ class ArmPlace:
     signature: str
     setting: str
     proposal: int | None  # None: an unconstrained arm of a search seed
-    record: ArmRecord | None  # None: it never reported
+    # None: it never reported. Of constrained arms, which may be thousands, without evaluation and
+    record: ArmRecord | None  # with their last report alone
 
     @property
     def is_final(self) -> bool:
@@ -54,7 +60,7 @@ class SettingView:
     setting: Setting
     proposals: tuple[StoredProposal, ...]
     arms: tuple[ArmPlace, ...]  # every arm of the setting known so far; shared ones in each setting
-    results: tuple[ProposalResult, ...]  # proposals whose constrained arms are final on every seed
+    results: tuple[ProposalOutcome, ...]  # proposals whose constrained arms are final on every seed
     chosen: SettingResult
 
 
@@ -88,49 +94,43 @@ class SweepView:
 def load_sweep(objects: ObjectStore, name: str) -> SweepView:
     """Read the sweep called ``name``; UnknownName when there is none."""
     definition = load_definition(objects, name)
-    read = _Records(RunStore(objects))
-    settings = tuple(_setting(objects, definition, s, read) for s in definition.space.settings)
+    settings = tuple(_setting(objects, definition, s) for s in definition.space.settings)
     return SweepView(definition, settings, retired_settings(objects, name))
 
 
-class _Records:
-    """Each record is read once, however many pairs share it."""
-
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-        self._seen: dict[str, ArmRecord | None] = {}
-
-    def __call__(self, signature: str) -> ArmRecord | None:
-        if signature not in self._seen:
-            self._seen[signature] = self._store.record(signature)
-        return self._seen[signature]
-
-
-def _setting(
-    objects: ObjectStore, definition: Definition, setting: Setting, read: _Records
-) -> SettingView:
+def _setting(objects: ObjectStore, definition: Definition, setting: Setting) -> SettingView:
     space = definition.space
     proposals = tuple(stored_proposals(objects, definition.name, setting.name))
+    read = RunStore(objects).record
     arms: list[ArmPlace] = []
     twins: list[ArmRecord | None] = []
     for seed in space.search_seeds:
         signature = space.run(setting, {}, seed=seed).unconstrained().signature()
         twins.append(read(signature))
         arms.append(ArmPlace(signature, setting.name, None, twins[-1]))
-    results: list[ProposalResult] = []
-    for proposal in proposals:
-        records: list[ArmRecord | None] = []
-        for seed in space.search_seeds:
-            signature = space.run(setting, proposal.point, seed=seed).signature()
-            records.append(read(signature))
-            arms.append(ArmPlace(signature, setting.name, proposal.number, records[-1]))
-        final = [record for record in records if record is not None and record.is_final]
-        if len(final) == len(records):
-            pairs = tuple(join(ours, theirs) for ours, theirs in zip(final, twins, strict=True))
-            results.append(ProposalResult(proposal.number, proposal.point, pairs))
-    return SettingView(
-        setting, proposals, tuple(arms), tuple(results), select(setting.name, results)
-    )
+    outcomes: list[ProposalOutcome] = []
+
+    def joined() -> Iterator[ProposalResult]:
+        for proposal in proposals:
+            final: list[ArmRecord] = []
+            for seed in space.search_seeds:
+                signature = space.run(setting, proposal.point, seed=seed).signature()
+                record = read(signature)
+                arms.append(ArmPlace(signature, setting.name, proposal.number, _short(record)))
+                if record is not None and record.is_final:
+                    final.append(record)
+            if len(final) == len(space.search_seeds):
+                pairs = tuple(join(ours, theirs) for ours, theirs in zip(final, twins, strict=True))
+                result = ProposalResult(proposal.number, proposal.point, pairs)
+                outcomes.append(ProposalOutcome.of(result))
+                yield result
+
+    chosen = select(setting.name, joined())
+    return SettingView(setting, proposals, tuple(arms), tuple(outcomes), chosen)
+
+
+def _short(record: ArmRecord | None) -> ArmRecord | None:
+    return record and replace(record, reports=record.reports[-1:], evaluation=None)
 
 
 # --- `sweep best` --------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 # Nothing of ours is imported up here: what must hold before that is set by pytest_configure below.
 if TYPE_CHECKING:
+    from tests.postgres_servers import Postgres
     from trainables.object_store import ObjectStore
 
 # Two shared cores: no deadlines; the same examples every time, so that a red run can be repeated.
@@ -36,6 +38,7 @@ UNSET = (
     "RAY_AUTH_MODE",
     "RAY_AUTH_TOKEN",
     "RAY_NAMESPACE",
+    "SWEEP_ADDRESS",
     "SWEEP_STORAGE",
 )
 
@@ -241,17 +244,78 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "mlflow.db"
 
 
-@pytest.fixture
-def uri(tmp_path: Path, empty_database: Path) -> str:
-    """Where a test tracks: a database of its own."""
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Postgres]:
+    """A PostgreSQL server with an MLflow database without an experiment of ours, called empty."""
+    from tests.postgres_servers import Postgres, why_not
+
+    if reason := why_not():
+        pytest.skip(reason)
+    server = Postgres()
+    try:
+        made = (
+            "import sys; from sweep.tracking_client import make_client; "
+            "make_client(sys.argv[1]).search_experiments()"
+        )
+        # In a process of its own: a database that somebody is connected to cannot be copied.
+        subprocess.run(
+            [sys.executable, "-c", made, server.create("empty")],
+            env=os.environ | {"PGPASSWORD": server.password},
+            cwd=Path(__file__).parents[1],
+            check=True,
+        )
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def new_database(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], str]:
+    """Makes empty MLflow databases, all of one kind; returns their addresses."""
     from sweep.tracking_place import tracking_uri
 
-    shutil.copy(empty_database, tmp_path)
-    return tracking_uri(str(tmp_path))
+    if request.param == "sqlite":
+        empty: Path = request.getfixturevalue("empty_database")
+
+        def make() -> str:
+            folder = Path(tempfile.mkdtemp(dir=tmp_path))
+            shutil.copy(empty, folder)
+            return tracking_uri(str(folder))
+
+        return make
+    server: Postgres = request.getfixturevalue("postgres")
+    monkeypatch.setenv("PGPASSWORD", server.password)
+    return lambda: tracking_uri("", server.create(f"t{secrets.token_hex(8)}", "empty"))
+
+
+@pytest.fixture
+def uri(new_database: Callable[[], str]) -> str:
+    """Where a test tracks: a database of its own."""
+    return new_database()
+
+
+@pytest.fixture
+def other_uri(new_database: Callable[[], str]) -> str:
+    """Another one of the same kind."""
+    return new_database()
+
+
+@pytest.fixture
+def undisturbed(undisturbed_on_sqlite: dict[str, Any], uri: str) -> dict[str, Any]:
+    """What twelve arms look like on a database that was never away: the same on every kind.
+
+    But for artifacts, which have no place beside a database that is no file.
+    """
+    from tests.tracked_arms import without_artifacts
+
+    is_file = uri.startswith("sqlite:")
+    return undisturbed_on_sqlite if is_file else without_artifacts(undisturbed_on_sqlite)
 
 
 @pytest.fixture(scope="session")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def undisturbed_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What twelve arms look like on a database that was never away."""
     from sweep.tracking import Tracker
     from sweep.tracking_place import tracking_uri

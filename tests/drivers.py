@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
+from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
 from sweep.definition import Definition
 from sweep.proposals import stored_proposals
 from tests.oracles import TINY
@@ -21,19 +21,25 @@ from trainables.run_store import RunStore
 ROOT = Path(__file__).parents[1]
 CODE = """
 import sys
+from sweep import shares
 from sweep.definition import load_definition
 from sweep.execution import run_sweep
 from trainables.object_store import ObjectStore
-objects = ObjectStore(sys.argv[1])
-summary = run_sweep(objects, load_definition(objects, "tiny"), where=sys.argv[2], workers=2,
-                    patience_s=float(sys.argv[3]))
+root, where, patience_s, workers, name, beat_s = sys.argv[1:]
+shares.BEAT_EVERY_S = float(beat_s)
+objects = ObjectStore(root)
+summary = run_sweep(objects, load_definition(objects, name), where=where,
+                    workers=int(workers) or None, patience_s=float(patience_s))
 print(summary)
 sys.exit(summary.exit_code)
 """
 
 
-def tiny(sampler: Any = "random", n_proposals: int = 2, **fields: Any) -> Definition:
-    """Two settings of a few steps on tiny frames."""
+def tiny(
+    sampler: Any = "random", n_proposals: int = 2, name: str = "tiny", **fields: Any
+) -> Definition:
+    """Two settings of a few steps on tiny frames; fields of a space or of its base run."""
+    how = {field: fields.pop(field) for field in HOW_IT_RUNS if field in fields}
     space = SearchSpace(
         name="tiny",
         summary="",
@@ -46,8 +52,9 @@ def tiny(sampler: Any = "random", n_proposals: int = 2, **fields: Any) -> Defini
         n_proposals=n_proposals,
         search_seeds=(0,),
         sampler=sampler,
+        **how,
     )
-    return Definition("tiny", space)
+    return Definition(name, space)
 
 
 class Driver:
@@ -59,12 +66,27 @@ class Driver:
         *,
         where: str = "local",
         patience_s: float = 60,
+        workers: int | None = 2,
+        name: str = "tiny",
+        beat_s: float = 60,
         environment: Mapping[str, str] | None = None,
         tracked: bool = False,
     ) -> None:
-        """Run the executor alone, or with ``tracked`` what `sweep resume` runs."""
+        """Run the executor alone, or with ``tracked`` what `sweep resume` runs.
+
+        Args:
+            objects: the storage root.
+            where: as for ``run_sweep``.
+            patience_s: as for ``run_sweep``.
+            workers: as for ``run_sweep``.
+            name: of the sweep.
+            beat_s: how often drivers on one cluster look for each other.
+            environment: of the process; that of the tests if not given.
+            tracked: with MLflow, through the command line; then only ``environment`` counts.
+        """
         resume = ["sweep.cli", "resume", "tiny", "--storage", objects.root, "--workers", "2"]
-        alone = ["-c", CODE, objects.root, where, str(patience_s)]
+        options = (where, patience_s, workers or 0, name, beat_s)
+        alone = ["-c", CODE, objects.root, *map(str, options)]
         self.process = subprocess.Popen(
             [sys.executable, *(["-m", *resume] if tracked else alone)],
             cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Faults on order: a sitecustomize that kills a process inside a write, or lets the disk be full.
+"""Faults on order: a sitecustomize that kills or hangs a process inside a write, or fills the disk.
 
 It lies in a folder that goes on PYTHONPATH, so that drivers and Ray workers load it. All processes
 share the folder: orders are files, and each is executed once, by whoever comes first.
@@ -6,7 +6,10 @@ share the folder: orders are files, and each is executed once, by whoever comes 
     kill-<n>-<kind>-<when>-<skip>   at write number skip of that kind, die: before or after the
                                     object appears under its name, or with half of it written;
                                     a record that is final is of the kind final, too
-    killed-<n>-<pid>                the proof, written just before dying
+    hang-<n>-<kind>-<when>-<skip>   the same, and do not go on for ever
+    killed-<n>-<pid>                the proof, written just before dying or hanging
+    meet-<count>-<kind>             before the first such write of a process, wait for the others
+    met-<pid>                       who came: its node, and which GPUs it sees
     full                            while it exists, nothing can be written
     worker-<pid>                    a process that trains
 """
@@ -17,7 +20,7 @@ import os
 from pathlib import Path
 
 SOURCE = """
-import errno, os, re, signal, sys
+import errno, os, re, signal, sys, time
 from pathlib import Path
 
 FOLDER = Path(os.environ["FAULTS"])
@@ -35,7 +38,7 @@ def kind_of(path):
     return next((kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, name)), None)
 
 def die_if_ordered(kind, path, when, fd=None):
-    for order in sorted(FOLDER.glob(f"kill-*-{kind}-{when}-*")):
+    for order in sorted(FOLDER.glob(f"*-*-{kind}-{when}-*")):
         skip = int(order.name.rpartition("-")[2])
         if skip:
             order.rename(order.with_name(f"{order.name.rpartition('-')[0]}-{skip - 1}"))
@@ -48,7 +51,18 @@ def die_if_ordered(kind, path, when, fd=None):
             os.ftruncate(fd, os.fstat(fd).st_size // 2)
         number = order.name.split("-")[1]
         (FOLDER / f"killed-{number}-{os.getpid()}").write_text(f"{kind} {when} {path}")
+        while order.name.startswith("hang"):
+            signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
+
+def meet(kind):
+    mine = FOLDER / f"met-{os.getpid()}"
+    for order in FOLDER.glob(f"meet-*-{kind}"):
+        if not mine.exists():
+            gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+            mine.write_text(f"{os.getppid()} {gpus}")  # the raylet started it: one per node
+            while len(list(FOLDER.glob("met-*"))) < int(order.name.split("-")[1]):
+                time.sleep(0.05)
 
 def fsync(fd):
     path = os.readlink(f"/proc/self/fd/{fd}")
@@ -57,6 +71,7 @@ def fsync(fd):
             raise OSError(errno.ENOSPC, "No space left on device")
         if kind_of(path) in ("attempts", "checkpoint"):
             (FOLDER / f"worker-{os.getpid()}").touch()
+        meet(kind_of(path))
         die_if_ordered(kind_of(path), path, "half", fd)
     real["fsync"](fd)
 
@@ -85,6 +100,13 @@ class Faults:
         (folder / "sitecustomize.py").write_text(SOURCE)
         self._orders = 0
 
+    @classmethod
+    def of_this_process(cls) -> Faults:
+        """Those whose orders this process executes."""
+        there = cls.__new__(cls)
+        there.folder, there._orders = Path(os.environ["FAULTS"]), 0
+        return there
+
     def environment(self) -> dict[str, str]:
         """What the processes of the test are started with."""
         path = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
@@ -95,13 +117,32 @@ class Faults:
         self._orders += 1
         (self.folder / f"kill-{self._orders:02d}-{kind}-{when}-{skip}").touch()
 
+    def hang(self, kind: str, when: str, skip: int = 0) -> None:
+        """Order a standstill: inside write number ``skip`` of this kind from now on."""
+        self._orders += 1
+        (self.folder / f"hang-{self._orders:02d}-{kind}-{when}-{skip}").touch()
+
+    def meet(self, count: int, kind: str) -> None:
+        """Let processes wait for each other before their first write of this kind."""
+        (self.folder / f"meet-{count}-{kind}").touch()
+
+    def met(self) -> list[tuple[str, str]]:
+        """Those who came: the node that each is on, and the GPUs that it sees."""
+        told = (path.read_text().partition(" ") for path in self.folder.glob("met-*"))
+        return [(node, gpus) for node, _, gpus in told]
+
     def pending(self) -> list[str]:
         """Orders that nobody has died of yet."""
-        return sorted(path.name for path in self.folder.glob("kill-*"))
+        orders = [*self.folder.glob("kill-*"), *self.folder.glob("hang-*")]
+        return sorted(path.name for path in orders)
 
     def deaths(self) -> list[str]:
         """What was being written when processes died on order: kind, moment and path."""
         return [path.read_text() for path in sorted(self.folder.glob("killed-*"))]
+
+    def obeyed(self) -> set[int]:
+        """Process ids that died or hang on order."""
+        return {int(path.name.rpartition("-")[2]) for path in self.folder.glob("killed-*")}
 
     def full(self, yes: bool) -> None:
         """Fill or free the disk."""

@@ -64,13 +64,15 @@ def free_port() -> int:
 class Server:
     """A real MLflow server on loopback, with a home of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: str | None = None) -> None:
+        """Not started yet; ``database`` is an address, None an SQLite file in the folder."""
         self.folder, self.port = folder, free_port()
+        self.database = database or f"sqlite:///{folder}/mlflow.db"
         self.uri = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = ui_command(f"sqlite:///{self.folder}/mlflow.db", None, self.port)
+        command = ui_command(self.database, f"{self.folder}/mlartifacts", self.port)
         home = self.folder / "home"
         home.mkdir(exist_ok=True)
         with open(self.folder / "log", "ab") as log:

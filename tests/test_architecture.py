@@ -21,10 +21,20 @@ LONGEST_MODULE = 500  # lines
 # The only files that may import each of these, at any depth of the file.
 OWNERS = {
     "av": ("trainables/datasets/video_files.py",),
+    "botocore": ("sweep/cluster_aws.py",),
     "datasets": ("trainables/datasets/text_hub.py",),
-    "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py"),
+    "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py", "sweep/tracking_runs.py"),
     "optuna": ("sweep/search.py",),
-    "ray": ("trainables/trial.py", "sweep/driver.py", "sweep/submission.py"),
+    "ray": (
+        "trainables/trial.py",
+        "sweep/cluster_files.py",
+        "sweep/doctor_cluster.py",
+        "sweep/driver.py",
+        "sweep/ray_cluster.py",
+        "sweep/ray_session.py",
+        "sweep/jobs.py",
+        "sweep/tunnel.py",
+    ),
     "sklearn": ("trainables/probes.py",),
     "transformers": (
         "trainables/checkpoints.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,13 @@ from trainables import results
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.config import RunConfig
+from trainables.errors import BadData, InvalidValue
 from trainables.evaluation import unit_losses
+from trainables.memory import exhausted
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 from trainables.run_store import MAX_DEATHS, RunStore
-from trainables.training import from_bytes
+from trainables.training import Training, from_bytes
 
 LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))
 
@@ -259,11 +262,62 @@ def test_with_bound_zero_every_series_has_a_layer_0(store: RunStore) -> None:
     assert len(pair.judgement.held_out) == len(pair.unconstrained_judgement.held_out) == 4
 
 
-def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(store: RunStore) -> None:
-    missing = replace(TINY, data=replace(TINY.data, name="ucsd_ped2", folder="/nowhere/at/all"))
-    record = run(missing, store)
+def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise InvalidValue("no such thing as 7 layers")
+
+    monkeypatch.setattr("trainables.arm_run.build_model", broken)
+    record = run(TINY, store)
     assert record.status == "failed"
-    assert "/nowhere/at/all" in record.reason
+    assert record.reason == "no such thing as 7 layers"
+
+
+def test_data_that_a_machine_lacks_are_no_outcome_of_an_arm(store: RunStore) -> None:
+    missing = replace(TINY, data=replace(TINY.data, name="ucsd_ped2", folder="/nowhere/at/all"))
+    with pytest.raises(BadData, match="/nowhere/at/all"):
+        run(missing, store)
+    assert store.record(missing.signature()) is None
+
+
+ALLOCATIONS = {
+    "torch": lambda: torch.empty(2**60, dtype=torch.uint8),
+    "numpy": lambda: np.empty(2**60, dtype=np.uint8),
+    "python": lambda: bytearray(2**60),
+}
+
+
+@pytest.mark.parametrize("allocate", ALLOCATIONS.values(), ids=ALLOCATIONS)
+def test_too_little_memory_is_a_failed_outcome_with_advice(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch, allocate: Callable[[], Any]
+) -> None:
+    monkeypatch.setattr(Training, "run_to", lambda *_: allocate())
+    record = run(TINY, store)
+    assert record.status == "failed"
+    assert record.reason.startswith("out of CPU memory (")
+    assert "Lower batch_size" in record.reason
+    assert run(TINY, store) == record  # it is not tried again
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("CUDA error: out of memory"),
+        torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB."),
+    ],
+)
+def test_every_word_for_a_full_gpu_is_known(error: Exception) -> None:
+    assert exhausted(error) == "GPU"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("the size of tensor a must match"), OSError(28, "No space left"), KeyError()],
+)
+def test_other_errors_are_not_taken_for_too_little_memory(error: Exception) -> None:
+    assert exhausted(error) is None
 
 
 def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: RunStore) -> None:

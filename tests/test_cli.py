@@ -33,7 +33,7 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 
 def test_the_verbs_are_those_of_the_design() -> None:
-    verbs = "spaces run resume stop list status best export ui sync rm doctor"
+    verbs = "spaces run submit status logs stop resume list best export ui sync rm doctor"
     assert set(main.commands) == set(verbs.split())
 
 
@@ -94,7 +94,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("run", "quickstart", "--data", "/nope"), "photographs is built in and reads no folder"),
         (("run", "quickstart", "--proposals", "0"), "n_proposals must be at least 1"),
         (("run", "quickstart", "--name", "../x"), "a sweep's name must be"),
-        (("run", "quickstart", "--where", "moon"), "'moon' is not one of 'local', 'inline'"),
+        (("run", "quickstart", "--where", "moon"), "not one of 'local', 'cluster', 'inline'"),
         (("run", "quickstart", "--workers", "0"), "0 is not in the range x>=1"),
         (("run", "quickstart", "--full"), "Run it without --full"),
         (("run", "quickstart", "--mlflow", "folder"), "an MLflow address must be like"),
@@ -108,6 +108,23 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("sync", "gone"), "unknown sweep 'gone'"),
         (("export", "gone", "--out", "x"), "unknown sweep 'gone'"),
         (("export", "gone"), "Missing option '--out'"),
+        (("submit", "quickstart"), "which cluster?"),
+        (("logs", "gone"), "which cluster?"),
+        (("submit", "quickstart", "--address", "gone.yaml"), "must be the URL"),
+        (("status", "gone", "--address", "head"), "must be the URL"),
+        (("resume", "gone", "--address", "http://h", "--where", "inline"), "--where inline"),
+        (
+            ("submit", "ped2_ut", "--address", "http://h", "--data", "data"),
+            "absolute path there, got 'data'",
+        ),
+        (
+            ("submit", "quickstart", "--address", "http://h", "--mlflow", "http://me:secret@host"),
+            "must be without a password",
+        ),
+        (
+            ("submit", "quickstart", "--address", "http://h", "--mlflow", "sqlite:///mlflow.db"),
+            "must be absolute",
+        ),
     ],
 )
 def test_bad_input_is_refused_and_nothing_is_written(

@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from sweep import cli_running
-from sweep.definition import load_definition
+from sweep.definition import load_definition, put_definition
 from sweep.lock import driver_lock
+from sweep.signals import SINCE
 from sweep.views import load_sweep
 from tests.command_line import contents, refused, sweep
+from tests.toy_sweeps import definition, started
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 
@@ -137,3 +139,21 @@ def test_results_are_printed_when_weights_cannot_be_deleted(
     result = sweep("resume", "mine", "--where", "inline", exits=1)
     assert "2 of 2 arms are final" in result.stdout
     assert "the disk is full" in result.stderr
+
+
+@pytest.mark.parametrize("is_supervised", [True, False])
+def test_a_driver_that_is_started_again_asks_nobody_to_resume(
+    objects: ObjectStore,
+    is_supervised: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = put_definition(objects, definition())
+    coordinator = started(objects, asked)
+    coordinator.store_trouble("the disk is full")
+    if is_supervised:
+        monkeypatch.setenv(SINCE, "0")
+    cli_running._print_summary(load_sweep(objects, "toy"), coordinator.summary())
+    said = capsys.readouterr().err
+    assert ("Continue with `sweep resume toy`" in said) is not is_supervised
+    assert ("Its job sees whether it goes on" in said) is is_supervised

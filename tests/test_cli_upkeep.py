@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sweep.doctor import _data
 from sweep.lock import driver_lock
 from sweep.views import load_sweep
 from tests.command_line import contents, refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
-from tests.text_folders import TEXT_LAYOUTS
 from trainables.object_store import ObjectStore
 
 # --- export ---------------------------------------------------------------------------------------
@@ -79,6 +76,16 @@ def test_a_damaged_sweep_is_listed_as_such_and_can_be_removed(stored: ObjectStor
     assert stored.names("sweeps") == []
 
 
+def test_verbs_that_ask_no_cluster_say_so_where_others_do(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("rm", "tiny")
+    assert "SWEEP_ADDRESS" not in sweep(*words, answer="n\n").stderr
+    monkeypatch.setenv("SWEEP_ADDRESS", "cluster.yaml")
+    assert "but `sweep rm` is about this machine" in sweep(*words, answer="n\n").stderr
+    assert "`sweep submit`" in refused("run", "no-such-space")
+
+
 # --- doctor ---------------------------------------------------------------------------------------
 
 
@@ -95,21 +102,3 @@ def test_doctor_passes_here_and_fails_with_advice_where_it_must(root: Path, tmp_
     assert "--storage" in text
     text = sweep("doctor", "--data", str(tmp_path), exits=1).stdout
     assert "FAIL  data" in text
-
-
-def test_doctor_knows_data_sets_of_texts_by_their_folders(tmp_path: Path) -> None:
-    for name in ("imdb as published", "mnli of GLUE"):
-        TEXT_LAYOUTS[name].write(tmp_path / "data" / TEXT_LAYOUTS[name].folder)
-    both = _data(str(tmp_path / "data"))
-    assert both.passed
-    for name, folder in (("imdb", "aclImdb"), ("mnli", "MNLI")):
-        assert re.search(rf"{name}: texts in \d+ files in {tmp_path}/data/{folder}", both.found)
-        alone = _data(str(tmp_path / "data" / folder))
-        assert alone.passed
-        assert alone.found in both.found
-    (tmp_path / "data" / "MNLI" / "train.tsv").unlink()
-    half = _data(str(tmp_path / "data"))
-    assert not half.passed
-    assert "imdb: texts in" in half.found
-    assert "has dev_matched.tsv, but no train.tsv" in half.found
-    assert "docs/data.md" in half.advice

@@ -296,7 +296,7 @@ def test_listeners_hear_of_every_arm_and_proposal(objects: ObjectStore) -> None:
     coordinator = started(
         objects,
         asked,
-        on_record=lambda arm, record: arms.append(record.signature),
+        on_record=lambda arm, is_final: arms.append(arm.signature),
         on_proposal=lambda setting, result: proposals.append((setting, result.number)),
     )
     trained = train(coordinator)
@@ -304,20 +304,31 @@ def test_listeners_hear_of_every_arm_and_proposal(objects: ObjectStore) -> None:
     assert proposals == [("g1", 0), ("g1", 1), ("g1", 2)]
 
 
-def test_a_running_arm_is_told_with_its_stored_record(objects: ObjectStore) -> None:
-    told: list[int] = []
+def test_a_running_arm_is_told_at_its_reports_and_not_read_for_it(objects: ObjectStore) -> None:
+    """200 workers that report every second would hold up the driver with 200 reads."""
+    told: list[tuple[str, bool]] = []
     coordinator = started(
-        objects, definition(), on_record=lambda arm, record: told.append(len(record.reports))
+        objects,
+        definition(),
+        on_record=lambda arm, is_final: told.append((arm.signature, is_final)),
     )
     arm = coordinator.next_arm()
     assert arm is not None
     report = Report(step=10, timestamp_ms=1)
-    running = ArmRecord(signature=arm.signature, config=arm.config, reports=[report])
-    coordinator.runs.put_record(running)
-    coordinator.report(arm.signature, report)
-    coordinator.report(arm.signature, report)  # within the second: not read again
-    assert told == [1]
+    coordinator.report(arm.signature, report)  # its record is not there: nobody looks
+    assert told == [(arm.signature, False)]
     assert coordinator.live[arm.signature].report == report
+
+
+def test_arms_that_were_final_before_are_told_at_the_start(objects: ObjectStore) -> None:
+    trained = train(started(objects, definition()))
+    told: list[tuple[str, bool]] = []
+    started(
+        objects,
+        definition(),
+        on_record=lambda arm, is_final: told.append((arm.signature, is_final)),
+    )
+    assert sorted(told) == sorted((arm.signature, True) for arm in trained)
 
 
 def test_an_error_of_a_listener_is_told_and_ends_nothing(objects: ObjectStore) -> None:

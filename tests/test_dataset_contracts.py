@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from sweep import doctor
+from sweep.doctor_data import folder_check
 from tests.data_folders import LAYOUTS, Films, Layout
 from tests.oracles import TINY
 from tests.text_folders import TEXT_LAYOUTS
@@ -294,7 +294,7 @@ def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_doctor_says_what_a_folder_could_be(tmp_path: Path, name: str) -> None:
-    check = doctor._data(str(LAYOUTS[name].write(tmp_path / "data")))
+    check = folder_check(str(LAYOUTS[name].write(tmp_path / "data")))
     assert check.passed
     assert LAYOUTS[name].data_set in check.found
     assert ": 4 training and 2 test clips in" in check.found
@@ -303,11 +303,11 @@ def test_doctor_says_what_a_folder_could_be(tmp_path: Path, name: str) -> None:
 def test_doctor_names_what_is_wrong_in_a_folder_that_it_knows(tmp_path: Path) -> None:
     root = LAYOUTS["shanghaitech as published"].write(tmp_path / "data")
     (root / "testing" / "frames" / "03_0031" / "002.png").unlink()
-    check = doctor._data(str(root))
+    check = folder_check(str(root))
     assert not check.passed
     assert "03_0031 are not numbered in one row" in check.found
     assert "docs/data.md" in check.advice
-    assert not doctor._data(str(tmp_path / "nowhere")).passed
+    assert not folder_check(str(tmp_path / "nowhere")).passed
 
 
 def test_doctor_counts_every_data_set_of_a_folder_that_holds_several(tmp_path: Path) -> None:
@@ -315,14 +315,14 @@ def test_doctor_counts_every_data_set_of_a_folder_that_holds_several(tmp_path: P
         LAYOUTS[name].write(tmp_path / LAYOUTS[name].folder)
         for name in ("cuhk_avenue as published", "shanghaitech as published")
     ]
-    check = doctor._data(str(tmp_path))
+    check = folder_check(str(tmp_path))
     assert check.passed
     assert check.found == "; ".join(
         f"{name}: 4 training and 2 test clips in {root}"
         for name, root in zip(("cuhk_avenue", "shanghaitech"), roots, strict=True)
     )
     (roots[1] / "testing" / "frames" / "03_0031" / "002.png").unlink()
-    check = doctor._data(str(tmp_path))
+    check = folder_check(str(tmp_path))
     assert not check.passed
     assert check.found.startswith("cuhk_avenue: 4 training and 2 test clips in")
     assert "03_0031 are not numbered in one row" in check.found

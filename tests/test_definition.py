@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sweep.definition import Definition, folder, load_definition, put_definition, put_extension
 from sweep.proposals import stored_proposals
+from sweep.registration import registered
 from tests.sweeps import FEASIBLE, SPACE, store_sweep
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
@@ -40,6 +42,15 @@ def test_what_another_version_wrote_is_named_with_a_remedy(objects: ObjectStore)
     objects.put(definition, b"[1, 2")
     with pytest.raises(StoreError, match=rf"definition\.json .*{remedy}"):
         load_definition(objects, asked.name)
+
+
+def test_how_a_sweep_runs_does_not_make_it_another(objects: ObjectStore) -> None:
+    there = put_definition(objects, Definition("tiny", SPACE))
+    packed = Definition("tiny", replace(SPACE, gpus_per_arm=0.25, stall_after_s=60.0))
+    assert put_definition(objects, packed) == there
+    asked_for = registered(objects, packed, asked=("gpus_per_arm",), say=print).space
+    assert (asked_for.gpus_per_arm, asked_for.stall_after_s) == (0.25, 3600.0)
+    assert load_definition(objects, "tiny") == there
 
 
 def test_a_sweep_grows_to_the_most_that_was_asked_for(objects: ObjectStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.tune.experiment import Trial
 
 from sweep.definition import put_definition
 from sweep.execution import run_sweep
@@ -20,7 +22,6 @@ from sweep.signals import request_stop
 from tests.drivers import Driver, records, steps, table, tiny, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
 from trainables.run_store import RunStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_home")]
@@ -47,14 +48,14 @@ def start(objects: ObjectStore) -> Iterator[Callable[..., Driver]]:
 
 def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path: Path) -> None:
     asked = put_definition(objects, tiny())
-    told: list[ArmRecord] = []
+    told: list[bool] = []
 
-    def on_record(arm: Arm, record: ArmRecord) -> None:
-        told.append(record)
+    def on_record(arm: Arm, is_final: bool) -> None:
+        told.append(is_final)
 
     summary = run_sweep(objects, asked, workers=2, display=False, on_record=on_record)
     assert (summary.is_done, summary.exit_code, summary.problems) == (True, 0, ())
-    assert sum(record.is_final for record in told) == 6
+    assert sum(told) == 6
     inline = ObjectStore(tmp_path / "inline")
     put_definition(inline, asked)
     assert run_sweep(inline, asked, where="inline", display=False).is_done
@@ -62,6 +63,23 @@ def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path:
     # Nothing of it stays: no folder, no file in the home folder.
     assert not list(Path(os.environ["RAY_TMPDIR"]).glob("sweep-*"))
     assert not list(Path.home().iterdir())
+
+
+def test_tune_keeps_no_trials_that_are_over(objects: ObjectStore) -> None:
+    """It would keep 50 KB of every arm, and ask each of them at every step whether it is over."""
+    asked = put_definition(objects, tiny(n_proposals=40))
+    gc.collect()  # what other tests left
+    most = finished = 0
+
+    def on_record(arm: Arm, is_final: bool) -> None:
+        nonlocal most, finished
+        finished += is_final
+        if is_final:
+            most = max(most, sum(isinstance(one, Trial) for one in gc.get_objects()))
+
+    assert run_sweep(objects, asked, workers=2, display=False, on_record=on_record).is_done
+    assert finished == 82
+    assert most < finished / 2  # live ones, and those that ended within the last second
 
 
 def test_a_stopped_sweep_checkpoints_says_how_to_resume_and_resumes(

@@ -90,8 +90,8 @@ def test_a_stop_request_ends_running_arms_at_their_next_report(
     asked = put_definition(objects, definition())
     stopped = threading.Event()
 
-    def on_record(arm: Arm, record: ArmRecord) -> None:
-        if arm.proposal is not None and not record.is_final and not stopped.is_set():
+    def on_record(arm: Arm, is_final: bool) -> None:
+        if arm.proposal is not None and not is_final and not stopped.is_set():
             request_stop(objects, "toy")
             stopped.wait(0.5)
             stopped.set()

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from sweep import feed
+from sweep.coordinator import Coordinator
+from sweep.definition import load_definition
 from sweep.plan import Arm
 from sweep.tracking_rows import TrackedArm
 from sweep.views import load_sweep
@@ -25,23 +27,32 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 
 def by_signature(objects: ObjectStore) -> dict[str, TrackedArm]:
-    return {a.signature: a for a in feed.tracked_arms(objects, load_sweep(objects, "tiny"))}
+    definition = load_definition(objects, "tiny")
+    return {arm.signature: arm for arm in feed.tracked_arms(objects, definition)}
 
 
-def test_a_finished_sweep_is_fed_as_its_driver_fed_it(objects: ObjectStore) -> None:
-    view = load_sweep(objects, "tiny")
-    told: dict[str, TrackedArm] = {}
-    on_record, on_proposal = feed.listeners(
-        objects, view.definition, lambda arm: told.update({arm.signature: arm})
-    )
-    for place in view.arms.values():
-        if place.record is not None:
-            config = place.record.config
-            on_record(Arm(config, place.signature, place.setting, place.proposal), place.record)
-    for setting in view.settings:
-        for result in setting.results:
-            on_proposal(setting.setting.name, result)
-    assert told == by_signature(objects)
+def test_a_driver_that_starts_tells_of_every_stored_arm(objects: ObjectStore) -> None:
+    told: dict[str, Arm] = {}
+    on_record, on_proposal = feed.listeners(lambda arm, is_final: told.update({arm.signature: arm}))
+    definition = load_definition(objects, "tiny")
+    coordinator = Coordinator(objects, definition, on_record=on_record, on_proposal=on_proposal)
+    coordinator.start()
+    read = feed.StoredArms(objects, "tiny")
+    assert {signature: read(arm) for signature, arm in told.items()} == by_signature(objects)
+
+
+def test_a_pair_is_told_again_when_it_is_whole(objects: ObjectStore) -> None:
+    told: list[tuple[Arm, bool]] = []
+    _, on_proposal = feed.listeners(lambda arm, is_final: told.append((arm, is_final)))
+    chosen = load_sweep(objects, "tiny").settings[0].chosen.shown
+    assert chosen is not None
+    on_proposal(FIRST, chosen)
+    expected = [
+        a
+        for a in feed.stored_arms(objects, load_definition(objects, "tiny"))
+        if (a.setting, a.proposal) == (FIRST, chosen.number)
+    ]
+    assert told == [(arm, True) for arm in expected]
 
 
 def test_outcomes_are_those_of_the_pairs(objects: ObjectStore) -> None:

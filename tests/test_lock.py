@@ -65,20 +65,20 @@ def test_a_file_system_without_locks_is_told(
 def test_a_driver_that_starts_leaves_the_folder_of_another_that_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweep import driver
+    from sweep import ray_session
 
-    monkeypatch.setattr(driver, "_short_folder", lambda: str(tmp_path))
+    monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
     flock = fcntl.flock
 
     def second_driver_comes_first(file: IO[str], how: int) -> None:
         monkeypatch.setattr(fcntl, "flock", flock)
-        driver._remove_left_overs()
+        ray_session._remove_left_overs()
         flock(file, how)
 
     monkeypatch.setattr(fcntl, "flock", second_driver_comes_first)
-    with driver._scratch_folder() as folder:
+    with ray_session._scratch_folder() as folder:
         assert folder.is_dir()
-        driver._remove_left_overs()  # nor once it is held
+        ray_session._remove_left_overs()  # nor once it is held
         assert folder.is_dir()
     assert not list(tmp_path.iterdir())
 
@@ -86,11 +86,11 @@ def test_a_driver_that_starts_leaves_the_folder_of_another_that_starts(
 def test_the_folder_of_a_driver_that_was_killed_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweep import driver
+    from sweep import ray_session
 
-    monkeypatch.setattr(driver, "_short_folder", lambda: str(tmp_path))
-    left = tmp_path / f"{driver.PREFIX}left"
+    monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
+    left = tmp_path / f"{ray_session.PREFIX}left"
     left.mkdir()
-    (left / driver.OWNER).touch()
-    driver._remove_left_overs()
+    (left / ray_session.OWNER).touch()
+    ray_session._remove_left_overs()
     assert not left.exists()

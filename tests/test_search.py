@@ -12,7 +12,15 @@ from optuna.trial import TrialState
 
 from search_spaces.space import SAMPLERS, Choice, LogUniform, Sampler, SearchSpace, Setting, Uniform
 from sweep.proposals import Point, Told
-from sweep.search import CONSTRAINT, constraint_of, finished_trial, propose
+from sweep.search import (
+    CONSTRAINT,
+    TOLD_BEST,
+    TOLD_LIMIT,
+    constraint_of,
+    finished_trial,
+    propose,
+    worth_telling,
+)
 from trainables.config import ConstraintConfig, RunConfig
 
 ALPHA, DUAL_LR = "constraint.alpha", "constraint.dual_lr"
@@ -182,6 +190,30 @@ def test_a_gp_hands_over_to_tpe_when_it_would_become_slow() -> None:
     """101 outcomes: the same point as TPE, which is seeded alike."""
     told = history(space("gp"), 101)
     assert propose(space("gp"), "a", 101, told) == propose(space("tpe"), "a", 101, told)
+
+
+def test_of_many_outcomes_the_best_and_the_newest_are_told() -> None:
+    """An ask costs no more in a setting of thousands; what TPE models as good stays."""
+    rng = random.Random(0)
+    told = [told_of(k, {ALPHA: 0.3}, rng.random(), rng.random() / 5) for k in range(2000)]
+    lost = [Told(2000 + k, {ALPHA: 0.3}, "diverged", math.nan, math.nan) for k in range(50)]
+    kept = worth_telling(rng.sample(told + lost, 2050))
+    assert len(kept) == TOLD_LIMIT
+    feasible = sorted((t for t in told if t.worst_missing_share <= 0.1), key=lambda t: t.objective)
+    assert [t.number for t in kept[:TOLD_BEST]] == [t.number for t in feasible[:TOLD_BEST]]
+    others = [t.number for t in told if t not in feasible[:TOLD_BEST]]
+    assert [t.number for t in kept[TOLD_BEST:]] == others[-(TOLD_LIMIT - TOLD_BEST) :]
+
+
+def test_few_outcomes_are_told_as_they_are() -> None:
+    told = history(space("tpe"), 6)
+    assert worth_telling(told) is told
+
+
+def test_where_nothing_is_feasible_the_closest_are_told() -> None:
+    told = [told_of(k, {ALPHA: 0.3}, 0.5, 5.0 - k / 1000) for k in range(1000)]
+    closest = range(999, 999 - TOLD_BEST, -1)
+    assert [t.number for t in worth_telling(told)[:TOLD_BEST]] == list(closest)
 
 
 def test_the_search_raises_no_warnings() -> None:

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from search_spaces import catalog, published
-from search_spaces.space import Choice, LogUniform, SearchSpace, Setting, Uniform
+from search_spaces.space import (
+    HOW_IT_RUNS,
+    Choice,
+    LogUniform,
+    SearchSpace,
+    Setting,
+    Uniform,
+)
 from tests.oracles import TINY
 from tests.sweeps import SPACE
 from trainables.config import RunConfig, field_names
@@ -235,6 +242,13 @@ def test_a_space_in_json_is_found(tmp_path: Path) -> None:
     assert catalog.find(str(path)).space == SPACE
 
 
+def test_how_a_space_runs_is_kept_and_left_out_where_nothing_is_said() -> None:
+    assert not set(HOW_IT_RUNS) & set(SPACE.to_json())
+    packed = catalog.with_values(SPACE, {"gpus_per_arm": "measured", "stall_after_s": 60})
+    assert SearchSpace.from_json(packed.to_json()) == packed
+    assert packed.to_json()["gpus_per_arm"] == "measured"
+
+
 def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     for config in (TINY, TINY.unconstrained()):
@@ -269,6 +283,9 @@ def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
         ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": True}), "n_proposals must be a w"),
         ("a.json", json.dumps(SPACE.to_json() | {"sampler_seed": "x"}), "sampler_seed must be a"),
         ("a.json", json.dumps(SPACE.to_json() | {"search_seeds": "01"}), "search_seeds must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"gpus_per_arm": 2}), "gpus_per_arm must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"gpus_per_arm": "x"}), "or 'measured', got 'x'"),
+        ("a.json", json.dumps(SPACE.to_json() | {"stall_after_s": 0}), "stall_after_s must be a p"),
         ("a.json", json.dumps(SPACE.to_json() | {"settings": [{}]}), "neither|setting"),
         ("a.json", json.dumps(SPACE.to_json() | {"ranges": []}), "neither"),
         ("a.json", json.dumps(SPACE.to_json() | {"typo": 1}), "unknown field"),

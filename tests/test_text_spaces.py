@@ -67,8 +67,9 @@ def assert_trained(view: SweepView, wanted: list[Comparison]) -> None:
     settings = {s.setting.name: s for s in view.settings}
     assert settings.keys() == {row.setting for row in wanted}
     for row in wanted:
-        (result,) = settings[row.setting].results
-        (pair,) = result.pairs
+        shown = settings[row.setting].chosen.shown
+        assert shown is not None
+        (pair,) = shown.pairs
         assert pair.unconstrained is not None
         for record in (pair.constrained, pair.unconstrained):
             assert record.status == "finished", (row.setting, record.reason)

@@ -16,7 +16,7 @@ import pytest
 
 from sweep.tracking import Tracker, sync_all
 from sweep.tracking_client import make_client, run_ids
-from sweep.tracking_place import TrackingError
+from sweep.tracking_place import TrackingError, shown
 from sweep.tracking_rows import final_rows, report_rows, run_name
 from sweep.tracking_ui import experiment_url
 from tests.mlflow_servers import rows_of
@@ -106,9 +106,9 @@ def test_an_unconstrained_arm_has_no_constraint_parameters(uri: str) -> None:
 
 
 def test_a_baseline_of_many_pairs_is_one_run_that_all_of_them_name(
-    undisturbed: dict[str, Any],
+    undisturbed_on_sqlite: dict[str, Any],
 ) -> None:
-    arms = {s: run for s, run in undisturbed.items() if s != "kind"}
+    arms = {s: run for s, run in undisturbed_on_sqlite.items() if s != "kind"}
     twins = [run["tags"].get("unconstrained_run_id") for run in arms.values()]
     for seed in (0, 1):
         assert twins.count(config(seed, None).signature()) == 5
@@ -153,7 +153,7 @@ def test_nan_is_kept_and_infinity_becomes_nan_with_a_tag(uri: str) -> None:
 
 def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
     arm = history(3)[2][-1]
-    run_id = Tracker(uri).sync(arm)
+    run_id = Tracker(uri, str(tmp_path / "artifacts")).sync(arm)
     client = make_client(uri)
     path = client.download_artifacts(run_id, "config.json", str(tmp_path))
     assert RunConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
@@ -170,8 +170,8 @@ def test_a_long_history_arrives_whole(uri: str) -> None:
     assert len(rows_of(uri, run_id)) == len(report_rows(made, -1)) + len(final_rows(arm)) > 1600
 
 
-def test_the_summary_run_counts_outcomes_by_setting(uri: str) -> None:
-    tracker = Tracker(uri)
+def test_the_summary_run_counts_outcomes_by_setting(uri: str, tmp_path: Path) -> None:
+    tracker = Tracker(uri, str(tmp_path / "artifacts"))
     tracker.sync(history(1)[0][-1])
     definition = {"name": SWEEP, "space": {"n_proposals": 2}}
     for feasible, ended in ((1, None), (2, STARTED + 5)):
@@ -355,13 +355,13 @@ def test_of_several_runs_the_oldest_stays(uri: str) -> None:
     assert len(client.search_runs([experiment.experiment_id])) == 1
 
 
-def test_a_run_deleted_in_the_ui_is_made_again(uri: str) -> None:
+def test_a_run_deleted_in_the_ui_is_made_again(uri: str, other_uri: str) -> None:
     running, finished = history(1)[0][0], history(1)[0][-1]
     tracker = Tracker(uri)
     first = tracker.sync(running)
     make_client(uri).delete_run(first)
     assert tracker.sync(finished) != first
-    expected = Tracker(f"{uri}.other")
+    expected = Tracker(other_uri)
     expected.sync(finished)
     assert content(uri) == content(expected.uri)
 
@@ -374,12 +374,12 @@ def test_a_new_empty_server_ends_up_with_the_same_content(
     counts = sync_all(Tracker(uri), reversed(arms), say=said.append)
     assert content(uri) == undisturbed
     assert (counts.arms, counts.created) == (12, 12)
-    assert said == [f"12 arms at {uri}: 12 runs created, {counts.rows} rows sent"]
+    assert said == [f"12 arms at {shown(uri)}: 12 runs created, {counts.rows} rows sent"]
     assert sync_all(Tracker(uri), arms, say=said.append)[1:] == (0, 0)
 
 
 def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_attempt(
-    uri: str,
+    uri: str, other_uri: str
 ) -> None:
     base, arm = history(3)[0][-1], history(3)[2][-1]
     failed = record(base.record.config, 2, "failed")
@@ -394,7 +394,7 @@ def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_at
     second = tracker.sync(retried)
     assert second != first
     assert make_client(uri).get_run(run_id).data.tags["unconstrained_run_id"] == second
-    expected = Tracker(f"{uri}.other")
+    expected = Tracker(other_uri)
     for sent in (retried, arm):
         expected.sync(sent)
     assert content(uri) == content(expected.uri)  # asserts one active run per arm

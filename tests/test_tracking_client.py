@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from sweep import doctor
 from sweep.tracking import Tracker
-from sweep.tracking_client import make_client, run_ids
-from sweep.tracking_place import tracking_uri
+from sweep.tracking_client import SWEEP_ID, experiment_id, make_client, run_ids, takes_writes
+from sweep.tracking_place import TrackingError, tracking_uri
 from tests.mlflow_servers import free_port
 from tests.tracked_arms import STARTED, SWEEP, history
 
@@ -59,6 +64,54 @@ def test_a_file_system_without_hard_links_gets_a_database_too(
     assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
 
 
+# --- writing --------------------------------------------------------------------------------------
+
+
+def test_a_write_is_tried_and_leaves_nothing(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = make_client(uri)
+    client.create_experiment("somebody's", tags={"mine": "1"})
+    assert not takes_writes(uri)
+    number = client.create_experiment(SWEEP, tags={SWEEP_ID: ""})
+    before = client.get_experiment(number)
+    assert takes_writes(uri)
+    assert client.get_experiment(number).tags == before.tags
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON experiment_tags "
+            "BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
+        )
+    database.close()
+    with pytest.raises(TrackingError, match="disk is full"):
+        takes_writes(uri)
+    check = doctor.tracking(str(tmp_path), None)
+    assert not check.passed
+    assert "free its disk" in check.advice
+
+
+def test_an_experiment_of_somebody_else_is_no_refusal() -> None:
+    experiment = {"experiment_id": "1", "name": SWEEP, "lifecycle_stage": "active"}
+
+    class OfOthers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            may = self.path.endswith("/experiments/search")
+            body = json.dumps({"experiments": [experiment]}) if may else "Permission denied"
+            self.send_response(200 if may else 403)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), OfOthers) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            assert not takes_writes(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+
+
 # --- finding runs ---------------------------------------------------------------------------------
 
 
@@ -78,3 +131,14 @@ def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
     ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
     assert ids == {}
     assert "could not be reached" in reason
+
+
+@pytest.mark.parametrize(
+    ("uri", "advice"),
+    [("postgresql+pg8000://me@host/db", "pip install"), ("http://[bad/x", "refused")],
+)
+def test_an_address_that_no_client_can_be_made_for_is_told(uri: str, advice: str) -> None:
+    with pytest.raises(TrackingError, match=advice) as told:
+        experiment_id(uri, SWEEP)
+    assert "me@" not in str(told.value)
+    assert advice in run_ids(uri, SWEEP).reason

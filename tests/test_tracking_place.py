@@ -27,14 +27,25 @@ def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     "uri",
-    ["http://me:secret@host:5000", "postgresql://me:secret@host/db", "mysql://h/d?password=secret"],
+    [
+        "http://me:secret@host:5000",
+        "http://me:not/escaped?secret@host:5000",
+        "http://secret@host:5000",
+        "HTTPS://secret@host",
+        "postgresql://me:secret@host/db",
+        "postgresql://me:[secret@host/db",
+        "mysql://h/d?password=secret",
+        "mysql://h/d?charset=utf8&passwd=secret",
+        "mssql+pyodbc:///?odbc_connect=Server%3Dh%3BUID%3Dme%3BPWD%3Dsecret",
+    ],
 )
 def test_an_address_with_a_password_is_refused_and_not_repeated(uri: str) -> None:
     with pytest.raises(Misuse, match="without a password") as refused:
         tracking_uri("/root", uri)
     assert "secret" not in str(refused.value)
     assert "MLFLOW_TRACKING_PASSWORD" in str(refused.value)
-    assert tracking_uri("/root", "http://me@host:5000") == "http://me@host:5000"
+    for fine in ("postgresql://me@host/db", "http://host:5000/a@b", "http://[::1]:5000"):
+        assert tracking_uri("/root", fine) == fine
 
 
 @pytest.mark.parametrize("name", ["what?mode=memory", "50%20"])

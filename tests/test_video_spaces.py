@@ -70,9 +70,9 @@ def assert_trained(view: SweepView, rows: Iterator[published.Comparison]) -> Non
     wanted = list(rows)
     assert settings.keys() == {row.setting for row in wanted}
     for row in wanted:
-        setting = settings[row.setting]
-        (result,) = setting.results
-        (pair,) = result.pairs
+        shown = settings[row.setting].chosen.shown
+        assert shown is not None
+        (pair,) = shown.pairs
         assert pair.unconstrained is not None
         for record in (pair.constrained, pair.unconstrained):
             assert record.status == "finished", (row.setting, record.reason)

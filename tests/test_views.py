@@ -242,8 +242,9 @@ def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
 def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [DIVERGED]}, space=SHIFTED)
     view = views.load_sweep(objects, "tiny")
-    pair = view.settings[0].results[0].pairs[0]
-    entry = score_entries.arms_entry([(pair.constrained, None)], {})
+    failed = RunStore(objects).record(view.settings[0].results[0].signatures[0])
+    assert failed is not None
+    entry = score_entries.arms_entry([(failed, None)], {})
     assert entry is not None
     assert (entry["seen_mean"], entry["unseen_mean"], entry["shifts"]) == (None, None, {})
 

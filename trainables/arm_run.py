@@ -2,12 +2,14 @@
 
 The inline executor and the Ray trainable are both a loop over ``ArmRun.advance``. Training failures
 are outcomes in the record, never exceptions: an exception would cost an actor and be retried in
-full. Only a store that cannot be written raises, because then there is nowhere to put an outcome.
+full. What is no fault of the arm raises: a store that cannot be written, since there is nowhere to
+put an outcome, and data that this machine lacks, since any arm would fail here.
 """
 
 from __future__ import annotations
 
 import math
+import socket
 import time
 import traceback
 from dataclasses import dataclass
@@ -19,16 +21,28 @@ from trainables.build import build_model, build_references, build_task, paramete
 from trainables.config import RunConfig
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
-from trainables.errors import StoreError, SweepError
+from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
 from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce
-from trainables.memory import peak_memory_mb, reset_peak_memory
+from trainables.memory import (
+    exhausted,
+    hold_to_share,
+    peak_memory_mb,
+    reset_peak_memory,
+    why_cuda_does_not_start,
+)
 from trainables.primal_dual import descent_constraints, missing_shares
 from trainables.results import ArmRecord, Report, Status
 from trainables.run_store import MAX_DEATHS, RunStore
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
 from trainables.weighting import weighting_of
+
+TOO_LITTLE = {
+    "GPU": "Lower batch_size, raise accumulate, or give the arm a larger GPU.",
+    "CPU": "Lower batch_size, raise accumulate, train fewer arms at a time with --workers, or give "
+    "the machine more memory.",
+}
 
 
 @dataclass
@@ -45,16 +59,25 @@ class _Arm:
 class ArmRun:
     """One arm: ``record`` is what the store knows of it, ``advance`` goes to the next report."""
 
-    def __init__(self, config: RunConfig, store: RunStore) -> None:
-        """Find out where the arm stands; nothing is loaded or trained yet."""
+    def __init__(self, config: RunConfig, store: RunStore, *, gpu_share: float = 1.0) -> None:
+        """Find out where the arm stands; nothing is loaded or trained yet.
+
+        Args:
+            config: what to train.
+            store: where it stands, and where it goes.
+            gpu_share: how much of its GPU's memory it may take, in (0, 1].
+        """
         self.config = config
         self.store = store
+        self.gpu_share = gpu_share
         self.signature = config.signature()
+        # Looked for first: where CUDA does not start, its name cannot be recorded either.
+        self._no_gpu = why_cuda_does_not_start() if config.device == "cuda" else ""
         self.record = store.record(self.signature) or ArmRecord(
             signature=self.signature,
             config=config,
             started_ms=_now_ms(),
-            environment=environment(config.device),
+            environment={} if self._no_gpu else environment(config.device),
         )
         if self.record.is_final:
             store.drop_checkpoints(self.signature)
@@ -63,28 +86,42 @@ class ArmRun:
     def advance(self) -> ArmRecord:
         """Train to the next report, store the checkpoint, then the record; a no-op once final.
 
-        Raises StoreError when the store cannot be written; every other failure becomes the arm's
-        outcome.
+        Every failure becomes the arm's outcome but four:
+
+        Raises:
+            StoreError: the store cannot be written, so there is nowhere to put an outcome.
+            BadData: data or weights that were found when the sweep was defined are not here.
+            GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
+            GpuLost: CUDA does not start on this machine; after MAX_DEATHS starts that is the
+                arm's outcome, too.
         """
         if self.record.is_final:
             return self.record
         try:
             self._advance()
-        except StoreError:
+        except (StoreError, BadData, GpuLost):
             raise
         except SweepError as error:
             self._end("failed", str(error))
-        except torch.cuda.OutOfMemoryError as error:
-            self._end(
-                "failed",
-                f"out of GPU memory ({error}). Lower batch_size, or give the arm a larger GPU.",
-            )
         except Exception as error:
-            last = traceback.extract_tb(error.__traceback__)[-1]
-            self._end(
-                "failed", f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
-            )
+            self._arm = None  # its memory is free for the next arm of this process
+            self._end("failed", self._reason(error))
         return self.record
+
+    def _reason(self, error: Exception) -> str:
+        """What an error of training comes to, with advice where there is some.
+
+        Raises GpuShareTooSmall where more of the GPU may do.
+        """
+        memory = exhausted(error)
+        if memory == "GPU" and self.gpu_share < 1:
+            raise GpuShareTooSmall(
+                f"arm {self.signature} needs more than {self.gpu_share:g} of its GPU ({error})."
+            ) from None
+        if memory is not None:
+            return f"out of {memory} memory ({error}). {TOO_LITTLE[memory]}"
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
 
     def _advance(self) -> None:
         if self._arm is None:
@@ -121,7 +158,7 @@ class ArmRun:
     def _start(self) -> _Arm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         torch.set_num_threads(self.config.threads)
-        reset_peak_memory(torch.device(self.config.device))
+        device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
         starts = self.store.count_attempt(
@@ -134,7 +171,11 @@ class ArmRun:
                 "See `sweep resume --retry-failed`.",
             )
             return None
-        device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
+        if self._no_gpu:
+            self._without_gpu(starts)
+            return None
+        reset_peak_memory(device)
+        hold_to_share(device, self.gpu_share)
         task = build_task(self.config, device, dtype)
         model = build_model(self.config, task).to(device=device, dtype=dtype)
         introduce(model, task)
@@ -155,6 +196,17 @@ class ArmRun:
         else:
             self.record.reports.clear()
         return arm
+
+    def _without_gpu(self, starts: int) -> None:
+        """Raise GpuLost, or end the arm after as many starts as an arm has that dies."""
+        what = (
+            f"CUDA does not start on {socket.gethostname()} ({self._no_gpu}). See `nvidia-smi` "
+            "there, and restart or replace that machine."
+        )
+        if starts < MAX_DEATHS:
+            raise GpuLost(what)
+        again = "Then `sweep resume --retry-failed`."
+        self._end("failed", f"{what} The arm was started {starts} times without a GPU. {again}")
 
     def _report(self, arm: _Arm) -> Report:
         scalars, layers = arm.training.measured()

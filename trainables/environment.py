@@ -33,9 +33,9 @@ def environment(device: str) -> dict[str, Json]:
     """
     import torch
 
+    on_gpu = device == "cuda" and torch.cuda.is_available()
+    properties = torch.cuda.get_device_properties() if on_gpu else None
     plugins = installed()
-
-    gpu = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else None
     return {
         **source_commit(),
         "python": platform.python_version(),
@@ -43,7 +43,8 @@ def environment(device: str) -> dict[str, Json]:
         **({"plugins": plugins} if plugins else {}),
         "machine": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-        "gpu": gpu,
+        "gpu": None if properties is None else properties.name,
+        "gpu_memory_mb": None if properties is None else properties.total_memory // 2**20,
     }
 
 

@@ -63,6 +63,14 @@ class Failure(SweepError):
     """The request was right, but something outside it stood in the way."""
 
 
+class GpuShareTooSmall(Failure):
+    """An arm needs more memory than its share of a GPU: to be tried on a whole one."""
+
+
+class GpuLost(Failure):
+    """CUDA does not start on a machine: the fault of no arm, to be tried on another one."""
+
+
 class StoreError(Failure):
     """The store cannot be read or written, or holds what this version cannot read."""
 

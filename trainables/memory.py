@@ -1,20 +1,30 @@
-"""Peak memory of one arm: on the GPU where it trains there, else of this process.
+"""Memory of one arm: its peak, its share of a GPU, and what it is called when there is too little.
 
-Actors are reused, so the peak is reset when an arm starts. Linux can (``/proc/self/clear_refs``);
-where it cannot, the peak is that of the process so far.
+The peak is that of the GPU where the arm trains there, else of this process. Actors are reused, so
+it is reset when an arm starts. Linux can (``/proc/self/clear_refs``); where it cannot, the peak is
+that of the process so far. torch is imported where it is used: drivers read the constant.
 """
 
 from __future__ import annotations
 
+import gc
 import resource
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-import torch
+if TYPE_CHECKING:
+    import torch
+
+CONTEXT_MB = 768  # of a GPU, taken by each process beside its tensors: CUDA's context and libraries
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start measuring from here."""
+    """Start measuring from here; what an arm before this one left in the cache is given back."""
     if device.type == "cuda":
+        import torch
+
+        gc.collect()
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         return
     try:
@@ -26,6 +36,8 @@ def reset_peak_memory(device: torch.device) -> None:
 def peak_memory_mb(device: torch.device) -> float:
     """Peak since ``reset_peak_memory``, in MiB."""
     if device.type == "cuda":
+        import torch
+
         return torch.cuda.max_memory_allocated(device) / 2**20
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
@@ -34,3 +46,70 @@ def peak_memory_mb(device: torch.device) -> float:
     except OSError:
         pass
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
+
+
+def hold_to_share(device: torch.device, share: float) -> None:
+    """Let this process take no more of its GPU than its share, so that it can only hurt itself.
+
+    Args:
+        device: where the arm trains; nothing is done on the CPU.
+        share: of the GPU's memory, in (0, 1]; the context comes out of it.
+    """
+    if device.type == "cuda":
+        import torch
+
+        total_mb = torch.cuda.get_device_properties(device).total_memory / 2**20
+        tensors = share - CONTEXT_MB / total_mb if share < 1 else 1.0
+        torch.cuda.set_per_process_memory_fraction(max(tensors, 0.0), device)
+
+
+def gpu_is_lost() -> bool:
+    """Whether this process can no longer use its GPU.
+
+    After an illegal access, a failed assertion or an error of the hardware, CUDA fails every later
+    call of the process (see cudaErrorIllegalAddress), also those for the next arm.
+    """
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
+
+
+def why_cuda_does_not_start() -> str:
+    """The error, in one line; empty where a tensor can be put on the GPU and read back."""
+    import torch
+
+    try:
+        torch.zeros(1, device="cuda").item()
+    except (RuntimeError, AssertionError) as error:
+        return (str(error).splitlines() or [type(error).__name__])[0]
+    return ""
+
+
+_GPU_TEXTS = ("CUDA out of memory", "CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+_CPU_TEXTS = ("can't allocate memory", "Cannot allocate memory")
+
+
+def exhausted(error: BaseException) -> Literal["GPU", "CPU"] | None:
+    """Which memory was too small, or None when the error is of another kind.
+
+    Only PyTorch's allocator has a class for it; drivers and libraries say it in their texts.
+    """
+    import torch
+
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return "GPU"
+    if isinstance(error, MemoryError):
+        return "CPU"
+    if isinstance(error, RuntimeError | OSError):
+        text = str(error)
+        if any(sign in text for sign in _GPU_TEXTS):
+            return "GPU"
+        if any(sign in text for sign in _CPU_TEXTS):
+            return "CPU"
+    return None

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import socket
+import time
 import traceback
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ray.tune import Trainable
+import ray
+from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables import results
 from trainables.config import RunConfig
-from trainables.errors import StoreError
+from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError
 from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
@@ -30,20 +35,53 @@ Json = Any
 SIGNATURE = "signature"
 FINISHED = "finished"  # the arm's final record is in the store
 PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
-STORE_PROBLEM = "store_problem"  # whether that was the store
+STORE_PROBLEM = "store_problem"  # whether that was the store, or the data: all arms end then
+NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
+GPU_LOST = "gpu_lost"  # whether that was the machine's GPU: another machine may do
+NODE = "node"  # Ray's id of the machine; empty outside Ray
+GPU_LOST_PAUSE_S = 2.0  # a machine that fails arms at once would else get one after the other
 REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
 
 
 def trial_config(
-    config: RunConfig, root: str, patience_s: float, *, driver: str = ""
+    config: RunConfig,
+    root: str,
+    patience_s: float,
+    *,
+    bundle: Mapping[str, float],
+    landmark: str = "",
+    driver: str = "",
+    avoid: Sequence[str] = (),
 ) -> dict[str, Json]:
-    """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing."""
+    """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing.
+
+    Args:
+        config: what to train.
+        root: of the storage.
+        patience_s: how long a writer waits for a storage that is full or away.
+        bundle: what the arm holds of a machine, in Ray's words.
+        landmark: an object of the driver's storage; a worker that does not see it has another one.
+        driver: the run of a driver that starts the arm.
+        avoid: machines that it must not come to, by Ray's ids.
+    """
     return {
         "run": json.dumps(config.to_json()),
         "root": root,
         "patience_s": patience_s,
+        "bundle": json.dumps(dict(bundle)),
+        "landmark": landmark,
         "driver": driver,
+        "avoid": ", ".join(avoid),
     }
+
+
+def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
+    """What Tune asks Ray for, for one arm."""
+    bundle, avoid = json.loads(config["bundle"]), config["avoid"]
+    if not avoid:
+        return PlacementGroupFactory([bundle])
+    elsewhere = {"ray.io/node-id": f"!in({avoid})"}
+    return PlacementGroupFactory([bundle], bundle_label_selector=[elsewhere])
 
 
 def report_of(result: dict[str, Json]) -> Report | None:
@@ -71,10 +109,17 @@ class ArmTrial(Trainable):
                 self._run = self._arm_run()
             return _result(self._run.advance())
         except StoreError as error:
-            return {FINISHED: False, PROBLEM: str(error), STORE_PROBLEM: True, "done": True}
+            return _problem(str(error), STORE_PROBLEM)
+        except BadData as error:
+            place = f"on {socket.gethostname()}, where an arm is to be trained"
+            return _problem(f"{error} This is {place}; see `sweep doctor`.", STORE_PROBLEM)
+        except GpuShareTooSmall as error:
+            return _problem(str(error), NEEDS_WHOLE_GPU)
+        except GpuLost as error:
+            time.sleep(GPU_LOST_PAUSE_S)
+            return _problem(str(error), GPU_LOST)
         except Exception:
-            problem = traceback.format_exc(limit=-3)
-            return {FINISHED: False, PROBLEM: problem, STORE_PROBLEM: False, "done": True}
+            return _problem(traceback.format_exc(limit=-3))
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Json]:
         """Nothing: the run store has the arm's checkpoint."""
@@ -88,13 +133,32 @@ class ArmTrial(Trainable):
         self._run = None
 
     def _arm_run(self) -> ArmRun:
+        from trainables import memory
         from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
 
+        if memory.gpu_is_lost():  # to an arm before this one, whose outcome that is
+            os._exit(1)  # Tune starts this arm again, in a new process
         config = RunConfig.from_json(json.loads(self._trial_config["run"]))
-        objects = PatientStore(
-            self._trial_config["root"], patience_s=self._trial_config["patience_s"]
+        told = self._trial_config
+        objects = PatientStore(told["root"], patience_s=told["patience_s"])
+        if told["landmark"] and not objects.exists(told["landmark"]):
+            raise StoreError(
+                f"{told['landmark']} is not below {objects.root} on {socket.gethostname()}, where "
+                "an arm is to be trained. Give a --storage that every machine of the cluster sees: "
+                "object storage, or a folder that all of them mount."
+            )
+        return ArmRun(
+            config,
+            RunStore(objects, driver=told["driver"]),
+            gpu_share=json.loads(told["bundle"]).get("GPU", 1.0),
         )
-        return ArmRun(config, RunStore(objects, driver=self._trial_config["driver"]))
+
+
+def _problem(text: str, *kinds: str) -> dict[str, Json]:
+    """The result of an arm that cannot go on here."""
+    kind = {name: name in kinds for name in (STORE_PROBLEM, NEEDS_WHOLE_GPU, GPU_LOST)}
+    node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
+    return {FINISHED: False, PROBLEM: text, **kind, NODE: node, "done": True}
 
 
 def _result(record: ArmRecord) -> dict[str, Json]:

@@ -1,0 +1,125 @@
+"""A sweep of many settings, and workers that put what real arms put and train nothing."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
+from sweep.coordinator import Coordinator
+from sweep.definition import Definition
+from sweep.plan import Arm
+from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.primal_dual import Scales
+from trainables.results import ArmRecord, Evaluation, Report
+from trainables.run_store import RunStore
+
+SETTINGS = 50
+WORKERS = 200
+LAYERS = 3
+REPORTS = 10
+UNITS = 24  # held-out windows of a real arm
+CHECKPOINT = bytes(2000)
+
+
+def definition(pairs: int, settings: int = SETTINGS) -> Definition:
+    """So many proposals over the settings, one seed; the unconstrained arms come on top."""
+    space = SearchSpace(
+        name="scale",
+        summary="",
+        base=RunConfig(data=DataConfig(frame_size=32, patch_size=8), constraint=ConstraintConfig()),
+        settings=tuple(
+            Setting(f"g{g:03d}", {"train_gamma": (g + 1) / (4 * settings)}) for g in range(settings)
+        ),
+        ranges={
+            "constraint.alpha": Uniform(0.02, 0.35),
+            "constraint.dual_lr": LogUniform(1e-3, 1e-1),
+            "constraint.resilience": LogUniform(1e-3, 1e-1),
+        },
+        n_proposals=max(1, pairs // settings),
+        search_seeds=(0,),
+        sampler="tpe",
+    )
+    return Definition("scale", space)
+
+
+def finished_record(config: RunConfig) -> ArmRecord:
+    """A finished arm of LAYERS layers with REPORTS reports; its numbers hang on its signature."""
+    signature = config.signature()
+    luck = int(hashlib.sha256(signature.encode()).hexdigest()[:6], 16) / 16**6
+    losses = [1.0, 0.7, 0.5, 0.3 + 0.3 * luck]  # about half of the arms are feasible
+    by_gamma = {f"{gamma:.2f}": 0.5 + gamma + luck for gamma in config.test_gammas}
+    evaluation = Evaluation(
+        scales=Scales(constant_loss=1.0, identity_loss=0.9),
+        dev_units=[f"clip:{i}" for i in range(UNITS)],
+        dev_losses=[losses] * UNITS,
+        train_units=[f"clip:{i}" for i in range(UNITS)],
+        train_losses=[losses] * UNITS,
+        scores=by_gamma,
+        layer_losses_by_gamma=dict.fromkeys(by_gamma, losses),
+        references={name: by_gamma for name in ("identity", "constant", "wiener")},
+        reference_losses={"identity": 0.9, "constant": 1.0, "wiener": 0.2},
+        ood_auc=1.0 + luck,
+        ood_mean=0.5 + luck,
+        objective=0.3 + luck,
+        objective_gammas=[0.2],
+        descent_ratio_quantiles=[[0.5] * 21] * LAYERS,
+        descent_share=[0.9] * LAYERS,
+        multipliers=[] if config.constraint is None else [0.5] * LAYERS,
+    )
+    layers = {name: losses[1:] for name in ("violations", "multipliers", "slacks")}
+    reports = [
+        Report(
+            step=100 * (i + 1),
+            timestamp_ms=1_000 * (i + 1),
+            scalars={f"train/number_{n}": luck for n in range(8)},
+            layers={"losses": losses, "weights": losses, **layers},
+        )
+        for i in range(REPORTS)
+    ]
+    return ArmRecord(
+        signature=signature,
+        config=config,
+        status="finished",
+        reports=reports,
+        evaluation=evaluation,
+        started_ms=1,
+        ended_ms=1_000 * REPORTS,
+        environment={"commit": "abc", "dirty": False, "packages": {"torch": "2.13.0"}},
+    )
+
+
+def steps_of(arm: Arm, coordinator: Coordinator, runs: RunStore) -> Iterator[None]:
+    """One arm as its worker goes through it: begun, half done, final. Yields between."""
+    done = finished_record(arm.config)
+    runs.record(arm.signature)
+    runs.drop_left_overs(arm.signature)
+    runs.newest_checkpoint(arm.signature)
+    runs.count_attempt(arm.signature, -1)
+    yield
+    half = replace(done, status="running", reports=done.reports[: REPORTS // 2], evaluation=None)
+    runs.put_checkpoint(arm.signature, half.reports[-1].step, CHECKPOINT)
+    runs.put_record(half)
+    coordinator.report(arm.signature, half.reports[-1])
+    yield
+    runs.put_weights(arm.signature, CHECKPOINT)
+    runs.put_record(done)
+    coordinator.finished(arm.signature)
+
+
+def train(coordinator: Coordinator, runs: RunStore, tick: Callable[[int], None]) -> None:
+    """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final."""
+    working: deque[Iterator[None]] = deque()
+    while True:
+        while len(working) < WORKERS and (arm := coordinator.next_arm()) is not None:
+            working.append(steps_of(arm, coordinator, runs))
+        if not working:
+            return
+        worker = working.popleft()
+        try:
+            next(worker)
+            working.append(worker)
+        except StopIteration:
+            tick(coordinator.plan.arms_done)

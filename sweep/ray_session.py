@@ -1,0 +1,178 @@
+"""Ray as a driver needs it: a cluster of this machine alone, or one that this machine belongs to.
+
+What Ray and Tune read from the environment is set here, before either is asked for anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ray
+
+from trainables.errors import Failure
+
+OBJECT_STORE_BYTES = 128 * 2**20  # nothing travels through it; Ray's default takes 30 % of memory
+CONNECT_S = 10.0
+PREFIX, OWNER = "sweep-", "owner.lock"  # of the temporary folders
+# Those of the user, if set, are kept.
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_prestart_worker_first_driver": "0",  # workers start with their actors: saves 2.5 s
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",  # a relative data folder means the same in every process
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",  # no CSV, JSON and TensorBoard files per trial
+    "TUNE_DISABLE_STRICT_METRIC_CHECKING": "1",
+    "TUNE_DISABLE_SIGINT_HANDLER": "1",  # Ctrl-C is ours: arms end at their next report
+    "TUNE_GLOBAL_CHECKPOINT_S": "1e9",  # Tune's state is never read
+    "TUNE_MAX_PENDING_TRIALS_PG": "100000",  # the searcher hands out no more than there is room for
+    "TUNE_WARN_THRESHOLD_S": "30",
+    # Else Tune's warning that no machine comes ends a sweep that has had none for half an hour: it
+    # names the first trial, and there is none yet. Sweeps wait, and tell it themselves.
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1e9",
+    "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S_AUTOSCALER": "1e9",
+    "RAY_AIR_NEW_OUTPUT": "0",  # no second display beside ours
+}
+
+
+@contextmanager
+def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
+    """A Ray cluster of this machine with a token of its own; yields its temporary folder.
+
+    Ray listens on every interface whatever address it is given: the token is what protects it.
+    """
+    _own_token()
+    with _scratch_folder() as folder, _environment():
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                num_gpus=gpus,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=OBJECT_STORE_BYTES,
+                _temp_dir=str(folder),
+            )
+        except Exception as error:
+            ray.shutdown()
+            raise Failure(
+                f"Ray could not be started on this machine: {error} See `sweep doctor`, or train "
+                "without Ray with --where inline."
+            ) from error
+        try:
+            yield folder
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def attached_ray() -> Iterator[Path]:
+    """The Ray cluster that this machine belongs to; yields a temporary folder of this driver.
+
+    Its address is RAY_ADDRESS, which jobs are given, or that of the only cluster on this machine;
+    its token that of RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token. The cluster stays.
+    """
+    _refuse_silent_address()
+    _use_token_if_there_is_one()
+    with _scratch_folder() as folder, _environment():
+        try:
+            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:
+            ray.shutdown()
+            raise Failure(_no_cluster(f"{str(error).strip().rstrip('.')}.")) from error
+        try:
+            yield folder
+        finally:
+            ray.shutdown()
+
+
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """A folder that goes with this process, or, when it is killed, with a later one."""
+    _remove_left_overs()
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    try:
+        unnamed = folder / f".{OWNER}"
+        with open(unnamed, "w") as owner:
+            fcntl.flock(owner, fcntl.LOCK_EX)
+            unnamed.rename(folder / OWNER)  # held before another driver can find it
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_left_overs() -> None:
+    """Remove the folders of drivers that were killed: nobody holds their lock any more."""
+    for owner in Path(_short_folder()).glob(f"{PREFIX}*/{OWNER}"):
+        try:
+            with open(owner) as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # in use, or another user's
+            continue
+        shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+def _short_folder() -> str:
+    """Where Ray's sockets go: their paths may have 107 characters, of which Ray takes about 70."""
+    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
+    return folder if len(folder) <= 24 else "/tmp"
+
+
+def _refuse_silent_address() -> None:
+    """Failure where RAY_ADDRESS names a place that takes no connection: Ray tries for minutes."""
+    host, _, port = os.environ.get("RAY_ADDRESS", "").rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except OSError as error:
+        raise Failure(
+            _no_cluster(f"RAY_ADDRESS is {host}:{port}, and there is {error}.")
+        ) from error
+
+
+def _no_cluster(why: str) -> str:
+    return (
+        f"no Ray cluster answers here: {why} Train on the head of a cluster (`sweep submit` does), "
+        "or name it with RAY_ADDRESS; ~/.ray/auth_token must be the cluster's. See `sweep doctor`."
+    )
+
+
+def _own_token() -> None:
+    """Give this process's clusters a secret of their own; Ray would write one to ~/.ray.
+
+    Token mode itself is Ray's default for local clusters; its variable is read at import.
+    """
+    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def _use_token_if_there_is_one() -> None:
+    """Answer with the token where there is one: Ray does so only where nobody gave an address."""
+    from ray._private.authentication import authentication_token_setup as setup
+
+    told = setup.logger.level
+    setup.logger.setLevel(logging.ERROR)  # that it does is no news
+    try:
+        setup.maybe_enable_token_auth_if_token_available(warn_if_disabled=False)
+    finally:
+        setup.logger.setLevel(told)
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

@@ -1,0 +1,160 @@
+"""Drivers on a running Ray cluster: machines come and go, sweeps share them, GPUs are packed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.definition import put_definition
+from sweep.execution import run_sweep
+from sweep.signals import request_stop
+from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.faults import Faults
+from tests.ray_nodes import RayNodes, run_attached
+from trainables.object_store import ObjectStore
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("ray_home"),
+]
+LONG: dict[str, Any] = {"steps": 2_000, "report_every": 50}
+PATIENCE_S = 400  # of a test: what starts here are whole clusters, on a machine that others use
+
+
+@pytest.fixture
+def faults(tmp_path: Path) -> Faults:
+    return Faults(tmp_path / "faults")
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, faults: Faults) -> Iterator[RayNodes]:
+    """A cluster of a head; its processes execute the orders of ``faults``."""
+    there = RayNodes(tmp_path, faults.environment())
+    yield there
+    there.end()
+
+
+@pytest.fixture
+def start(nodes: RayNodes, objects: ObjectStore) -> Iterator[Callable[..., Driver]]:
+    """Start drivers on the cluster; what still runs at the end of the test is killed."""
+    drivers: list[Driver] = []
+
+    def start_driver(**options: Any) -> Driver:
+        environment = nodes.driver_environment(**options.pop("environment", {}))
+        plain = {"where": "cluster", "workers": None, "environment": environment}
+        drivers.append(Driver(objects, **(plain | options)))
+        return drivers[-1]
+
+    yield start_driver
+    for driver in drivers:
+        driver.kill()
+
+
+def undisturbed(asked: Any, folder: Path) -> Any:
+    """The table of the same sweep, trained in this process."""
+    inline = ObjectStore(folder / "inline")
+    put_definition(inline, asked)
+    assert run_sweep(inline, asked, where="inline", display=False).is_done
+    return table(inline, asked)
+
+
+def test_a_sweep_starts_without_workers_loses_one_and_comes_to_the_same_table(
+    nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path
+) -> None:
+    asked = put_definition(objects, tiny(n_proposals=4, **LONG))
+    driver = start()
+    first = nodes.add(cpus=2)
+    nodes.add(cpus=1)
+    wait_until(lambda: len(running(objects)) >= 3, timeout_s=PATIENCE_S)
+    nodes.power_off(first)
+    nodes.add(cpus=2)
+    code, out, err = driver.wait(timeout_s=PATIENCE_S)
+    assert code == 0, out + err
+    assert "no machine of the cluster holds an arm" in err  # told while there was none
+    assert "goes on from its last checkpoint" in err
+    assert table(objects, asked) == undisturbed(asked, tmp_path)
+
+
+def running(objects: ObjectStore) -> list[str]:
+    """Arms that have reported and are not final."""
+    return [n for n, r in records(objects).items() if r.reports and not r.is_final]
+
+
+def test_a_stopped_sweep_ends_also_while_its_arms_wait_for_a_worker(
+    nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver]
+) -> None:
+    put_definition(objects, tiny(steps=100_000, report_every=100))
+    node = nodes.add(cpus=2)
+    driver = start()
+    wait_until(lambda: len(steps(objects)) == 2, timeout_s=PATIENCE_S)
+    nodes.power_off(node)
+    wait_until(lambda: count_of(nodes) == 1, timeout_s=PATIENCE_S)  # the head
+    driver.process.send_signal(signal.SIGTERM)
+    code, out, err = driver.wait(timeout_s=PATIENCE_S)
+    assert code == 1, out + err
+    assert "stopped='SIGTERM'" in out
+    assert "problems=()" in out
+
+
+def count_of(nodes: RayNodes) -> int:
+    there: list[Any] = run_attached(nodes.driver_environment(), "cluster.machines()")
+    return len(there)
+
+
+def test_two_sweeps_share_the_cluster_and_the_first_gives_way(
+    nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path
+) -> None:
+    one = put_definition(objects, tiny(n_proposals=5, name="one", **LONG))
+    two = put_definition(objects, tiny(n_proposals=2, name="two", **LONG, train_gamma=0.2))
+    nodes.add(cpus=2)
+    nodes.add(cpus=2)
+    first = start(name="one", beat_s=1)
+    wait_until(lambda: len(running(objects)) >= 3, timeout_s=PATIENCE_S)
+    second = start(name="two", beat_s=1)
+    mine = {arm.signature for arm in every_arm(two)}
+    wait_until(lambda: len(mine & set(steps(objects))) >= 2, timeout_s=PATIENCE_S)
+    assert first.process.poll() is None  # it was not done: it gave way
+    for driver in (first, second):
+        code, out, err = driver.wait(timeout_s=PATIENCE_S)
+        assert code == 0, out + err
+    assert table(objects, one)[0] == undisturbed(one, tmp_path / "one")[0]
+    assert table(objects, two)[0] == undisturbed(two, tmp_path / "two")[0]
+    assert run_attached(nodes.driver_environment(), "len(cluster.read())") == 0  # both left
+
+
+def every_arm(asked: Any) -> Any:
+    from sweep.plan import Plan
+
+    return Plan(asked).remaining()
+
+
+def test_arms_are_packed_on_gpus_by_their_share(
+    nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver], faults: Faults
+) -> None:
+    """Two GPUs that Ray believes in: all eight arms of a quarter are there at once."""
+    put_definition(objects, tiny(n_proposals=3, device="cuda", gpus_per_arm=0.25))
+    faults.meet(8, "attempts")
+    nodes.add(cpus=8, gpus=2)
+    driver = start()
+    wait_until(lambda: len(faults.met()) >= 8, timeout_s=PATIENCE_S)
+    assert Counter(gpu for _, gpu in faults.met()) == {"0": 4, "1": 4}
+    request_stop(objects, "tiny")
+    code, out, err = driver.wait(timeout_s=PATIENCE_S)
+    assert code == 1, out + err
+
+
+def test_without_a_cluster_the_driver_says_what_to_do(objects: ObjectStore) -> None:
+    put_definition(objects, tiny())
+    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}
+    driver = Driver(objects, where="cluster", environment=environment)
+    code, _, err = driver.wait(timeout_s=150)
+    assert code == 1
+    assert "no Ray cluster answers here" in err
+    assert "RAY_ADDRESS" in err
