@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -156,15 +157,15 @@ def nodes() -> list[Node]:
     """The nodes that are up, the head first. Those of one machine are told apart by their ids."""
     found = []
     up = [plain for plain in ray.nodes() if plain["Alive"]]  # type: ignore[no-untyped-call]
-    each = [(plain["NodeManagerHostname"], plain["NodeManagerAddress"]) for plain in up]
-    for plain, place in zip(up, each, strict=True):
-        host, address = place
-        names = [address] if each.count(place) == 1 else [address, plain["NodeID"][:8]]
+    at = Counter(plain["NodeManagerAddress"] for plain in up)
+    for plain in up:
         resources = plain["Resources"]
+        address = str(plain["NodeManagerAddress"])
+        which = f", {plain['NodeID'][:8]}" if at[address] > 1 else ""
         found.append(
             Node(
                 id=plain["NodeID"],
-                name=f"{host} ({', '.join(names)})",
+                name=f"{plain['NodeManagerHostname']} ({address}{which})",
                 address=address,
                 gpus=float(resources.get("GPU", 0)),
                 is_head=HEAD in resources,

@@ -139,23 +139,24 @@ def _without(lost: Collection[str]) -> list[str]:
     return sorted(with_gpu.intersection(lost)) if with_gpu.difference(lost) else []
 
 
-def let_go_of_ended(tune_controller: Json) -> list[str]:
+def _let_go_of_ended(tune_controller: Json) -> list[str]:
     """Make Tune forget trials that are over, and their workers gone or given on; returns their ids.
 
     It keeps every trial for its results and its restore (here the store is both), about 50 KB each,
     and asks all of them at every step whether they are over. The newest one stays: Tune means to
     have run something.
     """
-    callbacks: list[Json] = tune_controller._callbacks._callbacks
+    inner = tune_controller._tune_controller
+    callbacks: list[Json] = inner._callbacks._callbacks
     callbacks[:] = [one for one in callbacks if not isinstance(one, TrialProgressCallback)]
-    kept: list[Trial] = tune_controller._trials
-    over, busy = (Trial.TERMINATED, Trial.ERROR), tune_controller._trial_to_actor
+    kept: list[Trial] = inner._trials
+    over, busy = (Trial.TERMINATED, Trial.ERROR), inner._trial_to_actor
     ended = [one for one in kept[:-1] if one.status in over and one not in busy]
     for one in ended:
         kept.remove(one)
         for others in KEPT_IN:
-            getattr(tune_controller, others).discard(one)
-        tune_controller._trial_metadata.pop(one.trial_id, None)
+            getattr(inner, others).discard(one)
+        inner._trial_metadata.pop(one.trial_id, None)
     return [one.trial_id for one in ended]
 
 
@@ -294,7 +295,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         if time.monotonic() >= self._watched_s + WATCH_EVERY_S:
             self._watched_s = time.monotonic()
             self._end_hanging_workers(live)
-            for ended in let_go_of_ended(tune_controller._tune_controller):
+            for ended in _let_go_of_ended(tune_controller):
                 self._failures_before.pop(ended, None)
                 self._failures_told.pop(ended, None)
             if not _without(self._crew.lost_gpus):
