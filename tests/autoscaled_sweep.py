@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_TYPE as HEAD
+
 from sweep.ray_cluster import AUTOSCALER_CONFIG
 from sweep.signals import request_stop
 from tests.drivers import Driver, wait_until
@@ -24,7 +26,6 @@ from trainables.object_store import ObjectStore
 
 ADDRESS = "10.99.0.1"
 IDLE_S = 6
-HEAD = "ray.head.default"  # as the fake provider calls its head; another name makes Ray start heads
 COMMANDS = (
     "initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands",
     "head_start_ray_commands", "worker_start_ray_commands",
@@ -40,7 +41,7 @@ def config(workers: int, resources: dict[str, float]) -> dict[str, Any]:
         "disable_node_updaters": True,
         "disable_launch_config_check": True,
     }
-    types = {
+    types = {  # under another name than its own Ray starts a head, and ends it, again and again
         HEAD: {"resources": {}, "node_config": {}, "max_workers": 0},
         "gpu": {
             "resources": {**resources, **memory},

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from sweep.score_entries import COSTS
 from tests.clouds import Cloud, Request, enter
 from tests.command_line import sweep
 from tests.oracles import TINY
@@ -273,5 +274,4 @@ def test_a_sweep_on_s3_gives_the_table_of_one_on_a_disk(
 
 def lasting(plain: dict[str, Any]) -> dict[str, Any]:
     """Without what differs from run to run: times, memory, and MLflow's names of runs."""
-    passing = ("train_seconds", "eval_seconds", "peak_memory_mb", "mlflow_run_id")
-    return {key: value for key, value in plain.items() if key not in passing}
+    return {key: value for key, value in plain.items() if key not in {*COSTS, "mlflow_run_id"}}
