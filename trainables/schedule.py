@@ -1,4 +1,4 @@
-"""What a constrained run does when, as functions of the step alone: dual steps, and alpha's ramp.
+"""What a run does when, as functions of the step alone: learning rates, dual steps, alpha's ramp.
 
 A step counts from 0; an epoch is ``steps_per_epoch`` steps of the task, from step 0 on. The warm-up
 has no dual step and no multipliers; violations are measured in it all the same, at the whole alpha,
@@ -7,7 +7,26 @@ or at none of it where a ramp follows.
 
 from __future__ import annotations
 
-from trainables.config import ConstraintConfig
+import functools
+import math
+
+from trainables.config import ConstraintConfig, RunConfig
+
+
+def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
+    """What both learning rates are multiplied by at ``step``: up to 1, 1, then linearly towards 0.
+
+    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle. A warm-up is
+    what pretrained weights need while Adam's second moments are those of a few batches.
+
+    >>> [round(lr_factor(s, 10, 0.4), 2) for s in (0, 6, 7, 9)]
+    [1.0, 1.0, 0.75, 0.25]
+    >>> [round(lr_factor(s, 10, 0.4, 0.2), 2) for s in (0, 1, 2, 9)]
+    [0.5, 1.0, 1.0, 0.25]
+    """
+    rising, decaying = warmup_share * steps, decay_share * steps
+    factor = 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
+    return factor if rising == 0 else min(factor, (step + 1) / rising)
 
 
 def is_dual_step(config: ConstraintConfig, steps_per_epoch: int, step: int) -> bool:
@@ -37,6 +56,39 @@ def dual_steps(config: ConstraintConfig, steps_per_epoch: int, steps: int) -> in
         return (steps - warmup) // config.dual_every
     period = config.dual_every * steps_per_epoch
     return steps // period - warmup // period
+
+
+def effective_dual_steps(config: RunConfig, *, steps_per_epoch: int, until: int) -> float:
+    """The dual steps within the first ``until`` primal steps, each scaled as its learning rate is.
+
+    dual_lr times this is the farthest that a multiplier comes by a dual signal of 1 (SGD), or by
+    any signal (Adam). 0 without constraints.
+
+    >>> run = RunConfig(steps=10, decay_share=0.4, constraint=ConstraintConfig(warmup_steps=2))
+    >>> [effective_dual_steps(run, steps_per_epoch=5, until=step) for step in (2, 6, 10)]
+    [0.0, 4.0, 6.5]
+    """
+    constraint = config.constraint
+    if constraint is None:
+        return 0.0
+    timing = ConstraintConfig(
+        dual_every=constraint.dual_every,
+        dual_every_unit=constraint.dual_every_unit,
+        warmup_steps=constraint.warmup_steps,
+    )
+    shape = (config.steps, config.decay_share, config.warmup_share)
+    return _effective_dual_steps(timing, shape, steps_per_epoch, until)
+
+
+@functools.lru_cache(maxsize=256)  # a search asks for the same few again and again
+def _effective_dual_steps(
+    timing: ConstraintConfig, shape: tuple[int, float, float], steps_per_epoch: int, until: int
+) -> float:
+    return math.fsum(
+        lr_factor(step, *shape)
+        for step in range(until)
+        if is_dual_step(timing, steps_per_epoch, step)
+    )
 
 
 def alpha_share(config: ConstraintConfig, step: int) -> float:

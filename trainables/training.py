@@ -23,24 +23,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from trainables import results
 from trainables.config import RunConfig
 from trainables.layer_losses import layer_losses
+from trainables.schedule import lr_factor
 from trainables.tasks.base import Task
 from trainables.weighting import Weighting
-
-
-def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
-    """What both learning rates are multiplied by at ``step``: up to 1, 1, then linearly towards 0.
-
-    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle. A warm-up is
-    what pretrained weights need while Adam's second moments are those of a few batches.
-
-    >>> [round(lr_factor(s, 10, 0.4), 2) for s in (0, 6, 7, 9)]
-    [1.0, 1.0, 0.75, 0.25]
-    >>> [round(lr_factor(s, 10, 0.4, 0.2), 2) for s in (0, 1, 2, 9)]
-    [0.5, 1.0, 1.0, 0.25]
-    """
-    rising, decaying = warmup_share * steps, decay_share * steps
-    factor = 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
-    return factor if rising == 0 else min(factor, (step + 1) / rising)
 
 
 def optimizer_of(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
