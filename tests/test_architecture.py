@@ -223,7 +223,8 @@ def test_markdown_links_lead_to_files() -> None:
 
 def test_every_decision_record_is_short_and_complete() -> None:
     records = [f for f in listed_files() if f.parent == Path("docs/decisions")]
-    assert [f.name[:4] for f in records] == [f"{i:04d}" for i in range(1, len(records) + 1)]
+    numbers = [f.name[:4] for f in records]
+    assert numbers == sorted(set(numbers)), "each number names one record"  # gaps are allowed
     for record in records:
         text = (ROOT / record).read_text(encoding="utf-8")
         lines = [line for line in text.splitlines() if line.strip()]
