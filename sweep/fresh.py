@@ -188,9 +188,9 @@ def _compare(what: str, there: Json, record: ArmRecord) -> bool:
 
 
 def _farthest(there: Json, here: Json) -> str:
-    """How far the mean metric moved, for scale."""
+    """How far the area under the metric moved, for scale."""
     if not there["evaluation"] or not here["evaluation"]:
         return ""
-    before, now = there["evaluation"].get("ood_mean"), here["evaluation"]["ood_mean"]
+    before, now = there["evaluation"].get("ood_auc"), here["evaluation"]["ood_auc"]
     numbers = isinstance(before, float) and isinstance(now, float)
-    return f"; ood_mean moved by {now - before:.3g}" if numbers and math.isfinite(now) else ""
+    return f"; ood_auc moved by {now - before:.3g}" if numbers and math.isfinite(now) else ""

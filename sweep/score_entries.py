@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -144,7 +143,7 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
     measured = first.evaluation
     return {
         name: {
-            "ood_mean": ood_mean(scores),
+            "ood_mean": _mean(list(scores.values())),
             **_seen_and_unseen(first.config, scores),
             "shifts": measured.shift_references.get(name, {}),
             "held_out_loss": measured.reference_losses.get(name),
@@ -162,20 +161,6 @@ def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
     scores = values.get("shifts", {}).get(shift, {}).values()
     whole = scores and None not in scores
     return _mean(list(scores)) if whole else None
-
-
-def ood_mean(scores: Mapping[str, float]) -> float:
-    """Trapezoid area under the metric over test gamma, over the range of gammas.
-
-    >>> ood_mean({"0.00": 0.0, "0.10": 4.0, "0.20": 8.0})
-    4.0
-    """
-    points = sorted((float(gamma), score) for gamma, score in scores.items())
-    area = math.fsum(
-        (right - left) * (low + high) / 2
-        for (left, low), (right, high) in itertools.pairwise(points)
-    )
-    return area / (points[-1][0] - points[0][0])
 
 
 def finite(value: Json) -> Json:

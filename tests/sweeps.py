@@ -10,7 +10,7 @@ from sweep.definition import Definition, put_definition
 from sweep.pairs import join
 from sweep.proposals import ProposalOutcome, put_outcome, put_proposal
 from sweep.selection import ProposalResult
-from tests.records import ended, finished, pair_config
+from tests.records import SCORES, ended, finished, pair_config
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 from trainables.run_store import RunStore
@@ -79,7 +79,8 @@ def store_sweep(
                 if isinstance(came_to, str):
                     record = ended(config, came_to, f"the loss is nan at step {10 * number}.")
                 else:
-                    record = finished(config, came_to, objective=objective, ood_mean=4.0 + seed)
+                    scores = {g: s + seed - 0.5 for g, s in SCORES.items()}
+                    record = finished(config, came_to, objective=objective, scores=scores)
                 pairs.append(join(store.put_record(_in_environment(record)), twin))
             result = ProposalResult(number, dict(point(number)), tuple(pairs))
             put_outcome(objects, name, setting_name, ProposalOutcome.of(result))

@@ -21,11 +21,11 @@ def test_an_exported_configuration_trains_again_to_the_same_bits(
     assert not (trained / "scratch").exists()
 
     plain = json.loads(Path(config).read_text())
-    plain["runs"]["0"]["constrained"]["evaluation"]["ood_mean"] += 0.25
+    plain["runs"]["0"]["constrained"]["evaluation"]["ood_auc"] += 0.25
     Path(config).write_text(json.dumps(plain))
     differs = sweep("run", config, "--fresh", "--where", "inline", exits=1)
     assert "1 numbers differ" in differs.stdout
-    assert "evaluation.ood_mean" in differs.stdout
+    assert "evaluation.ood_auc" in differs.stdout
     assert "same machine type and versions" in differs.stdout
 
 

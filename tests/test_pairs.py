@@ -128,8 +128,10 @@ def test_with_bound_zero_the_input_is_layer_0_of_the_judgement() -> None:
 
 def test_differences_are_constrained_minus_unconstrained() -> None:
     config = pair_config()
-    ours = finished(config, FEASIBLE, ood_mean=4.0, objective=-0.3)
-    theirs = finished(config.unconstrained(), FLAT, ood_mean=4.5, objective=-0.2)
+    ours = finished(config, FEASIBLE, scores={"0.00": 0.5, "0.20": 4.0}, objective=-0.3)
+    theirs = finished(
+        config.unconstrained(), FLAT, scores={"0.00": 1.5, "0.20": 4.0}, objective=-0.2
+    )
     differences = join(ours, theirs).differences
     assert differences["ood_mean"] == pytest.approx(-0.5)
     assert differences["objective"] == pytest.approx(-0.1)

@@ -52,7 +52,6 @@ def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord
         references={"constant": dict.fromkeys(gammas, 0.5)},
         reference_losses={"constant": 1.0},
         ood_auc=0.56,
-        ood_mean=0.7,
         objective=0.35,
         objective_gammas=[0.4, 0.6],
         probe_losses=[0.9, 0.6, 0.4, 0.3],

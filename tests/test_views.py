@@ -10,8 +10,9 @@ import pytest
 
 from sweep import score_entries, views
 from sweep.cli_reading import print_best
-from sweep.definition import put_definition, put_extension
+from sweep.definition import put_extension
 from sweep.proposals import put_proposal
+from tests.records import finished, pair_config
 from tests.sweeps import (
     DIVERGED,
     FEASIBLE,
@@ -25,6 +26,7 @@ from tests.sweeps import (
 )
 from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
 from trainables.run_store import RunStore
 
 
@@ -73,7 +75,8 @@ def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: Object
     one, two = (entry["seeds"][seed] for seed in ("0", "1"))
     assert entry["constrained"]["objective"] == pytest.approx(-0.495)
     assert (one["constrained"]["objective"], two["constrained"]["objective"]) == (-0.5, -0.49)
-    assert entry["constrained"]["ood_mean"] == pytest.approx(4.5)
+    assert entry["constrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
+    assert entry["constrained"]["ood_auc"] == pytest.approx(1.8)
     assert entry["difference"]["ood_mean"] == pytest.approx(0.0)
     assert one["difference"]["ood_mean"] == pytest.approx(-0.5)
     assert entry["constrained"]["signature"] == one["constrained"]["signature"]
@@ -128,7 +131,7 @@ def test_unconstrained_arms_are_shown_before_any_proposal_is_finished(
     store_sweep(objects, {FIRST: []})
     entry = entries(objects)[0]
     assert entry["constrained"] is None
-    assert entry["unconstrained"]["ood_mean"] == pytest.approx(4.5)
+    assert entry["unconstrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
     assert entry["unconstrained"]["feasible"] is None  # there is no constraint to judge it by yet
     assert entry["references"]["identity"]["ood_mean"] == pytest.approx(8.0)
 
@@ -301,6 +304,25 @@ def test_an_arm_that_two_settings_share_is_counted_once(objects: ObjectStore) ->
     assert view.arms[view.settings[1].arms[0].signature].setting == first.name
 
 
-def test_the_mean_metric_of_a_reference_is_that_of_an_arm(objects: ObjectStore) -> None:
-    assert score_entries.ood_mean({"0.50": 4.0, "0.00": 0.0, "0.25": 1.0}) == pytest.approx(1.5)
-    put_definition(objects, store_sweep(objects, {FIRST: [FEASIBLE]}))
+def test_the_mean_over_all_gammas_is_that_of_its_seen_and_unseen_blocks(
+    objects: ObjectStore,
+) -> None:
+    """Of arms, of their difference and of references; two gammas are seen, one is not."""
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    entry = entries(objects)[0]
+    assert entry["references"]["identity"]["ood_mean"] == pytest.approx((0 + 8 + 16) / 3)
+    for values in (
+        *(entry[who] for who in ("constrained", "unconstrained", "difference")),
+        *entry["references"].values(),
+    ):
+        blocks = (2 * values["seen_mean"] + values["unseen_mean"]) / 3
+        assert values["ood_mean"] == pytest.approx(blocks)
+
+
+def test_a_mean_that_an_older_version_stored_is_not_believed() -> None:
+    """It was the area over the range of gammas."""
+    plain = finished(pair_config(), FEASIBLE).to_json()
+    plain["evaluation"]["ood_mean"] = 4.5
+    record = ArmRecord.from_json(plain)
+    assert record.evaluation is not None
+    assert record.evaluation.ood_mean == pytest.approx((1 + 4 + 9) / 3)

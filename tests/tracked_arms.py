@@ -40,7 +40,6 @@ def evaluation() -> Evaluation:
         references={"identity": {"0.00": 0.0, "0.15": 0.5, "0.30": 0.9}},
         reference_losses={"identity": 1.0},
         ood_auc=0.07,
-        ood_mean=0.23,
         objective=0.3,
         objective_gammas=[0.3],
         descent_ratio_quantiles=[[0.5] * 21] * LAYERS,

@@ -143,8 +143,6 @@ def evaluate(
     }
     by_layer = {key: measured.metrics(task) for key, measured in at_gamma.items()}
     scores = {key: metrics[-1] for key, metrics in by_layer.items()}
-    grid, values = np.array(config.test_gammas), np.array(list(scores.values()))
-    ood_auc = float(np.trapezoid(values, grid))
     near = near_shift_gammas(config)
     quantiles, share = descent_ratios(dev.samples)
     return Evaluation(
@@ -162,8 +160,7 @@ def evaluate(
         else by_layer | {gamma_key(gamma): dev.metrics(task)},
         references=references.metrics,
         reference_losses=references.losses,
-        ood_auc=ood_auc,
-        ood_mean=ood_auc / float(grid[-1] - grid[0]),
+        ood_auc=float(np.trapezoid(list(scores.values()), config.test_gammas)),
         objective=objective_of(config.facts.metric, scores, references, near),
         objective_gammas=near,
         descent_ratio_quantiles=quantiles.tolist(),

@@ -41,7 +41,7 @@ WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, 
 FEASIBLE = "feasibility/feasible"  # 1 or 0
 USEFUL = "feasibility/useful"  # 1 or 0
 OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (decision 0006)
-OOD_MEAN = "ood/mean"  # OOD_AUC over the range of test_gammas: the tables' mean metric
+OOD_MEAN = "ood/mean"  # plain mean of the metric over test_gammas: the tables' mean metric
 OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
 ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout
@@ -135,8 +135,7 @@ class Evaluation:
     layer_losses_by_gamma: dict[str, list[float]]  # [L + 1], dev: reported, never gated
     references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
     reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
-    ood_auc: float
-    ood_mean: float
+    ood_auc: float  # trapezoid area under the metric over test_gammas (decision 0006)
     objective: float  # what selection minimises (docs/method.md, Scores)
     objective_gammas: list[float]  # the test gammas that the objective looked at
     descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev
@@ -157,6 +156,11 @@ class Evaluation:
     probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
     probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
     probe_scores: list[float] = field(default_factory=list)  # the metric, dev
+
+    @property
+    def ood_mean(self) -> float:
+        """Plain mean of the metric over the test gammas, which count alike: the tables' column."""
+        return math.fsum(self.scores.values()) / len(self.scores)
 
     @property
     def gamma_range(self) -> tuple[float, float]:
@@ -221,6 +225,7 @@ class ArmRecord:
         values["reports"] = [Report(**r) for r in values["reports"]]
         if values["evaluation"] is not None:
             scales = Scales(**values["evaluation"].pop("scales"))
+            values["evaluation"].pop("ood_mean", None)  # once stored, as ``ood_auc`` over the range
             values["evaluation"] = Evaluation(scales=scales, **values["evaluation"])
         return cls(**values)
 
