@@ -51,6 +51,7 @@ LIGHT_MODULES = (
     "sweep.definition",
     "sweep.pairs",
     "sweep.plan",
+    "trainables.certificate",
     "trainables.config",
     "trainables.object_store",
     "trainables.plugins",

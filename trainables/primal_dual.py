@@ -113,6 +113,23 @@ def descent_constraints(
     )
 
 
+def demanded_descent(config: ConstraintConfig, layers: int) -> float:
+    """The share of the reference f0 that all layers together are asked to remove: 1 - s_L / f0.
+
+    1 - (1 - alpha)^n, where n is how many factors of 1 - alpha lead from f0 to the last layer's
+    target: L - 1 with ``bound_first``, whose first layer is bounded by f0 itself, else L. The same
+    in every form; 0 asks for nothing.
+
+    >>> [
+    ...     demanded_descent(ConstraintConfig(alpha=0.5, reference=reference), 3)
+    ...     for reference in ("bound_first", "virtual_layer0", "bound_zero")
+    ... ]
+    [0.75, 0.875, 0.875]
+    """
+    factors = layers - 1 if config.reference == "bound_first" else layers
+    return 1.0 - (1.0 - config.alpha) ** factors
+
+
 def reference_share(config: ConstraintConfig, scales: Scales) -> float:
     """f0 over f_c, from whichever unit the config states it in."""
     unit = {"constant": scales.constant_loss, "identity": scales.identity_loss, "absolute": 1.0}

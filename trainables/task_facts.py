@@ -77,6 +77,13 @@ class TaskFacts:
         """Whether samples are texts, so that models have a tokenizer and a readout."""
         return "max_length" in self.data
 
+    @property
+    def unit(self) -> str:
+        """What one held-out unit is: a window of a clip, a text (with those of its group)."""
+        if self.reads_texts:
+            return "text"
+        return "window" if "frames" in self.data else "unit"
+
 
 _PIXELS = "the noise's std over that of the clean pixels"
 
