@@ -21,7 +21,9 @@ from trainables.results import TRAIN_LOSS
 from trainables.run_store import RunStore
 
 GOLDEN = Path(__file__).parent / "golden" / "ut_tiny_losses.txt"
-# Sums differ in the last bits between processors; 40 steps of Adam amplify that to about 1e-9.
+# Sums differ in the last bits between processors; 40 steps of Adam amplify that to about 1e-9. What
+# linear filters score is of float32: 6e-8 relative. An objective is a mean of logs of ratios to them,
+# and may be near 0: its error is absolute.
 TOLERANCE = 1e-6
 RUNS: dict[str, dict[str, Any]] = {
     "constrained": {},
@@ -67,7 +69,13 @@ def test_golden_numbers_change_only_with_the_training_version(
     stored_version = int(lines[0].split()[1])
     stored = {line.split()[0]: float(line.split()[1]) for line in lines[1:]}
     if stored_version == TRAINING_VERSION:
-        assert stored == pytest.approx(now, rel=TOLERANCE, abs=1e-12), (
+        expected = {
+            name: pytest.approx(
+                value, rel=TOLERANCE, abs=TOLERANCE if "objective" in name else 1e-12
+            )
+            for name, value in now.items()
+        }
+        assert stored == expected, (
             "the golden numbers changed: raise TRAINING_VERSION in trainables/config.py, "
             "then --update-golden"
         )
