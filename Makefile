@@ -6,6 +6,8 @@ STAMP := .venv/.installed
 QUICKSTART := quickstart
 STORAGE := sweeps
 PYTEST := $(BIN)/python -m pytest
+# Processes of the fast suite: a file's tests stay together, so that its fixtures are made once.
+TEST_PROCESSES := 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test slow cluster gpu check format tree bench clean
@@ -53,7 +55,7 @@ quickstart: $(STAMP)
 	@echo "      the other search spaces"
 
 test: $(STAMP)
-	$(PYTEST) --durations=10
+	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --durations=10
 
 # A marker that no test carries yet is no failure: pytest exits 5 when it selected nothing.
 define marked
