@@ -267,16 +267,10 @@ def stop(name: str, storage: str, address: str | None) -> None:
         click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
         raise SystemExit(NOT_YET)
     check_name(objects, name)
-    if driver is None and objects.is_local:
+    if driver is None and (objects.is_local or driving_jobs.get(None) is not None):
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
-    if driver is None and driving_jobs.get(None) is not None:
-        raise Misuse(
-            f"no job of this cluster drives {name}, so there is nothing to stop here. One that was "
-            f"started elsewhere ends with `sweep stop {name} --storage {objects.root}`, without "
-            "--address."
-        )
     request_stop(objects, name)
-    whom = driver or "whoever drives it (object storage does not tell whether anybody does)"
+    whom = driver or "any job that would start its driver again (none gives a sign of life)"
     click.echo(
         f"{name}: asked {whom} to stop. Running arms end at their next report; "
         f"`sweep status {name}` shows when, `sweep resume {name}` continues."

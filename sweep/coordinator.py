@@ -128,6 +128,7 @@ class Coordinator:
         self.retired: dict[str, str] = {}
         self.problems: list[str] = []
         self.stopping = ""  # why no more arms are handed out
+        self.waits_for = ""  # what keeps arms from being trained, in one line, for `sweep status`
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
@@ -246,6 +247,11 @@ class Coordinator:
     def stop(self, why: str) -> None:
         """Hand out no more arms. Running ones end at their next report."""
         self.stopping = self.stopping or why
+
+    def lose_sweep(self, why: str) -> None:
+        """The sweep is not this driver's any more: end as for a stop, and say why."""
+        self.problems.append(f"this driver ends: {why}.")
+        self.stop(why)
 
     def store_trouble(self, problem: str) -> None:
         """The store failed for longer than writers wait: stop. Nothing stored is lost."""

@@ -63,7 +63,7 @@ def run_sweep(
         raise InvalidValue(f"workers must be at least 1, got {workers}.")
     patient = PatientStore(objects.root, patience_s=patience_s)
     with ExitStack() as stack:
-        stack.enter_context(driver_lock(patient, definition.name))
+        beats = stack.enter_context(driver_lock(patient, definition.name))
         since_ms = time.time_ns() // 1_000_000
         shown = display_of(definition, enabled=display)
         coordinator = Coordinator(
@@ -76,6 +76,7 @@ def run_sweep(
             ask_ahead=where != "inline",
         )
         stack.callback(coordinator.close)
+        beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
         stack.enter_context(stop_on_request(coordinator, since_ms=since_ms))
         coordinator.start(retry_failed=retry_failed)
         stack.enter_context(shown.showing(coordinator))

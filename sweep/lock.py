@@ -1,8 +1,8 @@
-"""One driver per sweep: a lock that dies with its process.
+"""One driver per sweep: a lock that dies with its process, or a sign of life where there is none.
 
 Below a local root it is ``flock`` on sweeps/NAME/.driver.lock, which the kernel drops however the
-driver ends; the file names its holder. Object storage has no such lock: there, two drivers would
-train an arm twice and lose nothing. On a cluster the job server knows of drivers, too.
+driver ends; the file names its holder. Object storage has no such lock: there a driver holds its
+sweep by its heartbeat. On a cluster the job server knows of drivers, too.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO
 
+from sweep import heartbeat
 from sweep.definition import folder
 from sweep.errors import AlreadyRunning
+from sweep.heartbeat import Beat, Heartbeat
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 
@@ -36,12 +38,19 @@ class Driver:
     pid: int  # 0: not known
     host: str
     job: str = ""  # of a cluster, that drives the sweep; empty: none that is known
+    waits_for: str = ""  # what keeps it from training, in one line; empty: nothing
+    gone_after_s: float = 0.0  # of silence it is taken for gone; 0: a lock says whether it is there
 
     @property
     def hint(self) -> str:
-        """What to know of a driver on another machine: a lock on NFS may outlive it."""
+        """What to know of a driver on another machine: what says that it runs may outlive it."""
         if self.job or not self.pid or self.host == socket.gethostname():
             return ""
+        if self.gone_after_s:
+            return (
+                f"If {self.host} is gone, try again: after {self.gone_after_s:.0f} s without a "
+                "sign of life another driver may take over."
+            )
         return (
             f"If {self.host} is gone, its lock ends when the file server notices: try again then."
         )
@@ -57,11 +66,26 @@ driving_jobs: ContextVar[Mapping[str, str]] = ContextVar(
 
 
 @contextmanager
-def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
-    """Hold the sweep while the block runs; AlreadyRunning when another driver holds it."""
-    if not objects.is_local:
-        yield
-        return
+def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
+    """Hold the sweep while the block runs; AlreadyRunning when another driver holds it.
+
+    Yields the signs of life that the driver gives meanwhile.
+    """
+    beats = Heartbeat(objects, sweep)
+    with ExitStack() as stack:
+        if objects.is_local:
+            stack.enter_context(_file_lock(objects, sweep))
+        else:
+            other = beats.claim()
+            if other is not None:
+                raise already_running(sweep, _driver(other))
+        beats.start()
+        stack.callback(beats.end)
+        yield beats
+
+
+@contextmanager
+def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
     path = _path(objects, sweep)
     with ExitStack() as stack:
         with _lock_errors(path):
@@ -89,10 +113,21 @@ def already_running(sweep: str, driver: Driver | None) -> AlreadyRunning:
 
 
 def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:
-    """Who works on the sweep right now, or None. Elsewhere than locally, only jobs are known."""
-    job = driving_jobs.get().get(sweep)
-    by_job = None if job is None else Driver(0, "the cluster", job)
-    return (_lock_holder(objects, sweep) if objects.is_local else None) or by_job
+    """Who works on the sweep right now, or None."""
+    job = driving_jobs.get().get(sweep, "")
+    by_job = Driver(0, "the cluster", job) if job else None
+    if objects.is_local:
+        holder = _lock_holder(objects, sweep)
+        if holder is not None:
+            return replace(holder, waits_for=heartbeat.waits_for(objects, sweep))
+        return by_job
+    beat = heartbeat.living(objects, sweep)
+    return by_job if beat is None else replace(_driver(beat), job=job)
+
+
+def _driver(beat: Beat) -> Driver:
+    waits_for, gone_after_s = beat.waits_for, beat.gone_after_s
+    return Driver(beat.pid, beat.host, waits_for=waits_for, gone_after_s=gone_after_s)
 
 
 def _lock_holder(objects: ObjectStore, sweep: str) -> Driver | None:

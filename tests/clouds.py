@@ -17,6 +17,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 
 Json = Any
 REGION = "us-west-2"
+BUCKET = "lab"
 UNSET = ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_ENDPOINT_URL_S3")
 
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 
 # Nothing of ours is imported up here: what must hold before that is set by pytest_configure below.
 if TYPE_CHECKING:
+    from tests.clouds import Cloud
     from tests.postgres_servers import Postgres
     from trainables.object_store import ObjectStore
 
@@ -227,6 +228,32 @@ def trained(root: Path, trained_once: Path) -> Path:
     """The storage root with the finished sweep of ``space_file`` in it: a copy of its own."""
     shutil.copytree(trained_once, root)
     return root
+
+
+# --- object storage -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def cloud_server() -> Iterator[Cloud]:
+    """One cloud on loopback for the run; a test gets it empty, as ``cloud``."""
+    from tests.clouds import Cloud
+
+    server = Cloud()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def cloud(cloud_server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """A cloud with one empty bucket, whose S3 this process and those that it starts talk to."""
+    from tests.clouds import BUCKET, REGION, enter
+
+    enter(cloud_server, monkeypatch)
+    cloud_server.client("s3").create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+    )
+    cloud_server.requests.clear()
+    return cloud_server
 
 
 # --- databases for tracking -----------------------------------------------------------------------

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from sweep.score_entries import COSTS
-from tests.clouds import Cloud, Request, enter
+from tests.clouds import BUCKET, Cloud, Request
 from tests.command_line import sweep
 from tests.oracles import TINY
 from trainables.errors import DamagedObject, Misuse, StoreError
@@ -24,26 +22,7 @@ from trainables.patient_store import PatientStore
 from trainables.results import ArmRecord
 from trainables.run_store import RunStore
 
-BUCKET = "lab"
 PART = 10 * 2**20  # pyarrow puts what is larger in parts of this size
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    server = Cloud()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def cloud(server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    enter(server, monkeypatch)
-    server.client("s3").create_bucket(
-        Bucket=BUCKET,
-        CreateBucketConfiguration={"LocationConstraint": os.environ["AWS_DEFAULT_REGION"]},
-    )
-    server.requests.clear()
-    return server
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ SweepError                   every error of this project; the command line print
 │   └── BadData              a data folder that is missing, empty, of the wrong layout, or damaged
 └── Failure                  the request was right, the world was not: exit 1
     └── StoreError           the store cannot be read or written
-        └── DamagedObject    an object in it is not what was put
+        └── UnreadableObject     an object in it is not what this version writes
+            └── DamagedObject    it is not even what was put
 
 Every message says what was wrong, what was got, what is allowed and what to do.
 """
@@ -75,5 +76,9 @@ class StoreError(Failure):
     """The store cannot be read or written, or holds what this version cannot read."""
 
 
-class DamagedObject(StoreError):
-    """An object is not what was put: its checksum does not match. Reading again changes nothing."""
+class UnreadableObject(StoreError):
+    """An object is not what this version writes. Reading again changes nothing."""
+
+
+class DamagedObject(UnreadableObject):
+    """An object is not what was put: its checksum does not match."""

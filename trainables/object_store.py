@@ -12,14 +12,16 @@ import errno
 import hashlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.fs
 
-from trainables.errors import DamagedObject, Misuse, StoreError
+from trainables.errors import DamagedObject, Misuse, StoreError, UnreadableObject
 
 Json = Any
 T = TypeVar("T")
@@ -112,6 +114,30 @@ class ObjectStore:
 
         return self._try(f"look for {name}", found)
 
+    def age_s(self, name: str) -> float | None:
+        """Seconds since the object was put, by the storage's own clock; None when it is not there.
+
+        A probe tells that clock's time; by this machine's where nothing can be written.
+        """
+        put_ns = self._put_at_ns(name)
+        if put_ns is None:
+            return None
+        probe = f"{name}.clock-{uuid.uuid4().hex}"
+        now_ns: int | None = None
+        with suppress(StoreError):
+            self.put(probe, b"")
+            now_ns = self._put_at_ns(probe)
+            self.delete(probe)
+        return ((time.time_ns() if now_ns is None else now_ns) - put_ns) / 1e9
+
+    def _put_at_ns(self, name: str) -> int | None:
+        def look() -> int | None:
+            filesystem, prefix = self._filesystem()
+            put_ns: int | None = filesystem.get_file_info(f"{prefix}/{name}").mtime_ns
+            return put_ns
+
+        return self._try(f"look for {name}", look)
+
     def put_json(self, name: str, value: Json) -> None:
         """Write one JSON document; ``jq`` reads it after ``head -n -1``."""
         self.put(name, json.dumps(value, sort_keys=True, allow_nan=False).encode())
@@ -123,7 +149,7 @@ class ObjectStore:
     def get_value(self, name: str, parse: Callable[[Json], T]) -> T | None:
         """What ``parse`` makes of the JSON document, or None when there is none.
 
-        Raises StoreError when it makes nothing of it: the object was not written by this version.
+        Raises UnreadableObject when it makes nothing of it: another version wrote the object.
         """
         content = self.get(name)
         if content is None:
@@ -131,11 +157,18 @@ class ObjectStore:
         try:
             return parse(json.loads(content))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            raise StoreError(
+            raise UnreadableObject(
                 f"{name} below {self.root} is not what this version writes "
                 f"({type(error).__name__}: {error}). Read it with the version that wrote it, or "
                 "give another --storage."
             ) from error
+
+    def get_derived(self, name: str, parse: Callable[[Json], T]) -> T | None:
+        """As ``get_value``, of what can be made again: None also when it is damaged or foreign."""
+        try:
+            return self.get_value(name, parse)
+        except UnreadableObject:
+            return None
 
     def put_once(self, name: str, content: bytes) -> bytes:
         """Write unless an object is there; return what is there now. The first writer wins.
