@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.markup import escape
 
-from sweep import remote, score_entries, views
+from sweep import remote, score_entries, tables, views
 from sweep.cli_options import (
     address_option,
     console,
@@ -30,10 +29,11 @@ from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
 from trainables.primal_dual import TOLERANCE
 from trainables.shifts import FAMILIES
-from trainables.task_facts import facts_of
+from trainables.task_facts import facts_of, reference_label
 
 Json = Any
 _NOTHING = "—"
+DIFFERENCE = "difference*"  # selection-biased
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
 
@@ -221,6 +221,7 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
         f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
         f"{metric.direction}; seen: what "
         "training or selection looked at; unseen: all else, the only rows on OOD robustness."
+        + "".join(f" {note}" for note in tables.reference_notes(metric))
     )
 
 
@@ -262,7 +263,11 @@ def _print_best(entry: Mapping[str, Json]) -> None:
         )
         out.print("  " + ", ".join(fields))
     if entry["constrained"] or entry["unconstrained"]:
-        out.print(table(_best_rows(entry), right=tuple(_best_rows(entry)[0])[1:]))
+        for rows in filter(None, (_best_rows(entry), _shift_rows(entry))):
+            out.print(table(rows, right=tuple(rows[0])[1:], whole=("",)))
+        seconds = [(entry[arm] or {}).get("train_seconds") for arm in score_entries.ARMS]
+        ours, theirs = (_text(s, ".0f") for s in seconds)
+        out.print(f"  training: {ours} s constrained, {theirs} s unconstrained")
     if entry["vacuous"]:
         out.print("  vacuous: the unconstrained arm meets the constraint by itself")
     if not entry["matched_capacity"]:
@@ -278,43 +283,53 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 
 
 def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+    """Who is compared, line by line: both arms, their difference, and what needs no training."""
     metric = facts_of(entry["task"]).metric
+    rows = []
+    for who, values in _compared(entry).items():
+        form = "+.3f" if who == DIFFERENCE else ".3f"
+        row = {"": f"  {who}"}
+        row |= {
+            header: _text(values.get(key), form)
+            for header, key in (
+                (f"mean\n{metric.label}", "ood_mean"),
+                ("ood_auc", "ood_auc"),
+                ("seen", "seen_mean"),
+                ("unseen", "unseen_mean"),
+            )
+        }
+        row["held-out\nloss"] = _text(
+            values.get("held_out_loss"), "+.2g" if who == DIFFERENCE else ".3g"
+        )
+        is_arm = who in score_entries.ARMS
+        row["missing\nshare"] = _text(values.get("worst_missing_share"), ".2f") if is_arm else ""
+        claims = (_yes(values.get(claim)) for claim in ("feasible", "useful"))
+        row["feasible,\nuseful"] = ", ".join(claims) if is_arm else ""
+        rows.append(row)
+    return rows
 
-    def row(label: str, value_of: Callable[[Json], float | None], form: str) -> dict[str, str]:
-        cells = {"  ": f"  {label}"}
-        for arm in ("constrained", "unconstrained"):
-            cells[arm] = _text(value_of(entry[arm] or {}), form)
-        cells["difference*"] = _text(value_of(entry["difference"]), "+.3g")
-        for reference in metric.shown:
-            value = value_of(entry["references"].get(reference, {}))
-            cells[reference.capitalize()] = _text(value, form)
-        return cells
 
-    def of(key: str) -> Callable[[Json], float | None]:
-        return lambda values: values.get(key)
-
+def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+    """The same lines as ``_best_rows``, under shifts beside Gaussian noise; empty without any."""
     shown = entry["constrained"] or entry["unconstrained"]
-    rows = [
-        row(f"mean {metric.label}", of("ood_mean"), ".3f"),
-        row("seen gammas", of("seen_mean"), ".3f"),
-        row("unseen gammas", of("unseen_mean"), ".3f"),
-        *(
-            row(f"unseen {_short(shift)}", partial(score_entries.shift_mean, shift=shift), ".3f")
-            for shift in FAMILIES
-            if shift in shown["shifts"]
-        ),
-        row("held-out loss", of("held_out_loss"), ".3g"),
-    ]
-    shares = row("missing share", of("worst_missing_share"), ".2f")
-    seconds = row("training, s", of("train_seconds"), ".0f")
-    nothing = {"difference*": "", **{name.capitalize(): "" for name in metric.shown}}
-    shares |= nothing
-    seconds |= nothing
-    marks = {**dict.fromkeys(shares, ""), "  ": "  feasible, useful"}
-    for arm in ("constrained", "unconstrained"):
-        values = entry[arm] or {}
-        marks[arm] = f"{_yes(values.get('feasible'))}, {_yes(values.get('useful'))}"
-    return [*rows, shares, marks, seconds]
+    shifts = [shift for shift in FAMILIES if shift in shown["shifts"]]
+    rows = []
+    for who, values in _compared(entry).items():
+        form = "+.3f" if who == DIFFERENCE else ".3f"
+        means = {shift: score_entries.shift_mean(values, shift) for shift in shifts}
+        if any(mean is not None for mean in means.values()):
+            cells = {f"unseen\n{_short(shift)}": _text(mean, form) for shift, mean in means.items()}
+            rows.append({"": f"  {who}", **cells})
+    return rows
+
+
+def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+    shown = facts_of(entry["task"]).metric.shown
+    return {
+        **{arm: entry[arm] or {} for arm in score_entries.ARMS},
+        DIFFERENCE: entry["difference"],
+        **{reference_label(name): entry["references"].get(name, {}) for name in shown},
+    }
 
 
 def _short(shift: str) -> str:

@@ -77,6 +77,7 @@ class Pair:
         difference = {
             "objective": ours.objective - theirs.objective,
             "ood_mean": ours.ood_mean - theirs.ood_mean,
+            "ood_auc": ours.ood_auc - theirs.ood_auc,
             "held_out_loss": ours.held_out_losses()[-1] - theirs.held_out_losses()[-1],
         }
         difference |= {f"at_gamma_{g}": ours.scores[g] - theirs.scores[g] for g in ours.scores}

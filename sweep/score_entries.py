@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -144,6 +145,7 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
     return {
         name: {
             "ood_mean": _mean(list(scores.values())),
+            "ood_auc": area(scores),
             **_seen_and_unseen(first.config, scores),
             "shifts": measured.shift_references.get(name, {}),
             "held_out_loss": measured.reference_losses.get(name),
@@ -151,6 +153,19 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
         }
         for name, scores in measured.references.items()
     }
+
+
+def area(scores: Mapping[str, float]) -> float:
+    """``ood_auc`` of a metric by test gamma: the trapezoid area (decision 0006).
+
+    >>> area({"0.00": 0.0, "0.10": 4.0, "0.20": 8.0})
+    0.8
+    """
+    points = sorted((float(gamma), score) for gamma, score in scores.items())
+    return math.fsum(
+        (right - left) * (low + high) / 2
+        for (left, low), (right, high) in itertools.pairwise(points)
+    )
 
 
 def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:

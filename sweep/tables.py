@@ -25,7 +25,13 @@ from trainables.shifts import (
     severity_key,
     unseen_gammas,
 )
-from trainables.task_facts import Metric, TaskFacts, shift_references, shifts_of
+from trainables.task_facts import (
+    Metric,
+    TaskFacts,
+    reference_label,
+    shift_references,
+    shifts_of,
+)
 
 Json = Any
 GAUSSIAN = "gaussian"
@@ -53,7 +59,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         ("unconstrained missing share", [_share_text(row, "unconstrained") for row in rows]),
         ("useful", [_yes(row["constrained_useful"]) for row in rows]),
         *(
-            (f"{n.capitalize()} {label}", [number(r[f"{n}_{mean}"], ".3f") for r in rows])
+            (f"{reference_label(n)} {label}", [number(r[f"{n}_{mean}"], ".3f") for r in rows])
             for n in facts.metric.shown
         ),
         ("seeds", [str(row["n_seeds"]) for row in rows]),
@@ -62,6 +68,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         f"{label}: mean over all test gammas, seen and unseen, and over the search seeds, on dev "
         f"{facts.samples}, in {facts.metric.unit}; {facts.metric.direction}.",
         _seen_and_unseen(facts),
+        *reference_notes(facts.metric),
         "missing share: worst layer and seed, held out at train gamma; "
         f"feasible up to {TOLERANCE:.2f}.",
         "difference: constrained minus unconstrained of a pair that was selected on these "
@@ -88,6 +95,16 @@ def _seen_and_unseen(facts: TaskFacts) -> str:
         "unseen: the mean over what neither looked at. Only what is unseen speaks of OOD "
         "robustness."
     )
+
+
+def reference_notes(metric: Metric) -> list[str]:
+    """Which linear filter knows what."""
+    if "wiener_train" not in metric.shown:
+        return []
+    return [
+        "Wiener: the best linear filter of a patch, fitted anew at every test gamma, so it knows "
+        "the noise; Wiener (train): fitted at train gamma alone, as the models are."
+    ]
 
 
 def _unmatched_note(rows: Sequence[Row]) -> list[str]:
@@ -122,7 +139,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
                 (f"unconstrained {label}", f"unconstrained_{key}", ".3f"),
                 ("difference (selection-biased)", f"difference_{key}_selection_biased", "+.3f"),
                 *(
-                    (f"{name.capitalize()} {label}", f"{name}_{key}", ".3f")
+                    (f"{reference_label(name)} {label}", f"{name}_{key}", ".3f")
                     for name in facts.metric.references
                     if name in (*shift_references(facts), *facts.metric.shown)
                 ),
@@ -144,6 +161,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
             + ("; Identity is the disturbed input itself." if facts.has_identity else "."),
         ]
     notes += [
+        *reference_notes(facts.metric),
         "difference: constrained minus unconstrained of a pair that was selected on these "
         f"{facts.samples}.",
         *_unmatched_note(firsts),

@@ -129,7 +129,11 @@ def test_a_batch_larger_than_the_training_split_is_refused(run: RunConfig) -> No
 
 def test_references_have_the_wiener_filter_of_a_patch_and_none_in_time(run: RunConfig) -> None:
     found = linear_references(run, task_of(run))
-    assert set(found.metrics) == set(found.losses) == {"identity", "constant", "wiener"}
+    assert (
+        set(found.metrics)
+        == set(found.losses)
+        == {"identity", "constant", "wiener", "wiener_train"}
+    )
     assert found.losses["wiener"] < found.losses["identity"] < found.losses["constant"]
     assert objective(found.metrics["identity"], found.metrics["wiener"], [0.25]) > 0
 

@@ -162,6 +162,24 @@ def test_references_are_scored_on_the_draws_that_the_models_get() -> None:
         )
 
 
+def test_the_filter_fitted_at_train_gamma_never_learns_the_test_gamma() -> None:
+    """As the models: one shrinkage for every test gamma. The refitted one is its lower bound."""
+    found, task = references_of(RUN, "train"), task_of()
+    spatial = module._fitted(RUN, task, 1)
+    fixed, refitted = found.metrics["wiener_train"], found.metrics["wiener"]
+    for gamma in RUN.test_gammas:
+        error = total = 0.0
+        for batch in task.held_out("train", gamma, 0):
+            denoised = spatial.denoise(batch.inputs.numpy(), RUN.train_gamma * task.std)
+            loss = task.loss(torch.from_numpy(denoised), batch.targets)
+            error, total = error + loss.double().sum().item(), total + len(loss)
+        assert fixed[f"{gamma:.2f}"] == pytest.approx(task.metric(error / total), rel=1e-4)
+    assert fixed["0.20"] == refitted["0.20"]
+    assert found.losses["wiener_train"] == found.losses["wiener"]
+    assert fixed["0.00"] > refitted["0.00"]
+    assert fixed["0.50"] > 1.1 * refitted["0.50"]
+
+
 def test_losses_at_train_gamma_are_the_mean_over_all_draws() -> None:
     task = task_of()
     by_draw = [
@@ -197,7 +215,11 @@ def test_sequences_too_long_for_a_decomposition_have_no_temporal_filter(
 ) -> None:
     monkeypatch.setattr(module, "_MOST_COEFFICIENTS", 3 * 16 - 1)
     found = references_of(dataclasses.replace(RUN, test_gammas=(0.1, 0.2)))
-    assert set(found.metrics) == set(found.losses) == {"identity", "constant", "wiener"}
+    assert (
+        set(found.metrics)
+        == set(found.losses)
+        == {"identity", "constant", "wiener", "wiener_train"}
+    )
 
 
 @pytest.mark.slow

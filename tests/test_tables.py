@@ -162,6 +162,19 @@ def test_there_is_a_row_per_setting_whatever_became_of_it(objects: ObjectStore) 
     assert not [note for note in (*notes, *results(objects).notes) if note.endswith("..")]
 
 
+def test_the_filter_that_knows_the_noise_stands_beside_the_one_that_does_not(
+    objects: ObjectStore,
+) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    table = results(objects)
+    row = rows(to_csv(table))[0]
+    assert float(row["wiener_mean_rmse"]) == pytest.approx((0 + 5 + 8) / 3)
+    assert float(row["wiener_train_mean_rmse"]) == pytest.approx((3 + 5 + 13) / 3)
+    text = to_markdown(table)
+    assert "| Wiener RMSE | Wiener (train) RMSE |" in text
+    assert "fitted anew at every test gamma, so it knows the noise" in text
+
+
 def test_what_is_infeasible_is_marked_in_every_format(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE]})
     table = results(objects)

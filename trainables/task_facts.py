@@ -39,13 +39,22 @@ class Metric:
         return f"{'higher' if self.higher_is_better else 'lower'} is better"
 
 
+def reference_label(name: str) -> str:
+    """What tables call a predictor that needs no training.
+
+    >>> reference_label("wiener"), reference_label("wiener_train")
+    ('Wiener', 'Wiener (train)')
+    """
+    return {"wiener_train": "Wiener (train)"}.get(name, name.capitalize().replace("_", " "))
+
+
 RMSE = Metric(
     key="rmse",
     label="RMSE",
     unit="grey levels",
     higher_is_better=False,
-    references=("identity", "constant", "wiener", "wiener_temporal"),
-    shown=("identity", "wiener"),
+    references=("identity", "constant", "wiener", "wiener_train", "wiener_temporal"),
+    shown=("identity", "wiener", "wiener_train"),
 )
 ACCURACY = Metric(
     key="accuracy",

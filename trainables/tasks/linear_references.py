@@ -1,10 +1,11 @@
 """What no training is needed for: the losses that a trained denoiser is read against.
 
-Four predictors: the identity (return the input), the constant (the training pixels' mean), and the
-Wiener filter of a patch in space (D x D) and, where a sample is a sequence, in space and time
-(T D x T D), each fitted in closed form to clean training patches and matched to the noise. All are
-scored on the held-out units with the same noise draws as the models. Fits and scores are cached:
-every arm of a sweep shares them.
+The identity (return the input), the constant (the training pixels' mean), and the Wiener filter of
+a patch in space (D x D) and, where a sample is a sequence, in space and time (T D x T D), each
+fitted in closed form to clean training patches and matched to the noise of every test gamma: they
+know what no model is told. ``wiener_train`` is the filter in space matched to train_gamma, whatever
+the test gamma, as the models are. All are scored on the held-out units with the same noise draws as
+the models. Fits and scores are cached: every arm of a sweep shares them.
 
 Wiener: x^ = m + C (C + sigma^2 I)^-1 (y - m), the best linear estimate of x from y = x + n. In the
 eigenbasis of C each coefficient is multiplied by e / (e + sigma^2), so one decomposition serves
@@ -38,7 +39,7 @@ Singles = NDArray[np.float32]
 # (noisy [R, B, T, D], clean [B, T, D], sigmas [R]) -> squared error [R], summed over the rest
 Errors = Callable[[Singles, Singles, list[float]], Floats]
 
-_FORMAT = 2  # raised when the same data would give other numbers
+_FORMAT = 3  # raised when the same data would give other numbers
 _MOST_SEQUENCES = 20_000  # clean training sequences that covariances are estimated from
 _MOST_COEFFICIENTS = 4096  # wiener_temporal is left out above: the decomposition takes minutes
 _BLOCK = 2_000  # sequences at a time, to bound memory
@@ -46,7 +47,7 @@ _BLOCK = 2_000  # sequences at a time, to bound memory
 
 @dataclass(frozen=True)
 class LinearReferences:
-    """By predictor: identity, constant, wiener, and wiener_temporal where it is small enough."""
+    """By predictor; ``wiener_temporal`` where it is small enough."""
 
     metrics: dict[str, dict[str, float]]  # the task's metric by test gamma ("0.15"), draw 0
     losses: dict[str, float]  # at train_gamma, mean over eval_draws, in the task's own unit
@@ -165,13 +166,17 @@ def _patches(task: Denoising, given: Tensor) -> Singles:
 
 def _predictors(config: RunConfig, task: Denoising) -> dict[str, Errors]:
     """The squared errors of every predictor, by its name."""
-    constant = np.float32(task.video.mean)
+    constant, spatial = np.float32(task.video.mean), _fitted(config, task, 1)
+    sigma = config.train_gamma * task.std
     predictors: dict[str, Errors] = {
         "identity": lambda noisy, clean, sigmas: _summed_squares(noisy - clean),
         "constant": lambda noisy, clean, sigmas: np.tile(
             _summed_squares((constant - clean)[None]), len(sigmas)
         ),
-        "wiener": _fitted(config, task, 1).errors,
+        "wiener": spatial.errors,
+        "wiener_train": lambda noisy, clean, sigmas: spatial.errors(
+            noisy, clean, [sigma] * len(sigmas)
+        ),
     }
     if task.shows_time and task.frames * task.patch_pixels <= _MOST_COEFFICIENTS:
         predictors["wiener_temporal"] = _fitted(config, task, task.frames).errors
