@@ -6,7 +6,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, TypeVar
 
 import click
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sweep.definition import load_definition
-from sweep.views import SweepView, load_sweep
+from sweep.views import Read, SweepView, load_sweep
 from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
 from trainables.object_store import ObjectStore
 
@@ -108,17 +109,23 @@ def _no_root(storage: str, why: str) -> str:
     )
 
 
-def open_sweep(storage: str, name: str) -> tuple[ObjectStore, SweepView]:
-    """The store and one sweep in it."""
+def open_sweep(storage: str, name: str, read: Read = "records") -> tuple[ObjectStore, SweepView]:
+    """The store and one sweep in it, as far as ``read`` asks for."""
     objects = open_store(storage)
-    check_name(objects, name)
-    return objects, load_sweep(objects, name)
+    with _named_place(objects):
+        return objects, load_sweep(objects, name, read)
 
 
 def check_name(objects: ObjectStore, name: str) -> None:
     """UnknownName, with the place that was looked at, unless ``name`` is a sweep there."""
-    try:
+    with _named_place(objects):
         load_definition(objects, name)
+
+
+@contextmanager
+def _named_place(objects: ObjectStore) -> Iterator[None]:
+    try:
+        yield
     except UnknownName as error:
         raise UnknownName(
             f"{error} Looked below {objects.root}; --storage or {STORAGE} names another place."

@@ -79,7 +79,7 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
     entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
     entry["retired"] = []  # settings whose search ended early
     try:
-        view = views.load_sweep(objects, name)
+        view = views.load_sweep(objects, name, "outcomes")
     except SweepError as error:  # the other sweeps can still be listed
         note(str(error))
     else:
@@ -113,7 +113,7 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 def status(name: str, storage: str, address: str | None, as_json: bool) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
     if address is None:
-        entry = _status_entry(*open_sweep(storage, name))
+        entry = _status_entry(*open_sweep(storage, name, "outcomes"))
     else:
         entry = remote.json_of(address, "status", name)
     if as_json:
@@ -199,7 +199,7 @@ def best(name: str, storage: str, address: str | None, as_json: bool) -> None:
     if address is not None:
         entries = remote.json_of(address, "best", name)
     else:
-        objects, view = open_sweep(storage, name)
+        objects, view = open_sweep(storage, name, "pairs")
         entries = views.best(view, run_ids(objects, view.definition) if as_json else {})
     if as_json:
         print_json(entries)

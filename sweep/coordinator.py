@@ -28,6 +28,8 @@ from sweep.proposals import (
     ProposalOutcome,
     StoredProposal,
     Told,
+    drop_outcome,
+    put_judged,
     put_outcome,
     put_proposal,
     put_retired,
@@ -35,7 +37,7 @@ from sweep.proposals import (
 )
 from sweep.retry import failures, forget_failed
 from sweep.search import propose
-from sweep.selection import ProposalResult
+from sweep.selection import ProposalResult, winner_of
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 from trainables.results import OUTCOMES, ArmRecord, Outcome, Report
@@ -268,8 +270,7 @@ class Coordinator:
 
     def best(self, setting: str) -> ProposalOutcome | None:
         """The best feasible and useful proposal of a setting so far."""
-        winners = [o for o in list(self.outcomes.get(setting, {}).values()) if o.can_win]
-        return min(winners, key=lambda o: (o.objective, o.number), default=None)
+        return winner_of(list(self.outcomes.get(setting, {}).values()))
 
     def summary(self) -> RunSummary:
         """What this run came to."""
@@ -314,6 +315,8 @@ class Coordinator:
                 if self._on_record is not None:
                     self._tell(self._on_record, arm, True)
         else:
+            if outcome is not None:  # readers believe it
+                drop_outcome(self.objects, self.definition.name, setting, proposal.number)
             self._await(setting, proposal.number, arms)
 
     def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
@@ -411,13 +414,15 @@ class Coordinator:
             log.exception("proposal %s of setting %s could not be judged", number, setting)
             self._retire(setting, f"proposal {number} could not be judged", error)
             return
-        put_outcome(self.objects, self.definition.name, setting, outcome)
+        name = self.definition.name
+        put_outcome(self.objects, name, setting, outcome)
         self.outcomes[setting][number] = outcome
+        put_judged(self.objects, name, setting, self._points[setting], self.outcomes[setting])
         if self._on_proposal is not None:
             self._tell(self._on_proposal, setting, result)
         if outcome.can_win and not self._has_winner:
             self._has_winner = True
-            self.tell_news(news.of_first_winner(self.definition.name, setting, outcome))
+            self.tell_news(news.of_first_winner(name, setting, outcome))
 
     def _twin(self, signature: str) -> ArmRecord:
         """An unconstrained arm's record: every proposal of its setting is joined to it."""

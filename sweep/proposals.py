@@ -4,25 +4,33 @@ Below the storage root:
 
     sweeps/NAME/proposals/<setting>/<k>.json          the point; the first one put is the proposal
     sweeps/NAME/proposals/<setting>/<k>.outcome.json  what it came to, and the signatures judged
+    sweeps/NAME/proposals/<setting>/judged.json       both, of every judged proposal: one read
     sweeps/NAME/retired.json                          settings whose search broke in the last run
+
+Outcomes and judged.json are derived from records: what is damaged, missing, or judged by other
+rules is passed over, and made again.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from sweep.definition import folder
+from sweep.parallel_reads import at_once
 from sweep.selection import ProposalResult
 from trainables.object_store import ObjectStore
-from trainables.results import Outcome
+from trainables.results import ArmRecord, Outcome, Status
 
 Json = Any
 Point = dict[str, Json]  # dotted field of RunConfig -> value
+# Raise it when the same records come to another outcome than before: stored ones are judged again.
+JUDGING_VERSION = 1
+_JUDGED = "judged.json"
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,35 @@ class Told:
 
 
 @dataclass(frozen=True)
+class ArmEnd:
+    """How one arm ended: what a listing of many arms needs of its record."""
+
+    signature: str
+    status: Status
+    reason: str
+    warnings: tuple[str, ...]
+    started_ms: int
+    ended_ms: int
+
+    @classmethod
+    def of(cls, record: ArmRecord) -> ArmEnd:
+        """The end that a final record tells of."""
+        return cls(
+            record.signature,
+            record.status,
+            record.reason,
+            tuple(record.warnings),
+            record.started_ms,
+            record.ended_ms,
+        )
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> ArmEnd:
+        """The end that ``asdict`` wrote."""
+        return cls(**{**plain, "warnings": tuple(plain["warnings"])})
+
+
+@dataclass(frozen=True)
 class ProposalOutcome:
     """What one proposal came to over its search seeds. Small: one a proposal is in memory."""
 
@@ -55,7 +92,17 @@ class ProposalOutcome:
     worst_missing_share: float  # NaN unless every seed finished
     useful: bool
     can_win: bool
-    signatures: tuple[str, ...]  # the constrained arms, in the order of the search seeds
+    arms: tuple[ArmEnd, ...]  # how the constrained ones ended, in the order of the search seeds
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """Of the constrained arms, in the order of the search seeds."""
+        return tuple(arm.signature for arm in self.arms)
+
+    @property
+    def reason(self) -> str:
+        """Why the first of its arms that says so ended as it did; empty when they finished."""
+        return next((arm.reason for arm in self.arms if arm.reason), "")
 
     def told(self, point: Point) -> Told:
         """What the search learns from it."""
@@ -71,7 +118,34 @@ class ProposalOutcome:
             worst_missing_share=result.worst_missing_share,
             useful=result.useful,
             can_win=result.can_win,
-            signatures=tuple(pair.constrained.signature for pair in result.pairs),
+            arms=tuple(ArmEnd.of(pair.constrained) for pair in result.pairs),
+        )
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values; NaN becomes null."""
+        return {
+            "judging_version": JUDGING_VERSION,
+            "outcome": self.outcome,
+            "objective": _or_none(self.objective),
+            "worst_missing_share": _or_none(self.worst_missing_share),
+            "useful": self.useful,
+            "can_win": self.can_win,
+            "arms": [asdict(arm) for arm in self.arms],
+        }
+
+    @classmethod
+    def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
+        """What ``to_json`` wrote; None where other rules judged."""
+        if plain.get("judging_version") != JUDGING_VERSION:
+            return None
+        return cls(
+            number=number,
+            outcome=plain["outcome"],
+            objective=_or_nan(plain["objective"]),
+            worst_missing_share=_or_nan(plain["worst_missing_share"]),
+            useful=plain["useful"],
+            can_win=plain["can_win"],
+            arms=tuple(map(ArmEnd.from_json, plain["arms"])),
         )
 
 
@@ -95,19 +169,27 @@ def put_proposal(
 
 def put_outcome(objects: ObjectStore, sweep: str, setting: str, outcome: ProposalOutcome) -> None:
     """Store what a proposal came to; with more search seeds it replaces the earlier one."""
+    objects.put_json(_name(sweep, setting, outcome.number, ".outcome"), outcome.to_json())
+
+
+def put_judged(
+    objects: ObjectStore,
+    sweep: str,
+    setting: str,
+    points: Mapping[int, Point],
+    outcomes: Mapping[int, ProposalOutcome],
+) -> None:
+    """Store every judged proposal of a setting as one object, after the outcomes themselves."""
     plain = {
-        "outcome": outcome.outcome,
-        "objective": _or_none(outcome.objective),
-        "worst_missing_share": _or_none(outcome.worst_missing_share),
-        "useful": outcome.useful,
-        "can_win": outcome.can_win,
-        "signatures": list(outcome.signatures),
+        str(number): {"point": points[number], "outcome": outcome.to_json()}
+        for number, outcome in outcomes.items()
     }
-    objects.put_json(_name(sweep, setting, outcome.number, ".outcome"), plain)
+    objects.put_json(f"{_proposals(sweep)}/{setting}/{_JUDGED}", plain)
 
 
 def drop_outcome(objects: ObjectStore, sweep: str, setting: str, number: int) -> None:
     """Forget what a proposal came to: an arm of it is trained again."""
+    objects.delete(f"{_proposals(sweep)}/{setting}/{_JUDGED}")  # first: nobody believes it then
     objects.delete(_name(sweep, setting, number, ".outcome"))
 
 
@@ -130,10 +212,7 @@ def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
 
 def listed_proposals(objects: ObjectStore, sweep: str, setting: str) -> dict[int, bool]:
     """Whether each stored proposal of one setting has an outcome: one listing, nothing is read."""
-    names = objects.names(f"{folder(sweep)}/proposals/{setting}")
-    outcomes = {n.removesuffix(".outcome.json") for n in names if n.endswith(".outcome.json")}
-    numbers = [n for n in (name.removesuffix(".json") for name in names) if n.isdigit()]
-    return {int(n): n in outcomes for n in sorted(numbers, key=int)}
+    return _listed(objects.names(f"{_proposals(sweep)}/{setting}"))
 
 
 def stored_point(objects: ObjectStore, sweep: str, setting: str, number: int) -> Point | None:
@@ -143,32 +222,79 @@ def stored_point(objects: ObjectStore, sweep: str, setting: str, number: int) ->
 
 def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
     """Every stored proposal of one setting, by number: one listing, one read per object."""
-    found = []
-    for number, has_outcome in listed_proposals(objects, sweep, setting).items():
-        point = stored_point(objects, sweep, setting, number)
-        outcome = None
-        if has_outcome:
-            name = _name(sweep, setting, number, ".outcome")
-            outcome = objects.get_value(name, partial(_outcome, number))
-        if point is not None:  # else deleted since the listing
-            found.append(StoredProposal(number, point, outcome))
+    listed = listed_proposals(objects, sweep, setting).items()
+    found = at_once(lambda item: _stored(objects, sweep, setting, *item), listed)
+    return [proposal for proposal in found if proposal is not None]
+
+
+def all_proposals(
+    objects: ObjectStore, sweep: str, settings: Sequence[str]
+) -> dict[str, list[StoredProposal]]:
+    """``stored_proposals`` of all settings at once: one listing, and one read for a setting.
+
+    An object is read by itself where judged.json does not have it yet.
+    """
+    names: dict[str, list[str]] = {setting: [] for setting in settings}
+    for path in objects.tree(_proposals(sweep)):
+        setting, _, name = path.rpartition("/")
+        if setting in names:
+            names[setting].append(name)
+    with_judged = [setting for setting in settings if _JUDGED in names[setting]]
+    judged = dict(
+        zip(with_judged, at_once(lambda s: _judged(objects, sweep, s), with_judged), strict=True)
+    )
+    listed = [
+        (setting, number, has_outcome)
+        for setting in settings
+        for number, has_outcome in _listed(names[setting]).items()
+    ]
+
+    def read(item: tuple[str, int, bool]) -> StoredProposal | None:
+        setting, number, has_outcome = item
+        known = judged.get(setting, {}).get(number) if has_outcome else None
+        return known or _stored(objects, sweep, *item)
+
+    found: dict[str, list[StoredProposal]] = {setting: [] for setting in settings}
+    for (setting, _, _), proposal in zip(listed, at_once(read, listed), strict=True):
+        if proposal is not None:
+            found[setting].append(proposal)
     return found
+
+
+def _listed(names: Sequence[str]) -> dict[int, bool]:
+    outcomes = {n.removesuffix(".outcome.json") for n in names if n.endswith(".outcome.json")}
+    numbers = [n for n in (name.removesuffix(".json") for name in names) if n.isdigit()]
+    return {int(n): n in outcomes for n in sorted(numbers, key=int)}
+
+
+def _stored(
+    objects: ObjectStore, sweep: str, setting: str, number: int, has_outcome: bool
+) -> StoredProposal | None:
+    """One proposal; None where it was deleted since the listing."""
+    point = stored_point(objects, sweep, setting, number)
+    if point is None:
+        return None
+    outcome = None
+    if has_outcome:
+        name = _name(sweep, setting, number, ".outcome")
+        outcome = objects.get_derived(name, partial(ProposalOutcome.from_json, number))
+    return StoredProposal(number, point, outcome)
+
+
+def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredProposal]:
+    def parse(plain: Mapping[str, Json]) -> dict[int, StoredProposal]:
+        return {
+            int(n): StoredProposal(
+                int(n), _point(one["point"]), ProposalOutcome.from_json(int(n), one["outcome"])
+            )
+            for n, one in plain.items()
+        }
+
+    return objects.get_derived(f"{_proposals(sweep)}/{setting}/{_JUDGED}", parse) or {}
 
 
 def _point(plain: Json) -> Point:
     return {str(name): value for name, value in plain.items()}
-
-
-def _outcome(number: int, plain: Mapping[str, Json]) -> ProposalOutcome:
-    return ProposalOutcome(
-        number=number,
-        outcome=plain["outcome"],
-        objective=_or_nan(plain["objective"]),
-        worst_missing_share=_or_nan(plain["worst_missing_share"]),
-        useful=plain["useful"],
-        can_win=plain["can_win"],
-        signatures=tuple(plain["signatures"]),
-    )
 
 
 def _retired(sweep: str) -> str:
@@ -176,7 +302,11 @@ def _retired(sweep: str) -> str:
 
 
 def _name(sweep: str, setting: str, number: int, kind: str = "") -> str:
-    return f"{folder(sweep)}/proposals/{setting}/{number:06d}{kind}.json"
+    return f"{_proposals(sweep)}/{setting}/{number:06d}{kind}.json"
+
+
+def _proposals(sweep: str) -> str:
+    return f"{folder(sweep)}/proposals"
 
 
 def _or_none(value: float) -> float | None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from trainables.primal_dual import TOLERANCE, is_feasible
 from trainables.results import OUTCOMES, Outcome
 
 Json = Any
+P = TypeVar("P", bound="Judged")
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,11 @@ class ProposalResult:
         measured = self.has_twins and math.isfinite(self.objective)
         return self.outcome == "feasible" and self.useful and measured
 
+    @property
+    def reason(self) -> str:
+        """Why the first of its arms that says so ended as it did; empty when they finished."""
+        return next((p.constrained.reason for p in self.pairs if p.constrained.reason), "")
+
     def worst_judgement(self) -> Judgement | None:
         """The judgement of the seed that misses most; None when no seed finished."""
         judged = [p.judgement for p in self.pairs if p.judgement is not None]
@@ -90,41 +96,80 @@ class SettingResult:
     why: str  # empty when there is a winner
 
 
-def select(setting: str, proposals: Iterable[ProposalResult]) -> SettingResult:
+class Judged(Protocol):
+    """A judged proposal, as choosing among many sees it: whole, or the summary that is stored."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the search."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst outcome of its seeds."""
+
+    @property
+    def objective(self) -> float:
+        """Lower is better; NaN unless every seed finished."""
+
+    @property
+    def worst_missing_share(self) -> float:
+        """NaN unless every seed finished."""
+
+    @property
+    def can_win(self) -> bool:
+        """Whether it may be a winner at all."""
+
+    @property
+    def reason(self) -> str:
+        """Why the first of its arms that says so ended as it did."""
+
+
+def winner_of(proposals: Iterable[P]) -> P | None:
+    """The winner among judged proposals."""
+    winners = (p for p in proposals if p.can_win)
+    return min(winners, key=lambda p: (p.objective, p.number), default=None)
+
+
+def closest_of(proposals: Iterable[P]) -> P | None:
+    """The measured proposal that is least far from winning."""
+    measured = (p for p in proposals if not math.isnan(p.worst_missing_share))
+    return min(
+        measured,
+        key=lambda p: (p.outcome != "feasible", p.worst_missing_share, p.number),
+        default=None,
+    )
+
+
+def counted(proposals: Iterable[Judged]) -> dict[Outcome, int]:
+    """How many proposals came to each outcome."""
+    counts = Counter(p.outcome for p in proposals)
+    return {o: counts[o] for o in OUTCOMES}
+
+
+def select(
+    setting: str, judged: Sequence[P], whole: Callable[[P], ProposalResult] | None = None
+) -> SettingResult:
     """The winner of a setting, or the closest proposal and the reason there is no winner.
 
-    Goes through the proposals once and keeps two of them: they carry their whole records.
+    Args:
+        setting: its name.
+        judged: every judged proposal.
+        whole: reads the one that is shown, with its records; None: they have them.
 
     >>> select("nothing", []).why
     'no proposal has finished'
     """
-    counts: Counter[Outcome] = Counter()
-    winner: ProposalResult | None = None
-    closest: ProposalResult | None = None
-    reason = ""  # why the first arm that has one ended as it did
-    for proposal in proposals:
-        counts[proposal.outcome] += 1
-        reasons = (pair.constrained.reason for pair in proposal.pairs)
-        reason = reason or next(filter(None, reasons), "")
-        if proposal.can_win and (winner is None or _rank(proposal) < _rank(winner)):
-            winner = proposal
-        is_measured = not math.isnan(proposal.worst_missing_share)
-        if is_measured and (closest is None or _distance(proposal) < _distance(closest)):
-            closest = proposal
-    outcomes: dict[Outcome, int] = {o: counts[o] for o in OUTCOMES}
+    outcomes = counted(judged)
+    winner = winner_of(judged)
+    found = winner or closest_of(judged)
+    shown: ProposalResult | None = None
+    if found is not None:
+        shown = cast(ProposalResult, found) if whole is None else whole(found)
     if winner is not None:
-        return SettingResult(setting, outcomes, winner, winner, "")
-    why = _why_no_winner(closest, reason) if counts else "no proposal has finished"
-    return SettingResult(setting, outcomes, None, closest, why)
-
-
-def _rank(proposal: ProposalResult) -> tuple[float, int]:
-    return proposal.objective, proposal.number
-
-
-def _distance(proposal: ProposalResult) -> tuple[bool, float, int]:
-    """How far from winning: the least one is the closest."""
-    return proposal.outcome != "feasible", proposal.worst_missing_share, proposal.number
+        return SettingResult(setting, outcomes, shown, shown, "")
+    reason = next((p.reason for p in judged if p.reason), "")
+    why = _why_no_winner(shown, reason) if judged else "no proposal has finished"
+    return SettingResult(setting, outcomes, None, shown, why)
 
 
 def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:

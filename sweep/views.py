@@ -9,18 +9,20 @@ the signature, config and MLflow run beside an aggregate are those of the first 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from search_spaces.space import Setting
 from sweep.definition import Definition, load_definition
 from sweep.pairs import join
+from sweep.parallel_reads import at_once
 from sweep.proposals import (
+    ArmEnd,
     ProposalOutcome,
     StoredProposal,
+    all_proposals,
     retired_settings,
-    stored_proposals,
 )
 from sweep.score_entries import (
     arms_entry,
@@ -28,12 +30,20 @@ from sweep.score_entries import (
     finite,
     references_entry,
 )
-from sweep.selection import ProposalResult, SettingResult, select
+from sweep.selection import (
+    ProposalResult,
+    SettingResult,
+    closest_of,
+    counted,
+    select,
+    winner_of,
+)
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord, Outcome, Status
 from trainables.run_store import RunStore
 
 Json = Any
+BATCH = 400  # records that are in memory at a time, about
 State = Literal["running", "stopped", "failed", "finished"]
 
 
@@ -44,13 +54,24 @@ class ArmPlace:
     signature: str
     setting: str
     proposal: int | None  # None: an unconstrained arm of a search seed
-    # None: it never reported. Of constrained arms, which may be thousands, without evaluation and
-    record: ArmRecord | None  # with their last report alone
+    end: ArmEnd | None  # None while it is not final
+    # None: it never reported, or it is final and was not asked for. Of constrained arms, which may
+    record: ArmRecord | None  # be thousands, without evaluation and with their last report alone
 
     @property
     def is_final(self) -> bool:
         """Whether it has its outcome."""
-        return self.record is not None and self.record.is_final
+        return self.end is not None
+
+    @property
+    def status(self) -> Status | None:
+        """What became of it; None: it never reported."""
+        return self.end.status if self.end else self.record.status if self.record else None
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Early signs of a bad run."""
+        return self.end.warnings if self.end else self.record.warnings if self.record else ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +82,23 @@ class SettingView:
     proposals: tuple[StoredProposal, ...]
     arms: tuple[ArmPlace, ...]  # every arm of the setting known so far; shared ones in each setting
     results: tuple[ProposalOutcome, ...]  # proposals whose constrained arms are final on every seed
-    chosen: SettingResult
+    shown: SettingResult | None  # None: no pair was read
+
+    @property
+    def chosen(self) -> SettingResult:
+        """Its winner or closest pair, with their records."""
+        assert self.shown is not None, "read with `outcomes` alone"
+        return self.shown
+
+    @property
+    def outcomes(self) -> dict[Outcome, int]:
+        """How many proposals came to what."""
+        return counted(self.results)
+
+    @property
+    def winner(self) -> ProposalOutcome | None:
+        """What its winner came to."""
+        return winner_of(self.results)
 
 
 @dataclass(frozen=True)
@@ -91,42 +128,164 @@ class SweepView:
         )
 
 
-def load_sweep(objects: ObjectStore, name: str) -> SweepView:
-    """Read the sweep called ``name``; UnknownName when there is none."""
+Read = Literal["outcomes", "pairs", "records"]
+
+
+def load_sweep(objects: ObjectStore, name: str, read: Read = "records") -> SweepView:
+    """Read the sweep called ``name``; UnknownName when there is none.
+
+    Many objects are read at a time, and no more than asked for: a sweep has thousands of records.
+
+    Args:
+        objects: the storage root.
+        name: the sweep.
+        read: "outcomes": of judged proposals what is stored of the verdict, and the records of
+            arms that are open; "pairs": beside them the records of the pairs that are shown;
+            "records": of every arm, and all proposals are judged from them.
+    """
     definition = load_definition(objects, name)
-    settings = tuple(_setting(objects, definition, s) for s in definition.space.settings)
-    return SweepView(definition, settings, retired_settings(objects, name))
+    settings = definition.space.settings
+    stored = all_proposals(objects, name, [setting.name for setting in settings])
+    views: list[SettingView] = []
+    batch: list[_Asked] = []
+    for setting in settings:
+        every = read == "records"
+        batch.append(_Asked(definition, setting, stored[setting.name], from_records=every))
+        if setting == settings[-1] or sum(len(one.needed) for one in batch) >= BATCH:
+            views += _read(objects, batch, with_pairs=read != "outcomes")
+            batch = []
+    return SweepView(definition, tuple(views), retired_settings(objects, name))
 
 
-def _setting(objects: ObjectStore, definition: Definition, setting: Setting) -> SettingView:
-    space = definition.space
-    proposals = tuple(stored_proposals(objects, definition.name, setting.name))
-    read = RunStore(objects).record
-    arms: list[ArmPlace] = []
-    twins: list[ArmRecord | None] = []
-    for seed in space.search_seeds:
-        signature = space.run(setting, {}, seed=seed).unconstrained().signature()
-        twins.append(read(signature))
-        arms.append(ArmPlace(signature, setting.name, None, twins[-1]))
-    outcomes: list[ProposalOutcome] = []
+def _read(objects: ObjectStore, asked: Sequence[_Asked], *, with_pairs: bool) -> list[SettingView]:
+    """Some settings, their records read at once."""
+    records = _Records(objects)
+    records.fetch(s for one in asked for s in one.needed)
+    for one in asked:
+        one.judge(records)
+    unsettled = list(asked) if with_pairs else []
+    while unsettled:
+        records.fetch(s for one in unsettled for s in one.of_shown)
+        unsettled = [one for one in unsettled if not one.stands(records)]
+    return [one.view(records, with_pairs=with_pairs) for one in asked]
 
-    def joined() -> Iterator[ProposalResult]:
-        for proposal in proposals:
-            final: list[ArmRecord] = []
-            for seed in space.search_seeds:
-                signature = space.run(setting, proposal.point, seed=seed).signature()
-                record = read(signature)
-                arms.append(ArmPlace(signature, setting.name, proposal.number, _short(record)))
-                if record is not None and record.is_final:
-                    final.append(record)
-            if len(final) == len(space.search_seeds):
-                pairs = tuple(join(ours, theirs) for ours, theirs in zip(final, twins, strict=True))
-                result = ProposalResult(proposal.number, proposal.point, pairs)
-                outcomes.append(ProposalOutcome.of(result))
-                yield result
 
-    chosen = select(setting.name, joined())
-    return SettingView(setting, proposals, tuple(arms), tuple(outcomes), chosen)
+class _Records:
+    """Records that were read, by signature."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._store = RunStore(objects)
+        self._read: dict[str, ArmRecord | None] = {}
+
+    def fetch(self, signatures: Iterable[str]) -> None:
+        """Read those that were not read yet, many at a time."""
+        missing = [s for s in dict.fromkeys(signatures) if s not in self._read]
+        found = at_once(self._store.record, missing)
+        self._read |= zip(missing, found, strict=True)
+
+    def __call__(self, signature: str) -> ArmRecord | None:
+        """A record, or None where the arm never reported or was not asked for."""
+        return self._read.get(signature)
+
+
+class _Asked:
+    """What one setting asks for, while it is read: proposals, and what they came to."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        setting: Setting,
+        proposals: Sequence[StoredProposal],
+        *,
+        from_records: bool,
+    ) -> None:
+        space, seeds = definition.space, definition.space.search_seeds
+        self.setting, self.proposals = setting, tuple(proposals)
+        self.twins = [space.run(setting, {}, seed=s).unconstrained().signature() for s in seeds]
+        self.arms = {
+            p.number: tuple(space.run(setting, p.point, seed=s).signature() for s in seeds)
+            for p in proposals
+        }
+        self.points = {p.number: p.point for p in proposals}
+        self.judged: dict[int, ProposalOutcome] = {}
+        if not from_records:  # an outcome stands while it was judged from these seeds
+            stored = [p.outcome for p in proposals if p.outcome is not None]
+            self.judged = {o.number: o for o in stored if o.signatures == self.arms[o.number]}
+        known = {arm.signature for o in self.judged.values() for arm in o.arms}
+        every = (*self.twins, *(s for of in self.arms.values() for s in of))
+        self.needed = [s for s in every if s not in known]  # to be read before all can be judged
+
+    def judge(self, records: _Records) -> None:
+        """Judge every proposal that has no verdict and whose arms are final."""
+        for number in self.arms.keys() - self.judged.keys():
+            result = self.whole(number, records)
+            if result is not None:
+                self.judged[number] = ProposalOutcome.of(result)
+
+    @property
+    def shown(self) -> int | None:
+        """The number of the pair to show."""
+        judged = self.judged.values()
+        found = winner_of(judged) or closest_of(judged)
+        return None if found is None else found.number
+
+    @property
+    def of_shown(self) -> list[str]:
+        """Signatures of the pair to show, and of the unconstrained arms."""
+        shown = self.shown
+        return [*self.twins, *(() if shown is None else self.arms[shown])]
+
+    def stands(self, records: _Records) -> bool:
+        """Whether the verdict on the pair to show is that of its records; else it is replaced."""
+        number = self.shown
+        if number is None:
+            return True
+        result = self.whole(number, records)
+        if result is None:  # an arm's record is gone
+            del self.judged[number]
+            return False
+        before, outcome = self.judged[number], ProposalOutcome.of(result)
+        self.judged[number] = outcome
+        return outcome.to_json() == before.to_json()
+
+    def whole(self, number: int, records: _Records) -> ProposalResult | None:
+        """A proposal with its records, where its constrained arms are final on every seed."""
+        ours = [r for r in map(records, self.arms[number]) if r is not None and r.is_final]
+        if len(ours) < len(self.twins):
+            return None
+        theirs = map(records, self.twins)
+        pairs = tuple(join(our, their) for our, their in zip(ours, theirs, strict=True))
+        return ProposalResult(number, self.points[number], pairs)
+
+    def view(self, records: _Records, *, with_pairs: bool) -> SettingView:
+        """The setting as it was read."""
+        results = tuple(self.judged[number] for number in sorted(self.judged))
+        ends = {arm.signature: arm for result in results for arm in result.arms}
+
+        def whole(outcome: ProposalOutcome) -> ProposalResult:
+            found = self.whole(outcome.number, records)
+            assert found is not None, "it stands"
+            return found
+
+        def place(signature: str, proposal: int | None) -> ArmPlace:
+            record = records(signature)
+            end = ends.get(signature)
+            if record is not None and record.is_final:
+                end = ArmEnd.of(record)
+            short = record if proposal is None else _short(record)
+            return ArmPlace(signature, self.setting.name, proposal, end, short)
+
+        name = self.setting.name
+        return SettingView(
+            self.setting,
+            self.proposals,
+            (
+                *(place(signature, None) for signature in self.twins),
+                *(place(s, number) for number, of in self.arms.items() for s in of),
+            ),
+            results,
+            select(name, results, whole) if with_pairs else None,
+        )
 
 
 def _short(record: ArmRecord | None) -> ArmRecord | None:
@@ -244,7 +403,7 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
     final = sum(arm.is_final for arm in arms)
     space = view.definition.space
     missing = sum(max(space.proposals_of(s.setting) - len(s.proposals), 0) for s in view.settings)
-    begun = [a for a in arms if a.record is not None and not a.record.is_final]
+    begun = [a for a in arms if a.record is not None and not a.is_final]
     training, interrupted = (begun, []) if is_running else ([], begun)
     return {
         "state": state(view, is_running=is_running),
@@ -254,7 +413,7 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
             "training": len(training),
             "interrupted": len(interrupted),
         },
-        "statuses": _count(a.record.status for a in arms if a.record is not None),
+        "statuses": _count(a.status for a in arms if a.status is not None),
         "settings": [
             finite(_setting_status(s, space.proposals_of(s.setting))) for s in view.settings
         ],
@@ -264,25 +423,24 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
         "warnings": [
             {"signature": a.signature, "setting": a.setting, "warning": warning}
             for a in arms
-            if a.record is not None
-            for warning in a.record.warnings
+            for warning in a.warnings
         ],
         "failures": [
             {
                 "signature": a.signature,
                 "setting": a.setting,
                 "status": status,
-                "reason": a.record.reason,
+                "reason": a.end.reason,
             }
             for status in ENDED_EARLY
             for a in arms
-            if a.record is not None and a.record.status == status
+            if a.end is not None and a.end.status == status
         ],
     }
 
 
 def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
-    winner = setting.chosen.winner
+    winner = setting.winner
     return {
         "setting": setting.setting.name,
         "proposals": {
@@ -290,7 +448,7 @@ def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
             "stored": len(setting.proposals),
             "finished": len(setting.results),
         },
-        "outcomes": dict(setting.chosen.outcomes),
+        "outcomes": dict(setting.outcomes),
         "winner": None if winner is None else winner.number,
         "objective": None if winner is None else winner.objective,
     }

@@ -213,6 +213,22 @@ class ObjectStore:
 
         return sorted(self._try(f"list {folder}", listed))
 
+    def tree(self, folder: str) -> list[str]:
+        """Paths below ``folder``, of all objects in all its folders, sorted: one listing."""
+
+        def listed() -> list[str]:
+            filesystem, prefix = self._filesystem()
+            there = f"{prefix}/{folder}/"
+            selector = pyarrow.fs.FileSelector(there, recursive=True, allow_not_found=True)
+            return [
+                info.path.removeprefix(there)
+                for info in filesystem.get_file_info(selector)
+                if info.type == pyarrow.fs.FileType.File
+            ]
+
+        paths = self._try(f"list {folder}", listed)
+        return sorted(path for path in paths if not path.endswith(".tmp"))
+
     def delete(self, name: str) -> None:
         """Delete one object; nothing happens when it is not there."""
 

@@ -1,7 +1,9 @@
-"""S3 on loopback for benchmarks/scale.py: moto's, which counts the HTTP requests that it serves.
+"""S3 on loopback for the benchmarks: moto's, which counts its HTTP requests and can be far away.
 
-Prints its port. moto looks at every key of a bucket at every listing; S3, and this, only at those
-that begin with the prefix, or what a listing costs would grow with the sweep.
+Prints its port. Under /requests-served it says how often it was asked; a number below /delay-ms/
+is how long every later request takes beside its work. moto looks at every key of a bucket at every
+listing; S3, and this, only at those that begin with the prefix, or what a listing costs would grow
+with the sweep.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable
 from threading import Lock
+from time import sleep
 from types import SimpleNamespace
 from typing import Any
 
@@ -52,15 +55,19 @@ def list_few(backend: Json, bucket: Json, prefix: str | None, *more: Json, **opt
 
 
 def counting() -> Callable[[dict[str, Json], Callable[..., Json]], Iterable[bytes]]:
-    """moto, and under /requests-served how often it was asked."""
-    served = 0
+    """moto, and beside it what the benchmarks ask for."""
+    served, delay_s = 0, 0.0
 
     def answer(environ: dict[str, Json], start: Callable[..., Json]) -> Iterable[bytes]:
-        nonlocal served
-        if environ["PATH_INFO"] == "/requests-served":
+        nonlocal served, delay_s
+        path = environ["PATH_INFO"]
+        if path.startswith("/delay-ms/"):
+            delay_s = float(path.removeprefix("/delay-ms/")) / 1e3
+        if path == "/requests-served" or path.startswith("/delay-ms/"):
             text = str(served).encode()
             start("200 OK", [("Content-Length", str(len(text)))])
             return [text]
+        sleep(delay_s)
         with _one_at_a_time:
             served += 1
             return list(_application(environ, start))
