@@ -12,8 +12,8 @@ from tests.oracles import TINY
 from tests.text_runs import text_task, tiny_text
 from trainables.build import build_model, build_task
 from trainables.config import RunConfig
-from trainables.tasks.base import Task
 from trainables.schedule import lr_factor
+from trainables.tasks.base import Task
 from trainables.training import Training, optimizer_of
 from trainables.weighting import weighting_of
 

@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from trainables.models.base import LayerwiseModel, TextInputs, TextModel
+from trainables.models.base import LastPrediction, LayerwiseModel, TextInputs, TextModel
 from trainables.tasks.base import Batch, Task, Tokens, TokenTask
 
 Model = LayerwiseModel | TextModel
@@ -33,14 +33,35 @@ class Outcomes:
     features: list[Tensor] | None  # of texts, [B, H] per layer: what the readout sees
 
 
-def layer_losses(model: Model | nn.Module, task: Task, batch: Batch) -> Tensor:
+def layer_losses(
+    model: Model | nn.Module, task: Task, batch: Batch, *, trains_last_alone: bool = False
+) -> Tensor:
     """Per-sample loss of every layer's prediction, [L + 1, B], in the task's unit.
 
     Under ``task.autocast`` only the forward pass is cast: parameters, predictions as the loss sees
-    them, losses and all that follows are of ``task.dtype`` (decision 0023).
+    them, losses and all that follows are of ``task.dtype`` (decision 0023). With
+    ``trains_last_alone`` the losses before the last have no gradient: what has weight 0 is only
+    measured, not passed back through.
     """
-    predictions = layer_predictions(model, task, batch)
-    return torch.stack([task.loss(p, batch.targets) for p in predictions])
+    *inner, last = layer_predictions(model, task, batch)
+    if trains_last_alone:
+        inner = [prediction.detach() for prediction in inner]
+    return torch.stack([task.loss(p, batch.targets) for p in (*inner, last)])
+
+
+def last_loss(model: Model | nn.Module, task: Task, batch: Batch) -> Tensor:
+    """The last row of ``layer_losses`` bit for bit, [1, B], without the work of the others."""
+    device = batch.targets.device.type
+    with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
+        if isinstance(batch.inputs, Tokens):
+            of_texts = cast(TextModel, model)
+            features = of_texts.features(_text_inputs(of_texts, batch.inputs))
+            prediction = of_texts.readout(features[-1])
+        elif isinstance(model, LastPrediction):
+            prediction = model.last(batch.inputs)
+        else:
+            prediction = cast(LayerwiseModel, model)(batch.inputs)[-1]
+    return task.loss(prediction.to(task.dtype), batch.targets)[None]
 
 
 def layer_predictions(model: Model | nn.Module, task: Task, batch: Batch) -> list[Tensor]:

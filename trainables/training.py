@@ -1,6 +1,7 @@
 """One loop for every arm: ask the weighting for w, step on sum_l w_l f_l, hand the losses back.
 
-There is no branch for constrained or unconstrained. All losses are over f_c, the constant
+There is no branch for constrained or unconstrained; losses whose weight is 0 by construction are
+left out, which changes no bit of the rest (decision 0090). All losses are over f_c, the constant
 prediction's loss (decision 0010), so the numbers do not depend on the task's unit. Within a report
 interval nothing waits for the device: running means stay there and are read when a report is made.
 
@@ -22,9 +23,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainables import results
 from trainables.config import RunConfig
-from trainables.layer_losses import layer_losses
+from trainables.layer_losses import last_loss, layer_losses
 from trainables.schedule import lr_factor
-from trainables.tasks.base import Task
+from trainables.tasks.base import Batch, Task
 from trainables.weighting import Weighting
 
 
@@ -105,12 +106,19 @@ class Training:
         self._grad_norm_sum += grad_norm
         self._since_report += 1
 
+    def _losses(self, step: int, part: Batch) -> Tensor:
+        """Per-sample losses [L + 1, B], or [1, B] where nobody looks at those before the last."""
+        plain = self.weighting.is_plain(step)
+        if plain and not self.weighting.watches_layers:
+            return last_loss(self.model, self.task, part)
+        return layer_losses(self.model, self.task, part, trains_last_alone=plain)
+
     def _backward(self, step: int) -> Tensor:
-        """The gradient of the weighted sum over the whole batch; its losses, detached [L + 1]."""
+        """The gradient of the weighted sum over the whole batch; its losses, detached."""
         parts = self.task.train_batch(step).parts(self.config.accumulate)
         seen = []
         for part in parts:
-            losses_F = layer_losses(self.model, self.task, part).mean(dim=1) / self._constant_loss
+            losses_F = self._losses(step, part).mean(dim=1) / self._constant_loss
             seen.append(losses_F.detach())
             # with several parts the weights follow no losses (RunConfig.accumulate)
             objective = (self.weighting.weights(step, seen[-1]) * losses_F).sum()

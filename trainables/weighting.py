@@ -33,6 +33,15 @@ from trainables.slacks import Slacks
 class Weighting(Protocol):
     """Sets w for a primal step and is shown the losses of that step afterwards."""
 
+    watches_layers: bool  # whether ``observe`` looks at losses before the last layer's
+
+    def is_plain(self, step: int) -> bool:
+        """Whether w is (0, ..., 0, 1) at ``step`` whatever the losses: the rest need no gradient.
+
+        Where no layer is watched either, the last loss alone is shown and weighted.
+        """
+        ...
+
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
         """w_F for primal step ``step``, layers 0..L; ``losses_F`` (over f_c) are its, detached."""
         ...
@@ -71,14 +80,20 @@ def weighting_of(
 class LastLayer:
     """Plain training: the last layer's loss alone."""
 
+    watches_layers = False
+
     def __init__(self, layers: int, device: torch.device, dtype: torch.dtype) -> None:
         """w = (0, ..., 0, 1) for ``layers`` layers."""
         self._weights_F = torch.zeros(layers + 1, device=device, dtype=dtype)
         self._weights_F[-1] = 1.0
 
+    def is_plain(self, step: int) -> bool:
+        """Always."""
+        return True
+
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """The same at every step."""
-        return self._weights_F
+        """The same at every step, for as many of the last layers as there are losses."""
+        return self._weights_F[-len(losses_F) :]
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Nothing to learn."""
@@ -97,6 +112,8 @@ class LastLayer:
 
 class PrimalDual:
     """Weights from multipliers, which dual steps move, on the primal steps' own forward passes."""
+
+    watches_layers = True
 
     def __init__(
         self,
@@ -146,9 +163,13 @@ class PrimalDual:
             return self.constraints
         return between(self._nothing_asked, self.constraints, share)
 
+    def is_plain(self, step: int) -> bool:
+        """During the warm-up."""
+        return step < self.config.warmup_steps
+
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
         """Plain during the warm-up, then the Lagrangian's (docs/method.md, Training)."""
-        if step < self.config.warmup_steps:
+        if self.is_plain(step):
             return self._plain.weights(step, losses_F)
         weights_F: Tensor = layer_weights(self.in_force(step), self.multipliers.values_L, losses_F)
         return weights_F

@@ -30,7 +30,7 @@ from trainables.contracts.tiny_runs import (
     training_of,
 )
 from trainables.evaluation import measure
-from trainables.layer_losses import layer_losses, layer_predictions
+from trainables.layer_losses import last_loss, layer_losses, layer_predictions
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 from trainables.shifts import gamma_key
@@ -127,6 +127,14 @@ def the_last_loss_reaches_every_parameter(config: RunConfig) -> None:
         gradient = parameter.grad
         reached = gradient is not None and bool(gradient.isfinite().all() and gradient.any())
         require_kept(reached, f"the last layer's loss must reach every parameter, but not {name}")
+
+
+def the_last_loss_is_the_same_when_asked_alone(config: RunConfig) -> None:
+    """To the last bit: plain training takes no other (``last`` of models/base.py)."""
+    task = task_of(config)
+    model, batch = moved(model_of(config, task)), task.train_batch(0)
+    every, alone = layer_losses(model, task, batch)[-1:], last_loss(model, task, batch)
+    require_kept(torch.equal(every, alone), "the last loss must be the same when asked for alone")
 
 
 def a_layers_loss_depends_on_no_later_layer(config: RunConfig) -> None:
@@ -250,6 +258,7 @@ MODEL: tuple[Callable[[RunConfig], None], ...] = (
     parameters_and_losses_are_in_float32,
     bfloat16_changes_losses_by_little,
     the_last_loss_reaches_every_parameter,
+    the_last_loss_is_the_same_when_asked_alone,
     a_layers_loss_depends_on_no_later_layer,
     both_arms_start_alike,
     saving_and_loading_is_exact,

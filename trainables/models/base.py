@@ -7,7 +7,7 @@ between, the task disturbs them (``layer_losses.py``, tasks/base.py).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -17,6 +17,15 @@ class LayerwiseModel(Protocol):
 
     def __call__(self, inputs: Tensor) -> list[Tensor]:
         """L + 1 predictions, in reading order, each of the targets' shape."""
+        ...
+
+
+@runtime_checkable
+class LastPrediction(Protocol):
+    """What a ``LayerwiseModel`` has beside where predictions of inner layers cost extra work."""
+
+    def last(self, inputs: Tensor) -> Tensor:
+        """The last of its predictions bit for bit: all that plain training asks for."""
         ...
 
 

@@ -55,20 +55,33 @@ class DUST(nn.Module):
 
     def forward(self, inputs_BTP: Tensor) -> list[Tensor]:
         """Predictions after layer 0 (the zero code) and after each layer."""
-        predictions = [torch.zeros_like(inputs_BTP)]
+        return [torch.zeros_like(inputs_BTP), *self._predictions(inputs_BTP, first=1)]
+
+    def last(self, inputs_BTP: Tensor) -> Tensor:
+        """The last of ``forward``'s predictions, without the products D_l A_l of the others."""
+        (prediction_BTP,) = self._predictions(inputs_BTP, first=self.layers)
+        return prediction_BTP
+
+    def _predictions(self, inputs_BTP: Tensor, *, first: int) -> list[Tensor]:
+        """D_l A_l of the layers from ``first`` on."""
+        predictions: list[Tensor] = []
+        shared = len(self.dictionaries) == 1
         code_BTK: Tensor | None = None
-        for layer in range(self.layers):
-            shared = len(self.dictionaries) == 1
-            dictionary_PK = self.dictionaries[0 if shared else layer]
+        for layer in range(1, self.layers + 1):
+            dictionary_PK = self.dictionaries[0 if shared else layer - 1]
             if code_BTK is None:  # A_0 = 0: nothing to mix, and nothing is explained yet
                 code_BTK = self._shrunk(inputs_BTP @ dictionary_PK * self.step_size)
             else:
-                seen_BTP = predictions[-1] if shared else code_BTK @ dictionary_PK.mT
+                is_known = (
+                    shared and predictions
+                )  # one dictionary: the layer before has predicted it
+                seen_BTP = predictions[-1] if is_known else code_BTK @ dictionary_PK.mT
                 attention_BTT = torch.softmax(inner_products(seen_BTP), dim=-1).to(seen_BTP.dtype)
                 rest_BTP = inputs_BTP - attention_BTT @ seen_BTP
                 step_BTK = rest_BTP @ dictionary_PK * self.step_size
                 code_BTK = self._shrunk(attention_BTT @ code_BTK + step_BTK)
-            predictions.append(code_BTK @ dictionary_PK.mT)
+            if layer >= first:
+                predictions.append(code_BTK @ dictionary_PK.mT)
         return predictions
 
     def _shrunk(self, code_BTK: Tensor) -> Tensor:
