@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
 from tests.oracles import TINY
+from tests.text_runs import tiny_text
+from trainables.arm_run import ArmRun
 from trainables.config import RunConfig
-from trainables.early_signs import early_signs, reason_to_stop
-from trainables.primal_dual import Scales
+from trainables.early_signs import early_signs, idle_signals, reason_to_stop
+from trainables.multipliers import Multipliers
+from trainables.object_store import ObjectStore
+from trainables.primal_dual import Scales, descent_constraints, missing_shares
 from trainables.results import Report
+from trainables.run_store import RunStore
+from trainables.schedule import lr_factor
+from trainables.weighting import PrimalDual
 
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
 SANE = {
@@ -55,11 +64,13 @@ def test_an_output_that_is_no_better_than_the_input_is_named_after_a_quarter() -
 
 
 def test_a_multiplier_that_only_rose_while_its_layer_misses_is_named() -> None:
-    # dual_lr 0.05, clip 1, 20 steps: at most 1.0
+    # dual_lr 0.05, clip 1, 20 steps: at most 1.0; and 0.25 if it removed nothing at alpha 0.2
     wound = {"multipliers": [0.0, 0.9, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
     assert "layer 2 only ever rose" in signs(**wound)[0]
     assert signs(multipliers=[0.0, 0.9, 0.0]) == []  # its constraint is met
-    assert signs(**{**wound, "multipliers": [0.0, 0.7, 0.0]}) == []
+    assert signs(**{**wound, "multipliers": [0.0, 0.19, 0.0]}) == []
+    assert signs(step=19, **{**wound, "multipliers": [0.0, 0.21, 0.0]}) == []  # before half
+    assert "layer 2 only ever rose" in signs(**{**wound, "multipliers": [0.0, 0.21, 0.0]})[0]
 
 
 def test_without_a_clip_a_huge_multiplier_is_named() -> None:
@@ -67,7 +78,7 @@ def test_without_a_clip_a_huge_multiplier_is_named() -> None:
     unclipped = replace(TINY, constraint=replace(TINY.constraint, signal_clip=None))
     missed = [0.0, 0.7, 0.0]
     assert signs(unclipped, multipliers=[0.0, 19.0, 0.0], missing_shares=missed) != []
-    assert signs(unclipped, multipliers=[0.0, 10.0, 0.0], missing_shares=missed) == []
+    assert signs(unclipped, step=19, multipliers=[0.0, 10.0, 0.0], missing_shares=missed) == []
 
 
 def test_a_layer_that_is_paid_to_rise_is_named() -> None:
@@ -93,14 +104,122 @@ def test_a_sign_about_layer_0_is_named_for_it() -> None:
 
 def test_a_multiplier_can_wind_up_only_as_far_as_its_dual_steps_go() -> None:
     assert TINY.constraint is not None
-    # dual_lr 0.05, clip 1, a dual step every 4 of 20 steps: at most 0.25
+    # dual_lr 0.05, clip 1, a dual step every 4 of 24 steps: at most 0.3
     seldom = replace(TINY, constraint=replace(TINY.constraint, dual_every=4))
-    wound = {"multipliers": [0.0, 0.21, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
-    assert signs(seldom, **wound) != []
-    assert signs(**wound) == []
+    wound: Layers = {"multipliers": [0.0, 0.25, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+    assert stopped(wound, wound, config=seldom, first=14) != ""
+    assert stopped(wound, wound, first=14) == ""
     epochs = replace(TINY, constraint=replace(TINY.constraint, dual_every_unit="epoch"))
-    assert signs(epochs, **{**wound, "multipliers": [0.0, 0.085, 0.0]}) != []  # two: at most 0.1
-    assert signs(epochs, **{**wound, "multipliers": [0.0, 0.075, 0.0]}) == []
+    two: Layers = {**wound, "multipliers": [0.0, 0.085, 0.0]}
+    assert stopped(two, two, config=epochs, first=14) != ""  # two: at most 0.1
+    less: Layers = {**wound, "multipliers": [0.0, 0.075, 0.0]}
+    assert stopped(less, less, config=epochs, first=14) == ""
+
+
+def risen(config: RunConfig, steps: int, signal: float) -> float:
+    """What real multipliers come to by the run's schedule under one signal all the time."""
+    assert config.constraint is not None
+    multipliers = Multipliers(1, config.constraint, torch.device("cpu"), torch.float64)
+    signal_L = torch.tensor([signal], dtype=torch.float64)
+    for step in range(steps):
+        rate = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
+        multipliers.ascend(signal_L, rate)
+    return float(multipliers.values_L)
+
+
+@pytest.mark.parametrize("resilience", [0.0, 3.0])
+def test_a_multiplier_winds_up_under_a_schedule_and_a_decay_too(resilience: float) -> None:
+    """Half-way it has come to .726 of dual_lr x steps in a space of texts, which asked for .8."""
+    scheduled = TINY.with_fields(
+        {"warmup_share": 0.1, "decay_share": 0.9, "constraint.resilience": resilience}
+    )
+    history: list[Layers] = [
+        {"multipliers": [0.0, risen(scheduled, step, 1.0), 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+        for step in (20, 30)
+    ]
+    assert history[0]["multipliers"][1] < 0.8 * 0.05 * 20
+    assert "only ever rose" in stopped(*history, config=scheduled)
+    less = [{**h, "multipliers": [0.0, 0.79 * h["multipliers"][1], 0.0]} for h in history]
+    assert stopped(*less, config=scheduled) == ""
+
+
+def test_a_layer_that_never_descends_is_named_however_little_is_asked_of_it() -> None:
+    """At alpha 0.05 nothing comes near the clip: its signal is 0.05 / 0.95 at most."""
+    modest = TINY.with_fields(
+        {
+            "warmup_share": 0.1,
+            "decay_share": 0.9,
+            "constraint.alpha": 0.05,
+            "constraint.reference": "virtual_layer0",
+        }
+    )
+    idle: Layers = {
+        "multipliers": [0.0, risen(modest, 20, 0.05 / 0.95), 0.0],
+        "missing_shares": [0.0, 1.0, 0.0],
+    }
+    assert "layer 2 only ever rose" in signs(modest, **idle)[0]
+    assert stopped(idle, idle, config=modest, first=10) == ""  # it warns: decision 0092
+    half = {**idle, "multipliers": [0.0, 0.5 * idle["multipliers"][1], 0.0]}
+    assert signs(modest, **half) == []
+
+
+@pytest.mark.parametrize("form", ["difference", "ratio"])
+@pytest.mark.parametrize("reference", ["bound_first", "virtual_layer0", "bound_zero"])
+@pytest.mark.parametrize("signal", ["violation", "relative"])
+def test_the_signal_of_an_idle_layer_is_that_of_a_missing_share_of_1(
+    form: str, reference: str, signal: str
+) -> None:
+    """Against the weighting's own signal, at losses where every layer misses exactly all."""
+    fields = {"form": form, "reference": reference, "dual_signal": signal, "signal_clip": None}
+    config = TINY.with_fields({f"constraint.{name}": value for name, value in fields.items()})
+    assert config.constraint is not None
+    weighting = PrimalDual(config, SCALES, torch.device("cpu"), torch.float64, steps_per_epoch=10)
+    f0 = 0.5  # the identity's loss
+    first = f0 if reference == "virtual_layer0" else f0 * 1.2  # (f - s_1) / (alpha f0) = 1
+    losses_F = torch.full((4,), first, dtype=torch.float64)
+    expected = weighting.signal(weighting.constraints, losses_F)
+    constraints = descent_constraints(config.constraint, 3, SCALES)
+    assert missing_shares(constraints, losses_F.numpy()) == pytest.approx(1.0)
+    found = idle_signals(config.constraint, constraints, losses_F.numpy())
+    assert found == pytest.approx(expected.numpy())
+
+
+def test_stale_moments_are_named_in_the_papers_own_form() -> None:
+    """Unscaled violations are in units of f_c, of which UT's losses are some hundredths."""
+    assert TINY.constraint is not None
+    constraint = replace(
+        TINY.constraint, dual_optimizer="adam", scale="none", dual_signal="violation"
+    )
+    papers = replace(TINY, constraint=constraint)
+    tiny = {"losses": [0.02, 0.019, 0.01, 0.009], "multipliers": [0.0, 0.099, 0.0]}
+    # allowed: 0.8 x 0.019 = 0.0152
+    assert "stale moments" in signs(papers, **tiny, violations=[0.0, -0.0052, 0.0])[0]
+    assert signs(papers, **tiny, violations=[0.0, -0.0036, 0.0]) == []
+
+
+def test_a_multiplier_that_cannot_fall_any_more_is_not_stale() -> None:
+    """At the end of a learning rate's decay nothing moves, with whatever moments."""
+    assert TINY.constraint is not None
+    constraint = replace(TINY.constraint, dual_optimizer="adam", dual_lr=2e-3)
+    late = replace(TINY, decay_share=1.0, constraint=constraint)
+    stale = {"multipliers": [0.0, 0.099, 0.0], "violations": [-0.1, -0.6, -0.1]}
+    assert "stale moments" in signs(late, step=20, **stale)[0]  # it could have lost 0.013
+    assert signs(late, step=40, **stale) == []  # 0.003
+
+
+def test_a_run_on_texts_that_winds_up_is_ended(tmp_path: Path) -> None:
+    config = tiny_text(
+        tmp_path,
+        steps=12,
+        warmup_share=0.1,
+        decay_share=0.9,
+        **{"constraint.alpha": 0.6, "primal_lr": 1e-6, "constraint.dual_lr": 1e-3},
+    )
+    arm = ArmRun(config, RunStore(ObjectStore(tmp_path / "store")))
+    while not arm.advance().is_final:
+        pass
+    assert arm.record.status == "stopped"
+    assert "wound up" in arm.record.reason
 
 
 Layers = dict[str, list[float]]

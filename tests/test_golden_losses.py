@@ -22,7 +22,7 @@ from trainables.run_store import RunStore
 
 GOLDEN = Path(__file__).parent / "golden" / "ut_tiny_losses.txt"
 # Sums differ in the last bits between processors; 40 steps of Adam amplify that to about 1e-9. What
-# linear filters score is of float32: 6e-8 relative. An objective is a mean of logs of ratios to them,
+# linear filters score is of float32: 6e-8 relative. An objective is a mean of logs of ratios to it,
 # and may be near 0: its error is absolute.
 TOLERANCE = 1e-6
 RUNS: dict[str, dict[str, Any]] = {

@@ -12,18 +12,30 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from trainables.config import ConstraintConfig, RunConfig
-from trainables.primal_dual import TOLERANCE, Scales
+from trainables.primal_dual import (
+    TOLERANCE,
+    DescentConstraints,
+    Scales,
+    allowed_losses,
+    descent_constraints,
+    previous_losses,
+)
 from trainables.results import Report
-from trainables.schedule import dual_steps, settled_from
+from trainables.schedule import effective_dual_steps, settled_from
+
+Floats = NDArray[np.float64]
 
 SETTLED = 0.25  # share of the steps after which a run is expected to have found its feet
 HALFWAY = 0.5  # share of the steps after which multipliers may end a run
 WOUND_UP = 0.8  # of the farthest a multiplier could have come: it only ever rose
-UNBOUNDED_WIND_UP = 20.0  # the same where nothing bounds how far it can come
+UNBOUNDED_WIND_UP = 20.0  # the farthest where nothing bounds it
 PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight is negative
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
-WELL_MET = -0.25  # mean violation below which a multiplier should fall fast
+WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
 INPUT_ADVICE = "Raise reference_loss, bound the first layer (reference=bound_first)"
 IMPROVING = 0.95  # what is wrong has fallen below this share of itself since the last report
@@ -74,10 +86,15 @@ def _is_late_enough(config: RunConfig, sign: Sign, report: Report) -> bool:
     if not sign.of_constraint:
         averaged = 1.0 / (1.0 - config.weight_ema)  # steps that the evaluated weights look back
         return report.step >= SETTLED * config.steps + averaged - 1.0
+    is_infeasible = max(report.layers["missing_shares"]) > TOLERANCE
+    return is_infeasible and _half_of_the_rest(config, report)
+
+
+def _half_of_the_rest(config: RunConfig, report: Report) -> bool:
+    """Whether half of the steps that follow warm-up and ramp are over."""
     assert config.constraint is not None
     in_force = settled_from(config.constraint)
-    is_infeasible = max(report.layers["missing_shares"]) > TOLERANCE
-    return is_infeasible and report.step >= in_force + HALFWAY * (config.steps - in_force)
+    return report.step >= in_force + HALFWAY * (config.steps - in_force)
 
 
 def _signs(
@@ -86,11 +103,13 @@ def _signs(
     report = reports[-1]
     signs = list(_of_the_output(config, scales, report))
     if config.constraint is not None:
-        taken = dual_steps(config.constraint, steps_per_epoch, report.step)
-        signs += _wound_up(config, config.constraint, report, taken)
+        constraints = descent_constraints(
+            config.constraint, len(report.layers["losses"]) - 1, scales
+        )
+        signs += _wound_up(config, config.constraint, constraints, reports, steps_per_epoch)
         signs += _paid_to_rise(scales, report)
         if config.constraint.dual_optimizer == "adam":
-            signs += _stale(reports)
+            signs += _stale(config, config.constraint, constraints, reports, steps_per_epoch)
     return signs
 
 
@@ -135,23 +154,86 @@ def _of_classifier(config: RunConfig, loss: float, step: int) -> Iterator[Sign]:
 
 
 def _wound_up(
-    config: RunConfig, constraint: ConstraintConfig, report: Report, taken: int
+    config: RunConfig,
+    constraint: ConstraintConfig,
+    constraints: DescentConstraints,
+    reports: Sequence[Report],
+    steps_per_epoch: int,
 ) -> Iterator[Sign]:
-    bound = 1.0 if constraint.dual_optimizer == "adam" else constraint.signal_clip
-    farthest = UNBOUNDED_WIND_UP if bound is None else bound * constraint.dual_lr * taken
-    shares_L = report.layers["missing_shares"]
-    for index, value in enumerate(report.layers["multipliers"]):
-        layer = _layer(report, index)
-        missed = shares_L[index] > TOLERANCE and value > 0
-        if missed and report.step >= SETTLED * config.steps and value >= WOUND_UP * farthest:
+    """A layer is missed whose multiplier stands where one signal all the time would have put it.
+
+    Where that signal is the largest there is (its clip; Adam's steps know no size) the sign ends a
+    run; the signal of a layer that never descended at all gives rise to a warning, once half of the
+    steps are over: whether such runs can end feasible was not measured (decision 0092).
+    """
+    report = reports[-1]
+    shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
+    missed = [i for i, share in enumerate(shares_L) if share > TOLERANCE and values_L[i] > 0]
+    if not missed or report.step < SETTLED * config.steps:
+        return
+    reach = _reach(config, constraint, steps_per_epoch, report.step)
+    is_adam = constraint.dual_optimizer == "adam"
+    bound = 1.0 if is_adam else constraint.signal_clip
+    farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
+    largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
+    idle_L = reach * idle_signals(constraint, constraints, largest_F)
+    for index in missed:
+        layer, value = _layer(report, index), values_L[index]
+        ends = value >= WOUND_UP * farthest
+        is_late = _half_of_the_rest(config, report)
+        if ends or (is_late and not is_adam and value >= WOUND_UP * idle_L[index]):
             yield Sign(
                 f"The multiplier of layer {layer} only ever rose and its constraint is still "
                 f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or train "
                 "longer.",
                 badness=shares_L[index],
-                ends=True,
+                ends=ends,
                 of_constraint=True,
             )
+
+
+def _reach(
+    config: RunConfig, constraint: ConstraintConfig, steps_per_epoch: int, last: int
+) -> float:
+    """What a multiplier would have come to by step ``last`` under a signal of 1 all the time.
+
+    With the learning rate's schedule, and with resilience where it is a decay: then that of small
+    dual steps, (1 - exp(-c r)) / c where hard constraints give r; never above the exact one.
+    """
+    hard = _dual_time(config, constraint, steps_per_epoch, last)
+    decays = constraint.resilience_form == "decay" and constraint.dual_optimizer == "sgd"
+    if not decays or constraint.resilience == 0:
+        return hard
+    return -math.expm1(-constraint.resilience * hard) / constraint.resilience
+
+
+def _dual_time(
+    config: RunConfig, constraint: ConstraintConfig, steps_per_epoch: int, last: int
+) -> float:
+    """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
+    steps = effective_dual_steps(config, steps_per_epoch=steps_per_epoch, until=last)
+    return constraint.dual_lr * steps
+
+
+def idle_signals(
+    config: ConstraintConfig, constraints: DescentConstraints, losses_F: Floats
+) -> Floats:
+    """The dual signal of layers that remove nothing of what they are given: missing share 1.
+
+    Of the layers before, ``losses_F`` are taken as they are. Never above the clip.
+
+    >>> config = ConstraintConfig(alpha=0.2, reference="virtual_layer0", reference_unit="constant")
+    >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
+    >>> idle_signals(config, constraints, np.array([1.0, 0.9, 0.8])).round(6).tolist()
+    [0.25, 0.25]
+    """
+    losses_F = np.asarray(losses_F, dtype=np.float64)
+    signal_L = np.full(len(constraints.bounds_L), constraints.alpha)
+    if constraints.form == "difference":
+        signal_L = signal_L * previous_losses(constraints, losses_F) / constraints.scale_L
+    if config.dual_signal == "relative":
+        signal_L = signal_L / allowed_losses(constraints, losses_F)
+    return signal_L if config.signal_clip is None else signal_L.clip(max=config.signal_clip)
 
 
 def _paid_to_rise(scales: Scales, report: Report) -> Iterator[Sign]:
@@ -169,14 +251,23 @@ def _paid_to_rise(scales: Scales, report: Report) -> Iterator[Sign]:
             )
 
 
-def _stale(reports: Sequence[Report]) -> Iterator[Sign]:
+def _stale(
+    config: RunConfig,
+    constraint: ConstraintConfig,
+    constraints: DescentConstraints,
+    reports: Sequence[Report],
+    steps_per_epoch: int,
+) -> Iterator[Sign]:
     if len(reports) < 2:
         return
-    report = reports[-1]
-    before_L, now_L = (r.layers["multipliers"] for r in reports[-2:])
-    violations_L = report.layers["violations"]
+    first, report = reports[-2:]
+    before_L, now_L = (r.layers["multipliers"] for r in (first, report))
+    start, end = (_dual_time(config, constraint, steps_per_epoch, r.step) for r in (first, report))
+    fall = end - start  # the farthest that Adam's steps go
+    allowed_L = allowed_losses(constraints, np.array(report.layers["losses"]))
     for index, (before, now) in enumerate(zip(before_L, now_L, strict=True)):
-        if 0 < STALE * before < now and violations_L[index] < WELL_MET:
+        hardly_falls = 0 < STALE * before < now and fall > (1.0 - STALE) * before
+        if hardly_falls and report.layers["violations"][index] < WELL_MET * allowed_L[index]:
             yield Sign(
                 f"The multiplier of layer {_layer(report, index)} hardly falls though its "
                 "constraint is well met: Adam remembers an earlier violation (stale moments). "
