@@ -14,8 +14,8 @@ import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+from sweep.advice import ADDRESS, ASKED_FROM
 from sweep.cli import main as command_line
-from sweep.cli_options import ADDRESS
 from sweep.lock import driving_jobs
 from sweep.submission import Answer, Question, code_version, is_same_root, root_on_cluster
 from trainables.errors import SweepError
@@ -30,6 +30,7 @@ def answer(question: Question) -> Answer:
         return Answer(2, err=f"sweep: {error}\n", version=code_version())
     driving_jobs.set({s: job for s, job, where in question.drivers if is_same_root(where, root)})
     os.environ.pop(ADDRESS, None)  # the verb runs here
+    os.environ[ASKED_FROM] = question.asked_from
     if words[0] != "export":
         return _ran(words)
     with tempfile.TemporaryDirectory() as folder:

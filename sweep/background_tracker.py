@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sweep.advice import command
 from sweep.plan import Arm
 from sweep.tracking import Tracker
 from sweep.tracking_place import shown
@@ -46,6 +47,7 @@ class BackgroundTracker:
         longest_wait_s: float = LONGEST_WAIT_S,
         pace_s: float = PACE_S,
         warn: Callable[[str], None] = logger.warning,
+        storage: str | None = None,
     ) -> None:
         """Take over ``tracker``; the thread starts with the first offer.
 
@@ -56,10 +58,12 @@ class BackgroundTracker:
             first_wait_s: pause after the first failure; doubled after each further one.
             longest_wait_s: no pause is longer.
             pace_s: between two requests of one running arm; its end is sent at once.
+            storage: the root that `sweep sync` sends from.
             warn: told once when MLflow cannot be written, and once when nothing is behind any more.
         """
         self._tracker = tracker
         self._sweep = sweep
+        self._sync = command("sync", sweep, storage=storage)
         self._read = read
         self._first_wait_s = first_wait_s
         self._longest_wait_s = longest_wait_s
@@ -194,7 +198,7 @@ class BackgroundTracker:
             self._warn(
                 f"{error} Training goes on and nothing is lost. Behind in MLflow: {names}, and "
                 "what follows. It is tried again until it works; later, "
-                f"`sweep sync {self._sweep}` completes it."
+                f"`{self._sync}` completes it."
             )
 
     def _queue(self, offer: _Offer) -> dict[str, _Offer]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from search_spaces.space import SearchSpace
-from sweep import notifications, remote
+from sweep import advice, notifications, remote
+from sweep.advice import ADDRESS
 from sweep.cli_options import (
-    ADDRESS,
     address_option,
     given_storage,
     name_argument,
@@ -94,6 +94,7 @@ def submit(
         definition=definition.to_json(),
         asked=tuple(wanted),
         storage=given_storage(),
+        asked_from=advice.place(where, given_storage()),
         mlflow=mlflow,
         notify=_for_the_head(notify),
         options=_driver_options(data, workers, stall_after),
@@ -119,6 +120,7 @@ def resume_there(
         version=code_version(),
         any_version=True,  # no definition is sent: the cluster continues what it has
         storage=given_storage(),
+        asked_from=advice.place(address, given_storage()),
         n_proposals=proposals,
         seeds=seeds,
         retry_failed=retry_failed,
@@ -136,10 +138,11 @@ def _submit(address: str, sent: Submission) -> None:
         note(f"the head still prepares {sent.name}, its data say.")
     else:
         driver = remote.said(answer) or driver
-    note(
-        f"{sent.name} is driven by {driver}. Watch it with `sweep status {sent.name}` and "
-        f"`sweep logs {sent.name} -f`, with --address {address}."
+    look, follow = (
+        advice.command(*words, storage=sent.storage, address=address)
+        for words in (("status", sent.name), ("logs", sent.name, "-f"))
     )
+    note(f"{sent.name} is driven by {driver}. Watch it with `{look}` and `{follow}`.")
     click.echo(sent.name)
 
 

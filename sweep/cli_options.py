@@ -15,6 +15,8 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
+from sweep import advice
+from sweep.advice import ADDRESS, STORAGE
 from sweep.definition import load_definition
 from sweep.views import Read, SweepView, load_sweep
 from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
@@ -23,14 +25,11 @@ from trainables.object_store import ObjectStore
 Json = Any
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
-STORAGE = "SWEEP_STORAGE"
-ADDRESS = "SWEEP_ADDRESS"
-
 storage_option: Callable[[Verb], Verb] = click.option(
     "--storage",
     metavar="DIR",
     envvar=STORAGE,
-    default="sweeps",
+    default=advice.DEFAULT_STORAGE,
     show_default="$SWEEP_STORAGE, else ./sweeps",
     help="Storage root: everything a sweep writes lies below it.",
 )

@@ -9,10 +9,11 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from sweep import remote, score_entries, tables, views
+from sweep import advice, remote, score_entries, tables, views
 from sweep.cli_options import (
     address_option,
     console,
+    given_storage,
     json_option,
     name_argument,
     note,
@@ -54,17 +55,19 @@ def list_(storage: str, address: str | None, as_json: bool) -> None:
         objects = open_store(storage)
         entries = [_list_entry(objects, name) for name in newest_first(objects)]
         place = f"below {objects.root}"
+        first = advice.command("run", "quickstart", storage=objects.root)
     else:
         entries = remote.json_of(address, "list")
         place = f"on the cluster at {address}"
+        first = advice.command("submit", "quickstart", storage=given_storage(), address=address)
     if as_json:
         print_json(entries)
         return
     with remote.readable("its sweeps", is_remote=address is not None):
-        _print_list(entries, place)
+        _print_list(entries, place, first)
 
 
-def _print_list(entries: Sequence[Mapping[str, Json]], place: str) -> None:
+def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -> None:
     if entries:
         shown = ("name", "space", "state", "proposals")
         rows = [{key: e[key] or "" for key in shown} for e in entries]
@@ -72,7 +75,7 @@ def _print_list(entries: Sequence[Mapping[str, Json]], place: str) -> None:
             row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
         console().print(table(rows))
     else:
-        note(f"no sweeps {place}. Start one with `sweep run quickstart`, or `sweep submit`.")
+        note(f"no sweeps {place}. Start one with `{first}`.")
 
 
 def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
@@ -120,7 +123,7 @@ def status(name: str, storage: str, address: str | None, as_json: bool) -> None:
         print_json(entry)
         return
     with remote.readable(name, is_remote=address is not None):
-        _print_status(entry)
+        _print_status(entry, address)
 
 
 def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json]:
@@ -134,7 +137,7 @@ def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json
     }
 
 
-def _print_status(entry: Mapping[str, Json]) -> None:
+def _print_status(entry: Mapping[str, Json], address: str | None) -> None:
     name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
     by = "" if driver is None else f", by {Driver(**driver)}"
     out = console()
@@ -146,7 +149,9 @@ def _print_status(entry: Mapping[str, Json]) -> None:
     out.print(table([_status_row(s) for s in entry["settings"]]))
     _print_training(entry)
     if state == "stopped":
-        out.print(f"\nContinue with `sweep resume {name}`.")
+        storage = entry["storage"] if address is None else given_storage()
+        again = advice.command("resume", name, storage=storage, address=address)
+        click.echo(f"\nContinue with `{again}`.")
 
 
 def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
@@ -238,7 +243,7 @@ def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
     except SweepError as error:
         note(f"without MLflow run ids: {error}")
         return {}
-    found = tracking_client.run_ids(uri, definition.name, sweep_id)
+    found = tracking_client.run_ids(uri, definition.name, sweep_id, storage=objects.root)
     if found.reason:
         note(f"without MLflow run ids: {found.reason}")
     return found.ids

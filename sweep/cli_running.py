@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 
 from search_spaces import catalog
-from sweep import notifications, remote, views
+from sweep import advice, notifications, remote, views
 from sweep.cli_options import (
     address_option,
     check_name,
@@ -273,7 +273,8 @@ def stop(name: str, storage: str, address: str | None) -> None:
     whom = driver or "any job that would start its driver again (none gives a sign of life)"
     click.echo(
         f"{name}: asked {whom} to stop. Running arms end at their next report; "
-        f"`sweep status {name}` shows when, `sweep resume {name}` continues."
+        f"`{advice.command('status', name, storage=objects.root)}` shows when, "
+        f"`{advice.resume(name, objects.root)}` continues."
     )
 
 
@@ -303,10 +304,14 @@ def _train(
         return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
 
     read = feed.StoredArms(objects, definition.name)
-    background = BackgroundTracker(tracker(), definition.name, read, warn=note)
+    send = advice.command("sync", definition.name, storage=objects.root)
+    background = BackgroundTracker(
+        tracker(), definition.name, read, warn=note, storage=objects.root
+    )
     on_record, on_proposal = feed.listeners(background.offer)
     try:
-        with notifications.notifying(notify, definition.name, warn=note) as on_news:
+        again = advice.resume(definition.name, objects.root, where=where, workers=workers)
+        with notifications.notifying(notify, definition.name, again, warn=note) as on_news:
             summary = run_sweep(
                 objects,
                 definition,
@@ -321,16 +326,13 @@ def _train(
         behind = background.close(TRACKING_END_S)
     view = views.load_sweep(objects, definition.name)
     if behind:
-        note(
-            f"MLflow at {shown(uri)} lacks {len(behind)} arms; `sweep sync {definition.name}` "
-            "sends them."
-        )
+        note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
     else:
         try:
             track_sweep(tracker(), view, started_ms)
         except SweepError as error:
-            note(f"{error} `sweep sync {definition.name}` completes it.")
-    _print_summary(view, summary)
+            note(f"{error} `{send}` completes it.")
+    _print_summary(view, summary, objects.root)
     if not summary.is_done:
         return summary.exit_code
     try:
@@ -358,7 +360,7 @@ def track_sweep(tracker: Tracker, view: views.SweepView, fallback_ms: int) -> No
     )
 
 
-def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
+def _print_summary(view: views.SweepView, summary: RunSummary, storage: str) -> None:
     name = view.definition.name
     for setting, why in summary.retired.items():
         note(f"{setting}: its search ended early: {why}")
@@ -368,8 +370,8 @@ def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
     if not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
         goes_on = SINCE in os.environ and not summary.was_asked_to_stop
-        advice = "Its job sees whether it goes on." if goes_on else summary.advice
-        note(f"{name} is not done{stopped}: {done}. {advice}")
+        what_next = "Its job sees whether it goes on." if goes_on else summary.advice
+        note(f"{name} is not done{stopped}: {done}. {what_next}")
         return
     out = console()
     out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")
@@ -378,4 +380,5 @@ def _print_summary(view: views.SweepView, summary: RunSummary) -> None:
         print_best(entries)
     else:
         winners = sum(entry["winner"] for entry in entries)
-        out.print(f"{winners} of {len(entries)} settings have a winner: `sweep best {name}`")
+        show = advice.command("best", name, storage=storage)
+        click.echo(f"{winners} of {len(entries)} settings have a winner: `{show}`")

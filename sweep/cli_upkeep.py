@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from sweep import remote
+from sweep import advice, remote
 from sweep.cli_options import (
     address_option,
     check_name,
@@ -120,7 +120,8 @@ def ui(
     url = base = uri if served else f"http://127.0.0.1:{port}"
     if name is not None:
         try:
-            url = tracking_ui.experiment_url(base, uri, name, known_id(objects, name))
+            number = known_id(objects, name)
+            url = tracking_ui.experiment_url(base, uri, name, number, storage=objects.root)
         except TrackingError as error:
             note(str(error))
     click.echo(url)
@@ -164,7 +165,8 @@ def rm(name: str, yes: bool, storage: str) -> None:
         check_name(objects, name)
     driver = driver_of(objects, name)
     if driver is not None:
-        raise AlreadyRunning(f"{name} is running ({driver}): `sweep stop {name}` first.")
+        end = advice.command("stop", name, storage=objects.root)
+        raise AlreadyRunning(f"{name} is running ({driver}): `{end}` first.")
     own, others, unknown = _claims(objects, name)
     doomed = [] if unknown else sorted(own - others)
     size_mb = (sum(objects.size_of(f"arms/{s}") for s in doomed)) / 1e6

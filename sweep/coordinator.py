@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from search_spaces.space import ORDER_FREE
-from sweep import news
+from sweep import advice, news
 from sweep.definition import Definition
 from sweep.news import News, OnNews
 from sweep.pairs import join
@@ -75,6 +75,7 @@ class RunSummary:
     stopped: str  # why it ended before it was done; empty when it was not stopped
     was_asked_to_stop: bool  # by somebody, and not by trouble
     is_done: bool
+    again: str  # the command that continues it
 
     @property
     def exit_code(self) -> int:
@@ -84,7 +85,7 @@ class RunSummary:
     @property
     def advice(self) -> str:
         """What to do next; empty when all is well."""
-        return "" if self.exit_code == 0 else f"Continue with `sweep resume {self.sweep}`."
+        return "" if self.exit_code == 0 else f"Continue with `{self.again}`."
 
 
 @dataclass
@@ -108,6 +109,7 @@ class Coordinator:
         on_final: OnFinal | None = None,
         on_news: OnNews | None = None,
         ask_ahead: bool = False,
+        again: str | None = None,
     ) -> None:
         """Nothing is read before ``start``.
 
@@ -120,9 +122,11 @@ class Coordinator:
             on_final: told of arms that ended in this run, for the display.
             on_news: told of what somebody who does not look wants to know; may come from a thread.
             ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
+            again: the command that continues the sweep; None: a plain `sweep resume`.
         """
         self.objects = objects
         self.definition = definition
+        self.again = again or advice.resume(definition.name, objects.root)
         self.runs = RunStore(objects, driver=uuid.uuid4().hex)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
@@ -283,11 +287,12 @@ class Coordinator:
             retired=dict(self.retired),
             problems=(
                 *self.problems,
-                *failures(self.runs, self.definition.name, self.outcomes, self._failed_baselines),
+                *failures(self.runs, self.again, self.outcomes, self._failed_baselines),
             ),
             stopped=self.stopping,
             was_asked_to_stop=bool(self.stopping) and not self.problems,
             is_done=self.plan.is_done,
+            again=self.again,
         )
 
     def close(self) -> None:
@@ -437,7 +442,7 @@ class Coordinator:
         if record is None:
             raise StoreError(
                 f"the record of arm {signature} is gone below {self.objects.root}. "
-                f"`sweep resume {self.definition.name}` trains it again."
+                f"`{self.again}` trains it again."
             )
         return record
 

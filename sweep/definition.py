@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
+from sweep.advice import resume
 from sweep.errors import NameTaken
 from trainables.errors import InvalidValue, UnknownName
 from trainables.object_store import ObjectStore
@@ -97,7 +98,8 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
         raise NameTaken(
             f"a sweep named {definition.name!r} exists with a different definition:\n"
             + "\n".join(f"  {line}" for line in difference)
-            + "\nChoose another --name, or `sweep resume` to continue the stored one."
+            + "\nChoose another --name, or continue the stored one with "
+            f"`{resume(definition.name, objects.root)}`."
         )
     return there
 

@@ -10,6 +10,7 @@ import time
 from contextlib import ExitStack
 from typing import Literal
 
+from sweep.advice import resume
 from sweep.coordinator import Coordinator, OnProposal, OnRecord, RunSummary
 from sweep.definition import Definition
 from sweep.lock import driver_lock
@@ -74,6 +75,7 @@ def run_sweep(
             on_final=shown.arm_ended,
             on_news=on_news,
             ask_ahead=where != "inline",
+            again=resume(definition.name, objects.root, where=where, workers=workers),
         )
         stack.callback(coordinator.close)
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)

@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import IO
 
 from sweep import heartbeat
+from sweep.advice import command
 from sweep.definition import folder
 from sweep.errors import AlreadyRunning
 from sweep.heartbeat import Beat, Heartbeat
@@ -78,7 +79,7 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
         else:
             other = beats.claim()
             if other is not None:
-                raise already_running(sweep, _driver(other))
+                raise already_running(sweep, _driver(other), objects.root)
         beats.start()
         stack.callback(beats.end)
         yield beats
@@ -95,7 +96,7 @@ def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
             if taken:
                 _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
         if not taken:
-            raise already_running(sweep, _holder(path))
+            raise already_running(sweep, _holder(path), objects.root)
         try:
             yield
         finally:
@@ -103,12 +104,13 @@ def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
                 _write_holder(file, {})
 
 
-def already_running(sweep: str, driver: Driver | None) -> AlreadyRunning:
+def already_running(sweep: str, driver: Driver | None, storage: str) -> AlreadyRunning:
     """The error that another driver, None: of which nothing is known yet, works on a sweep."""
     hint = driver.hint if driver is not None else ""
+    look, end = (command(verb, sweep, storage=storage) for verb in ("status", "stop"))
     return AlreadyRunning(
         f"{sweep} is running already: {driver or 'its driver just started'}. Watch it with "
-        f"`sweep status {sweep}`, or end it with `sweep stop {sweep}`. {hint}".rstrip()
+        f"`{look}`, or end it with `{end}`. {hint}".rstrip()
     )
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from sweep import advice
+
 if TYPE_CHECKING:
     from sweep.coordinator import Coordinator, RunSummary
     from sweep.proposals import ProposalOutcome
@@ -97,20 +99,21 @@ def of_end(summary: RunSummary) -> News | None:
     )
 
 
-def of_error(sweep: str, error: BaseException) -> News:
-    """A driver ended with an error instead of a summary."""
+def of_error(sweep: str, error: BaseException, again: str) -> News:
+    """A driver ended with an error instead of a summary; ``again`` is what continues it."""
     return News(
         "failed",
         sweep,
-        f"{sweep} ended with an error: {error} `sweep resume {sweep}` continues it.",
+        f"{sweep} ended with an error: {error} `{again}` continues it.",
         {"error": type(error).__name__},
     )
 
 
-def of_driver(sweep: str, what: str) -> News:
+def of_driver(sweep: str, what: str, storage: str) -> News:
     """A driver on a cluster is not started again; ``what`` says why."""
-    text = f"the driver of {sweep} {what}. `sweep logs {sweep}` shows more, `sweep resume {sweep}` "
-    return News("failed", sweep, f"{text}continues it.")
+    logs, again = advice.command("logs", sweep, storage=storage), advice.resume(sweep, storage)
+    text = f"the driver of {sweep} {what}. `{logs}` shows more, `{again}` continues it."
+    return News("failed", sweep, text)
 
 
 def of_storage(sweep: str, error: BaseException) -> News:
@@ -142,6 +145,7 @@ class Standstill:
             return
         self._told_of = last
         sweep = self._coordinator.definition.name
+        look = advice.command("status", sweep, storage=self._coordinator.objects.root)
         minutes = (now - last) / 60
         state = (
             f"{live} arms wait for workers, prepare their data, or hang"
@@ -153,7 +157,7 @@ class Standstill:
                 "stalled",
                 sweep,
                 f"{sweep}: no arm has reported for {minutes:.0f} minutes. {state}: see "
-                f"`sweep status {sweep}` and the log of its driver.",
+                f"`{look}` and the log of its driver.",
                 {"live_arms": live, "silent_s": round(now - last)},
             )
         )

@@ -166,8 +166,12 @@ def try_out(target: str) -> Check:
 
 
 @contextmanager
-def notifying(target: str | None, sweep: str, *, warn: Callable[[str], None]) -> Iterator[OnNews]:
+def notifying(
+    target: str | None, sweep: str, again: str, *, warn: Callable[[str], None]
+) -> Iterator[OnNews]:
     """Yields what to call with news; an error that ends the block is news itself, and is raised.
+
+    ``again`` is the command that continues the sweep after one.
 
     A request that could not be met (Misuse) is none: whoever made it reads the message. Where a
     supervisor starts the driver again, failures that are not the end are not told.
@@ -187,7 +191,7 @@ def notifying(target: str | None, sweep: str, *, warn: Callable[[str], None]) ->
     except Misuse:
         raise
     except Exception as error:
-        tell(of_error(sweep, error))
+        tell(of_error(sweep, error, again))
         raise
     finally:
         notifier.close()

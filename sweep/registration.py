@@ -117,4 +117,4 @@ def refuse_second_driver(objects: ObjectStore, name: str) -> None:
     """Raise AlreadyRunning early; the lock itself is taken when training starts."""
     driver = driver_of(objects, name)
     if driver is not None:
-        raise already_running(name, driver)
+        raise already_running(name, driver, objects.root)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from sweep.advice import place
 from sweep.cli_options import given_storage, note
 from sweep.submission import NOT_YET, Answer, Question, Submission, code_version
 from trainables.errors import Failure
@@ -44,7 +45,13 @@ def cluster(address: str) -> Iterator[Jobs]:
         yield jobs.Jobs(url, secret)
 
 
-def ask(jobs: Jobs, words: Sequence[str], storage: str | None, wait_s: float = ANSWER_S) -> Answer:
+def ask(
+    jobs: Jobs,
+    words: Sequence[str],
+    storage: str | None,
+    wait_s: float = ANSWER_S,
+    asked_from: str = "",
+) -> Answer:
     """Run ``sweep WORDS`` on the head.
 
     Args:
@@ -52,12 +59,13 @@ def ask(jobs: Jobs, words: Sequence[str], storage: str | None, wait_s: float = A
         words: the verb and what follows it, but for --storage.
         storage: the root on the cluster; None: its own.
         wait_s: for the answer.
+        asked_from: as in ``sweep/advice.py``.
 
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
     """
     drivers = tuple((job.sweep, job.id, job.storage) for job in jobs.driving())
-    question = Question(tuple(words), storage, drivers)
+    question = Question(tuple(words), storage, drivers, asked_from)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
     answer = jobs.answer(job, wait_s)
@@ -81,7 +89,7 @@ def said(answer: Answer) -> str:
 def asked(address: str, *words: str) -> Answer:
     """What the head says to a verb, at the storage that was given here with --storage."""
     with cluster(address) as jobs:
-        return ask(jobs, words, given_storage())
+        return ask(jobs, words, given_storage(), asked_from=place(address, given_storage()))
 
 
 def json_of(address: str, *words: str) -> Json:
@@ -92,7 +100,8 @@ def json_of(address: str, *words: str) -> Json:
 def stop(address: str, name: str) -> str:
     """`sweep stop` on the head; a job that still prepares its sweep is ended, and that is said."""
     with cluster(address) as jobs:
-        answer = ask(jobs, ("stop", name), given_storage())
+        asked_from = place(address, given_storage())
+        answer = ask(jobs, ("stop", name), given_storage(), asked_from=asked_from)
         if answer.code != NOT_YET:
             return said(answer)
         job = answer.out.strip()

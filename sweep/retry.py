@@ -41,7 +41,7 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
 
 def failures(
     runs: RunStore,
-    sweep: str,
+    again: str,
     outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
     failed_baselines: Mapping[str, str],
 ) -> Iterator[str]:
@@ -49,11 +49,11 @@ def failures(
 
     Args:
         runs: where the reasons are read.
-        sweep: its name.
+        again: the command that continues the sweep.
         outcomes: what each setting's proposals came to.
         failed_baselines: signature of an unconstrained arm -> why it failed.
     """
-    remedy = f"`sweep resume {sweep} --retry-failed` trains what failed again."
+    remedy = f"`{again} --retry-failed` trains what failed again."
     if failed_baselines:
         reason = next(iter(failed_baselines.values()))
         yield f"{len(failed_baselines)} unconstrained arms failed; the first: {reason} {remedy}"

@@ -87,7 +87,7 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
         coordinator.stop(SIGNALS[signal.Signals(number)])
         print(
             "\nStopping: running arms end at their next report. Once more to end now; "
-            f"`sweep resume {coordinator.definition.name}` continues either way.",
+            f"`{coordinator.again}` continues either way.",
             file=sys.stderr,
         )
 

@@ -18,13 +18,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from sweep.advice import STORAGE
 from trainables.errors import Failure, Misuse
 
 Json = Any
 FILE = "submission.json"
 ANSWER = "sweep-answer: "  # what an answer's line begins with
 NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet
-STORAGE = "SWEEP_STORAGE"
 DISTRIBUTION = "descent-sweep"
 # Search spaces are the laptop's business: they arrive resolved, so a new one is no new version.
 RUNS_THERE = ("trainables/**/*.py", "sweep/**/*.py", "search_spaces/space.py")
@@ -48,6 +48,7 @@ class Submission:
     notify: str | None = None  # whom the driver tells; part of no command line: it may be secret
     options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver
     others: Mapping[str, str] = field(default_factory=dict)  # running job of this name -> its root
+    asked_from: str = ""  # as in sweep/advice.py
 
     def write(self, folder: Path) -> None:
         """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
@@ -83,6 +84,7 @@ class Question:
     words: tuple[str, ...]  # of the command line, but for --storage
     storage: str | None = None  # root on the cluster; None: its SWEEP_STORAGE
     drivers: tuple[tuple[str, str, str], ...] = ()  # that run now: sweep, job, root
+    asked_from: str = ""  # as in sweep/advice.py
 
     def text(self) -> str:
         """One word of a shell command that ``parse`` turns back."""
@@ -93,7 +95,8 @@ class Question:
         """What ``text`` said, after the shell."""
         plain = json.loads(word)
         drivers = tuple((sweep, job, root) for sweep, job, root in plain["drivers"])
-        return cls(tuple(plain["words"]), plain["storage"], drivers)
+        asked_from = plain.get("asked_from", "")
+        return cls(tuple(plain["words"]), plain["storage"], drivers, asked_from)
 
 
 @dataclass(frozen=True)

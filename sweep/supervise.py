@@ -20,8 +20,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sweep import notifications
-from sweep.cli_options import ADDRESS, check_name, open_store, parse_seeds
+from sweep import advice, notifications
+from sweep.advice import ADDRESS, ASKED_FROM
+from sweep.cli_options import check_name, open_store, parse_seeds
 from sweep.definition import Definition, definition_name, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
 from sweep.news import OnNews, of_driver, of_storage
@@ -63,16 +64,17 @@ def main() -> None:
     since_ms = time.time_ns() // 1_000_000
     if sys.argv[1:2] == [ACCEPTED]:
         since_ms = int(sys.argv[2])
-        sent = Submission.read(Path())
+        sent = _taken_up()
         objects = open_store(root_on_cluster(sent.storage))
         target = sent.notify or os.environ.get(notifications.VARIABLE)
-        with notifications.notifying(target, sent.name, warn=_say) as on_news:
+        resume = advice.resume(sent.name, objects.root)
+        with notifications.notifying(target, sent.name, resume, warn=_say) as on_news:
             run_driver = partial(drive, objects, sent)
             code = supervise(objects, sent.name, run_driver, since_ms=since_ms, on_news=on_news)
         raise SystemExit(code)
     notes: list[str] = []
     try:
-        sent = Submission.read(Path())
+        sent = _taken_up()
         objects = open_store(root_on_cluster(sent.storage))
         accept(objects, sent, notes.append)
     except NotYet as error:
@@ -90,6 +92,13 @@ def main() -> None:
     if driver is None:  # in a new process image: this one holds torch, by which data were found
         again = [sys.executable, "-m", "sweep.supervise", ACCEPTED, str(since_ms)]
         os.execv(sys.executable, again)
+
+
+def _taken_up() -> Submission:
+    """The submission in this folder; what is advised from now on is for whoever sent it."""
+    sent = Submission.read(Path())
+    os.environ[ASKED_FROM] = sent.asked_from
+    return sent
 
 
 class NotYet(Failure):
@@ -182,7 +191,8 @@ def supervise(
             if code == 0:
                 return code
             if code == 2 and starts == 1:  # later: data or storage are away
-                on_news(of_driver(name, "was refused: its job's log says why"))
+                what = "was refused: its job's log says why"
+                on_news(of_driver(name, what, objects.root))
                 return code
             if terminated or _asked_to_stop(objects, name, since_ms):
                 return code
@@ -191,11 +201,9 @@ def supervise(
             deaths = 1 if seen.is_new() else deaths + 1
             if deaths == DEATHS:
                 what = f"died {DEATHS} times without progress and is not started again"
-                _say(
-                    f"the driver of {name} {what}. See above why; then `sweep resume {name}` "
-                    "continues."
-                )
-                on_news(of_driver(name, what))
+                again = advice.resume(name, objects.root)
+                _say(f"the driver of {name} {what}. See above why; then `{again}` continues.")
+                on_news(of_driver(name, what, objects.root))
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
@@ -237,7 +245,7 @@ def _asked_to_stop(objects: ObjectStore, name: str, since_ms: int) -> bool:
     except StoreError:
         return False
     if asked:
-        _say(f"{name} was asked to stop. `sweep resume {name}` continues it.")
+        _say(f"{name} was asked to stop. `{advice.resume(name, objects.root)}` continues it.")
     return asked
 
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sweep.advice import command
 from sweep.tracking_place import ENVIRONMENT, TrackingError, shown, sqlite_path
 
 if TYPE_CHECKING:
@@ -177,18 +178,19 @@ class RunIds(NamedTuple):
     reason: str
 
 
-def run_ids(uri: str, sweep: str, sweep_id: str = "") -> RunIds:
-    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell."""
+def run_ids(uri: str, sweep: str, sweep_id: str = "", *, storage: str | None = None) -> RunIds:
+    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell.
+
+    ``storage`` is the root that a missing experiment is sent from.
+    """
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         return RunIds({}, f"nothing is tracked at {uri} yet.")
     try:
         experiment = experiment_id(uri, sweep, sweep_id)
         if experiment is None:
-            where = shown(uri)
-            missing = (
-                f"MLflow at {where} has no experiment of {sweep!r}: `sweep sync {sweep}` sends it."
-            )
+            send = command("sync", sweep, storage=storage)
+            missing = f"MLflow at {shown(uri)} has no experiment of {sweep!r}: `{send}` sends it."
             return RunIds({}, missing)
         oldest: dict[str, tuple[int, str]] = {}
         for run in search_runs(make_client(uri), experiment, "tags.kind = 'arm'"):

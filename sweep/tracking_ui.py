@@ -6,6 +6,7 @@ import os
 import sys
 import urllib.parse
 
+from sweep.advice import command
 from sweep.tracking import Tracker
 from sweep.tracking_client import experiment_id
 from sweep.tracking_place import ENVIRONMENT, TrackingError, is_server, shown
@@ -31,10 +32,12 @@ def server_environment() -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-def experiment_url(base: str, uri: str, sweep: str, sweep_id: str | None = "") -> str:
+def experiment_url(
+    base: str, uri: str, sweep: str, sweep_id: str | None = "", *, storage: str | None = None
+) -> str:
     """The sweep's page in the UI at ``base``: arms alone, as charts, best objective first.
 
-    ``sweep_id`` is None for a sweep that was never tracked.
+    ``sweep_id`` is None for a sweep that was never tracked; ``storage`` is the root it lies below.
 
     Raises TrackingError when MLflow at ``uri`` is away or has no such experiment.
     """
@@ -42,7 +45,7 @@ def experiment_url(base: str, uri: str, sweep: str, sweep_id: str | None = "") -
     if number is None:
         raise TrackingError(
             f"MLflow at {shown(uri)} has no experiment of {sweep!r}: "
-            f"run `sweep sync {sweep}` first."
+            f"run `{command('sync', sweep, storage=storage)}` first."
         )
     view = {
         "searchFilter": "tags.kind = 'arm'",

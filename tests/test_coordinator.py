@@ -200,7 +200,7 @@ def test_a_setting_whose_every_proposal_failed_is_a_problem(
     fails = ends_where(in_g1, "failed", "out of memory.")
     problem = only_problem(objects, asked, fails, resumed=resumed)
     assert problem.startswith("g1: all 3 proposals failed; the first: out of memory. ")
-    assert "`sweep resume toy --retry-failed`" in problem
+    assert f"`sweep resume toy --storage {objects.root} --retry-failed`" in problem
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -273,7 +273,7 @@ def test_a_full_disk_stops_the_sweep_loudly_and_resuming_finishes_it(
     assert coordinator.is_over
     assert summary.exit_code == 1
     assert "No space left" in summary.problems[0]
-    assert summary.advice == "Continue with `sweep resume toy`."
+    assert summary.advice == f"Continue with `sweep resume toy --storage {objects.root}`."
     monkeypatch.setattr(ObjectStore, "put", put)
     monkeypatch.undo()
     then = train(started(objects, asked))

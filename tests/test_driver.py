@@ -99,7 +99,7 @@ def test_a_stopped_sweep_checkpoints_says_how_to_resume_and_resumes(
         code, out, err = driver.wait()
         assert code == 1, err
         assert "stopped=" in out
-        assert how == "sweep stop" or "`sweep resume tiny` continues" in err
+        assert how == "sweep stop" or "`sweep resume tiny --workers 2 --storage" in err
         assert "Traceback" not in err
         assert driver_of(objects, "tiny") is None
         assert not any(record.is_final for record in records(objects).values())

@@ -147,7 +147,7 @@ def test_a_supervisor_tells_when_it_gives_up(
     assert [news.kind for news in told] == ["failed"] * len(texts)
     for news, text in zip(told, texts, strict=True):
         assert text in news.text
-        assert "`sweep resume toy` continues" in news.text
+        assert "`sweep resume toy --storage" in news.text
 
 
 # --- standing still -------------------------------------------------------------------------------

@@ -163,9 +163,15 @@ def test_a_target_is_shown_without_its_secret() -> None:
 
 
 def test_an_error_that_ends_a_driver_is_news_and_a_misuse_is_not(webhook: Webhook) -> None:
-    with pytest.raises(Failure), notifying(webhook.url, "mine", warn=pytest.fail):
+    with (
+        pytest.raises(Failure),
+        notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail),
+    ):
         raise Failure("Ray could not be started.")
-    with pytest.raises(BadData), notifying(webhook.url, "mine", warn=pytest.fail):
+    with (
+        pytest.raises(BadData),
+        notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail),
+    ):
         raise BadData("no such folder.")
     (body,) = webhook.got
     assert body["event"] == "failed"
@@ -192,11 +198,14 @@ def test_what_a_supervisor_mends_is_no_news_and_what_it_cannot_is(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SINCE, "0")
-    with notifying(webhook.url, "mine", warn=pytest.fail) as tell:
+    with notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail) as tell:
         tell(News("failed", "mine", "the disk is full.", {"is_done": False}))
         tell(News("failed", "mine", "finished, with problems.", {"is_done": True}))
         tell(News("stalled", "mine", "no report."))
-    with pytest.raises(Failure), notifying(webhook.url, "mine", warn=pytest.fail):
+    with (
+        pytest.raises(Failure),
+        notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail),
+    ):
         raise Failure("Ray is gone.")
     assert [body["text"] for body in webhook.got] == ["finished, with problems.", "no report."]
 

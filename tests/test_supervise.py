@@ -303,10 +303,10 @@ def test_a_sweep_that_is_driven_and_not_stored_yet_is_left_to_its_driver(
 
 def test_a_lock_of_another_machine_may_outlive_it() -> None:
     gone = Driver(12, "a-head-of-before")
-    assert "If a-head-of-before is gone" in str(already_running("tiny", gone))
+    assert "If a-head-of-before is gone" in str(already_running("tiny", gone, "/root"))
     here = Driver(12, socket.gethostname())
     for driver in (here, replace(gone, job="tiny-1"), None):
-        assert "gone" not in str(already_running("tiny", driver))
+        assert "gone" not in str(already_running("tiny", driver, "/root"))
 
 
 def test_another_version_of_the_code_writes_nothing(

@@ -168,7 +168,7 @@ class ArmRun:
             self._end(
                 "failed",
                 f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). "
-                "See `sweep resume --retry-failed`.",
+                "To resume its sweep with --retry-failed trains it again.",
             )
             return None
         if self._no_gpu:
@@ -205,7 +205,7 @@ class ArmRun:
         )
         if starts < MAX_DEATHS:
             raise GpuLost(what)
-        again = "Then `sweep resume --retry-failed`."
+        again = "Then resume its sweep with --retry-failed."
         self._end("failed", f"{what} The arm was started {starts} times without a GPU. {again}")
 
     def _report(self, arm: _Arm) -> Report:

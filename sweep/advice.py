@@ -1,0 +1,84 @@
+"""Commands that users are told to give: complete and quoted, so that they run as pasted.
+
+A job on a cluster's head speaks to whoever sits at a laptop: what it advises is what runs there.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+from trainables.object_store import ObjectStore
+
+DEFAULT_STORAGE = "sweeps"  # below the folder that a command is given in
+STORAGE = "SWEEP_STORAGE"
+ADDRESS = "SWEEP_ADDRESS"
+# Of a job on a cluster's head: the options by which who asked for it names the cluster, and a root
+# there that is not the cluster's own.
+ASKED_FROM = "SWEEP_ASKED_FROM"
+BY_ADDRESS = (
+    "best",
+    "doctor",
+    "export",
+    "list",
+    "logs",
+    "resume",
+    "status",
+    "stop",
+    "submit",
+    "ui",
+)
+
+
+def command(*words: str, storage: str | None = None, address: str | None = None) -> str:
+    """``sweep WORDS`` as it is to be pasted.
+
+    Args:
+        words: the verb and what follows it.
+        storage: the root that it is about; without an address left out where it is the default.
+        address: the cluster that it is for, as the user named it; None: this machine, or, of a job
+            on a cluster, whoever asked for it.
+    """
+    asked_from = os.environ.get(ASKED_FROM, "")
+    if address is not None:
+        return f"{shlex.join([program(), *words])} {place(address, storage)}"
+    if asked_from and words[0] in BY_ADDRESS:
+        return f"{shlex.join(['sweep', *words])} {asked_from}"
+    elsewhere = storage is not None and (
+        bool(os.environ.get(STORAGE)) or storage != ObjectStore(DEFAULT_STORAGE).root
+    )
+    line = shlex.join([program(), *words, *(["--storage", str(storage)] if elsewhere else [])])
+    if asked_from:
+        cluster = shlex.split(asked_from)[1]
+        return line if "://" in cluster else shlex.join(["ray", "exec", cluster, line])
+    # Another shell may have it; this one does, and would send the command elsewhere.
+    sent_away = bool(os.environ.get(ADDRESS)) and words[0] in BY_ADDRESS
+    return f"{ADDRESS}= {line}" if sent_away else line
+
+
+def resume(sweep: str, storage: str, *, where: str = "local", workers: int | None = None) -> str:
+    """What continues a sweep the way that it was started here."""
+    how = [] if workers is None else ["--workers", str(workers)]
+    if where != "local" and not os.environ.get(ASKED_FROM):
+        how += ["--where", where]
+    return command("resume", sweep, *how, storage=storage)
+
+
+def place(address: str, storage: str | None) -> str:
+    """The options that name a cluster, and a root there that is not its own."""
+    root = [] if storage is None else ["--storage", storage]
+    return shlex.join(["--address", address, *root])
+
+
+def program() -> str:
+    """How this program is started from here: ``sweep``, or by its path where that is another."""
+    started = Path(sys.argv[0])
+    if started.name != "sweep":  # as a module, or by a test
+        return "sweep"
+    found = shutil.which("sweep")
+    if found is not None and started.exists() and Path(found).samefile(started):
+        return "sweep"
+    return str(started.absolute()) if started.exists() else "sweep"
