@@ -53,6 +53,7 @@ Json = Any
 Where = Literal["local", "cluster", "inline"]
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
+URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 
 where_option = click.option(
     "--where",
@@ -309,6 +310,7 @@ def _train(
         tracker(), definition.name, read, warn=note, storage=objects.root
     )
     on_record, on_proposal = feed.listeners(background.offer)
+    tracking_end_s = TRACKING_END_S
     try:
         again = advice.resume(definition.name, objects.root, where=where, workers=workers)
         with notifications.notifying(notify, definition.name, again, warn=note) as on_news:
@@ -322,12 +324,13 @@ def _train(
                 on_news=on_news,
                 retry_failed=retry_failed,
             )
+            tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
     finally:
-        behind = background.close(TRACKING_END_S)
+        behind = background.close(tracking_end_s)
     view = views.load_sweep(objects, definition.name)
     if behind:
         note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
-    else:
+    elif not summary.is_urgent:
         try:
             track_sweep(tracker(), view, started_ms)
         except SweepError as error:

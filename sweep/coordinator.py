@@ -75,6 +75,7 @@ class RunSummary:
     stopped: str  # why it ended before it was done; empty when it was not stopped
     was_asked_to_stop: bool  # by somebody, and not by trouble
     is_done: bool
+    is_urgent: bool  # whoever stopped it kills it within seconds
     again: str  # the command that continues it
 
     @property
@@ -135,6 +136,7 @@ class Coordinator:
         self.problems: list[str] = []
         self.stopping = ""  # why no more arms are handed out
         self.waits_for = ""  # what keeps arms from being trained, in one line, for `sweep status`
+        self._is_urgent = False
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
@@ -250,9 +252,10 @@ class Coordinator:
         if self._on_news is not None:
             self._tell(self._on_news, told)
 
-    def stop(self, why: str) -> None:
+    def stop(self, why: str, *, is_urgent: bool = False) -> None:
         """Hand out no more arms. Running ones end at their next report."""
         self.stopping = self.stopping or why
+        self._is_urgent |= is_urgent
 
     def lose_sweep(self, why: str) -> None:
         """The sweep is not this driver's any more: end as for a stop, and say why."""
@@ -292,6 +295,7 @@ class Coordinator:
             stopped=self.stopping,
             was_asked_to_stop=bool(self.stopping) and not self.problems,
             is_done=self.plan.is_done,
+            is_urgent=self._is_urgent,
             again=self.again,
         )
 

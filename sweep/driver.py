@@ -35,7 +35,6 @@ from sweep.ray_session import attached_ray, local_ray
 from sweep.resources import ResourceClasses
 from sweep.room import ClusterRoom, FixedRoom
 from sweep.shares import Shares
-from sweep.signals import stop_on_signals
 from sweep.stalls import Stalls
 from trainables import trial
 from trainables.config import RunConfig
@@ -65,8 +64,7 @@ def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patienc
             classes.pack(workers, gpus)
         room = FixedRoom(workers or max(1, classes.standard.slots(machines)), machines)
         crew = Crew(coordinator, classes, room, _stalls(coordinator))
-        with stop_on_signals(coordinator):  # after ray.init, which takes SIGTERM for itself
-            _fit(crew, patience_s, scratch)
+        _fit(crew, patience_s, scratch)
 
 
 def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
@@ -84,8 +82,7 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
         room = ClusterRoom(cluster, shares, classes.standard, most=workers)
         crew = Crew(coordinator, classes, room, _stalls(coordinator))
         try:
-            with stop_on_signals(coordinator):
-                _fit(crew, patience_s, scratch)
+            _fit(crew, patience_s, scratch)
         finally:
             with suppress(Exception):  # the head may be gone; the others see silence, too
                 shares.leave()

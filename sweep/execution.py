@@ -84,7 +84,8 @@ def run_sweep(
         stack.enter_context(shown.showing(coordinator))
         stack.enter_context(standstill_watch(coordinator))
         try:
-            _train(coordinator, where, workers, patience_s)
+            with stop_on_signals(coordinator):
+                _train(coordinator, where, workers, patience_s)
         except KeyboardInterrupt:
             coordinator.stop("Ctrl-C")
         except StoreError as error:
@@ -100,8 +101,7 @@ def _train(coordinator: Coordinator, where: Where, workers: int | None, patience
     if where == "inline":
         from sweep.inline import train_inline
 
-        with stop_on_signals(coordinator):
-            train_inline(coordinator)
+        train_inline(coordinator)
     elif not coordinator.plan.is_done:
         from sweep import driver  # imports Ray: a second nobody else pays
 

@@ -10,8 +10,10 @@ import logging
 import os
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,16 +53,17 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
     _own_token()
     with _scratch_folder() as folder, _environment():
         try:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                num_gpus=gpus,
-                include_dashboard=False,
-                log_to_driver=False,
-                logging_level=logging.ERROR,
-                object_store_memory=OBJECT_STORE_BYTES,
-                _temp_dir=str(folder),
-            )
+            with _signals_kept():
+                ray.init(
+                    address="local",
+                    num_cpus=cpus,
+                    num_gpus=gpus,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level=logging.ERROR,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    _temp_dir=str(folder),
+                )
         except Exception as error:
             ray.shutdown()
             raise Failure(
@@ -84,7 +87,8 @@ def attached_ray() -> Iterator[Path]:
     _use_token_if_there_is_one()
     with _scratch_folder() as folder, _environment():
         try:
-            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+            with _signals_kept():
+                ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:
             ray.shutdown()
             raise Failure(_no_cluster(f"{str(error).strip().rstrip('.')}.")) from error
@@ -92,6 +96,26 @@ def attached_ray() -> Iterator[Path]:
             yield folder
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """Keep our SIGTERM handler, and both signals from every process that Ray starts in the block.
+
+    `timeout`, Slurm, systemd and a closed terminal signal the whole group. Ray's processes would
+    die of it before the arms have checkpointed, and the driver wait a minute for them. They inherit
+    the blocked signals, as Ray itself has them inherit a blocked SIGINT; Ray's end kills them.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
-"""Ways to end a running sweep gently: Ctrl-C, SIGTERM, and the stop object that `sweep stop` puts.
+"""Ways to end a running sweep gently: Ctrl-C, SIGTERM, SIGHUP, and the stop object of `sweep stop`.
 
 Each lets running arms go on to their next report, which is checkpointed. A second Ctrl-C ends now.
+Who sends SIGTERM or SIGHUP (a batch system, a closed terminal) often sends it twice and soon kills:
+GRACE_S after the first, arms that have not reported end where they are, at their last checkpoint.
 A stop object stays until the next start, so that whoever started the driver sees why it ended.
 """
 
@@ -11,8 +13,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from _thread import interrupt_main
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
 POLL_S = 1.0
 # What was asked since then counts, also before this driver was started: its supervisor's own start.
 SINCE = "SWEEP_STOP_SINCE_MS"
-SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGHUP})
+GRACE_S = 12.0  # of the 30 s that batch systems give; ending Ray and MLflow's last rows need some
 
 
 def request_stop(objects: ObjectStore, sweep: str) -> None:
@@ -76,27 +81,54 @@ def stop_on_request(coordinator: Coordinator, *, since_ms: int) -> Iterator[None
 
 @contextmanager
 def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM stops gently, the second raises KeyboardInterrupt."""
+    """Ctrl-C, SIGTERM and SIGHUP stop gently; a second Ctrl-C raises KeyboardInterrupt.
+
+    So do SIGTERM and SIGHUP when the block has not ended GRACE_S after the first of them.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    overdue: list[threading.Timer] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        _let_go_of_closed(terminals)
+        if number in FROM_OUTSIDE and not overdue:
+            overdue.append(threading.Timer(GRACE_S, interrupt_main, (signal.SIGINT,)))
+            overdue[0].daemon = True
+            overdue[0].start()
         if coordinator.stopping:
-            raise KeyboardInterrupt
-        coordinator.stop(SIGNALS[signal.Signals(number)])
-        print(
-            "\nStopping: running arms end at their next report. Once more to end now; "
-            f"`{coordinator.again}` continues either way.",
-            file=sys.stderr,
-        )
+            if number == signal.SIGINT:
+                raise KeyboardInterrupt
+            return
+        coordinator.stop(SIGNALS[signal.Signals(number)], is_urgent=number in FROM_OUTSIDE)
+        within = f", within {GRACE_S:.0f} s" if number in FROM_OUTSIDE else ". Once more to end now"
+        with suppress(OSError):
+            print(
+                f"\nStopping: running arms end at their next report{within}; "
+                f"`{coordinator.again}` continues either way.",
+                file=sys.stderr,
+            )
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    # What is ignored from the start, by `nohup` say, stays so.
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handle) for number in heard}
     try:
         yield
     finally:
+        for timer in overdue:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _let_go_of_closed(terminals: Sequence[int]) -> None:
+    """Write to nowhere what went to a terminal that is gone: every write there would fail."""
+    for descriptor in terminals:
+        if not os.isatty(descriptor):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, descriptor)
+            os.close(nowhere)
 
 
 def _name(sweep: str) -> str:

@@ -21,12 +21,13 @@ from trainables.run_store import RunStore
 ROOT = Path(__file__).parents[1]
 CODE = """
 import sys
-from sweep import shares
+from sweep import shares, signals
 from sweep.definition import load_definition
 from sweep.execution import run_sweep
 from trainables.object_store import ObjectStore
-root, where, patience_s, workers, name, beat_s = sys.argv[1:]
+root, where, patience_s, workers, name, beat_s, grace_s = sys.argv[1:]
 shares.BEAT_EVERY_S = float(beat_s)
+signals.GRACE_S = float(grace_s)
 objects = ObjectStore(root)
 summary = run_sweep(objects, load_definition(objects, name), where=where,
                     workers=int(workers) or None, patience_s=float(patience_s))
@@ -69,6 +70,8 @@ class Driver:
         workers: int | None = 2,
         name: str = "tiny",
         beat_s: float = 60,
+        grace_s: float = 60,
+        terminal: int | None = None,
         environment: Mapping[str, str] | None = None,
         tracked: bool = False,
     ) -> None:
@@ -81,19 +84,22 @@ class Driver:
             workers: as for ``run_sweep``.
             name: of the sweep.
             beat_s: how often drivers on one cluster look for each other.
+            grace_s: from SIGTERM to the end of arms that do not report.
+            terminal: what standard output and error go to, instead of pipes.
             environment: of the process; that of the tests if not given.
             tracked: with MLflow, through the command line; then only ``environment`` counts.
         """
         resume = ["sweep.cli", "resume", "tiny", "--storage", objects.root, "--workers", "2"]
-        options = (where, patience_s, workers or 0, name, beat_s)
+        options = (where, patience_s, workers or 0, name, beat_s, grace_s)
         alone = ["-c", CODE, objects.root, *map(str, options)]
         self.process = subprocess.Popen(
             [sys.executable, *(["-m", *resume] if tracked else alone)],
             cwd=ROOT,
             env=dict(environment or os.environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE if terminal is None else terminal,
+            stderr=subprocess.PIPE if terminal is None else terminal,
             text=True,
+            start_new_session=True,  # and so a group of its own, which can be signalled
         )
 
     def wait(self, timeout_s: float = 150) -> tuple[int, str, str]:

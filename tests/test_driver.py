@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pty
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -87,17 +88,21 @@ def test_a_stopped_sweep_checkpoints_says_how_to_resume_and_resumes(
 ) -> None:
     put_definition(objects, tiny(steps=100_000, report_every=100))
     reached: dict[str, int] = {}
-    for how in ("sweep stop", "SIGINT", "SIGTERM"):
+    for how in ("sweep stop", "SIGINT", "SIGTERM", "SIGHUP"):
         driver = start()
         wait_until(partial(both_go_on, objects, reached))
         for name, step in reached.items():
             assert objects.get_json(f"arms/{name}/attempts.json")["resumed_from"] == step
         if how == "sweep stop":
             request_stop(objects, "tiny")
-        else:
+        elif how == "SIGINT":
+            driver.process.send_signal(signal.SIGINT)
+        else:  # as batch systems do, and `timeout`: to Ray's processes, too, and twice
+            os.killpg(driver.process.pid, getattr(signal, how))
             driver.process.send_signal(getattr(signal, how))
         code, out, err = driver.wait()
         assert code == 1, err
+        assert "GCS" not in err  # what Ray's client says of a cluster that died before it
         assert "stopped=" in out
         assert how == "sweep stop" or "`sweep resume tiny --workers 2 --storage" in err
         assert "Traceback" not in err
@@ -129,6 +134,38 @@ def test_a_second_interrupt_ends_now(objects: ObjectStore, start: Callable[..., 
     assert code == 1
     assert "stopped='Ctrl-C'" in out
     assert "Traceback" not in err
+
+
+def test_sigterm_does_not_wait_for_reports_that_do_not_come(
+    objects: ObjectStore, start: Callable[..., Driver]
+) -> None:
+    put_definition(objects, tiny(steps=1_000_000, report_every=500_000))
+    driver = start(where="inline", grace_s=0.5)
+    wait_until(lambda: bool(objects.names("arms")))
+    driver.process.send_signal(signal.SIGTERM)
+    code, out, err = driver.wait()
+    assert code == 1
+    assert "stopped='SIGTERM'" in out
+    assert "`sweep resume tiny --workers 2 --where inline" in err
+    assert "Traceback" not in err
+
+
+def test_a_closed_terminal_is_no_crash(objects: ObjectStore) -> None:
+    put_definition(objects, tiny(steps=1_000_000, report_every=10))
+    ours, its = pty.openpty()
+    driver = Driver(objects, where="inline", terminal=its)
+    os.close(its)
+    wait_until(lambda: bool(steps(objects)))
+    os.close(ours)  # every write to it fails from now on
+    os.killpg(driver.process.pid, signal.SIGHUP)
+    try:
+        assert driver.process.wait(timeout=150) == 1  # 128 + 1, or -1, would be a death
+    finally:
+        driver.kill()
+    [(name, step), *_] = steps(objects).items()
+    newest = RunStore(objects).newest_checkpoint(name)
+    assert newest is not None
+    assert newest[0] == step
 
 
 def test_a_full_disk_ends_the_sweep_loudly_and_loses_nothing(

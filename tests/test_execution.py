@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from typing import Any
@@ -102,6 +103,41 @@ def test_a_stop_request_ends_running_arms_at_their_next_report(
     assert len(stub_arms) == 4  # the baselines; the first constrained arm stopped at its report
     assert run_sweep(objects, asked, where="inline", display=False).is_done
     assert len(stub_arms) == len(set(stub_arms)) == 16
+
+
+def test_a_signal_that_comes_twice_still_checkpoints(
+    objects: ObjectStore, stub_arms: list[str]
+) -> None:
+    """As `timeout` sends it, to its child and then to the group."""
+    asked = put_definition(objects, definition())
+
+    def on_record(arm: Arm, is_final: bool) -> None:
+        if arm.proposal is not None and not is_final:
+            for _ in range(2):
+                signal.raise_signal(signal.SIGTERM)
+
+    summary = run_sweep(objects, asked, where="inline", display=False, on_record=on_record)
+    assert summary.stopped == "SIGTERM"
+    assert summary.is_urgent
+    assert summary.was_asked_to_stop
+    assert len(stub_arms) == 4  # as after `sweep stop`
+
+
+def test_what_nohup_ignores_stays_ignored(objects: ObjectStore, stub_arms: list[str]) -> None:
+    asked = put_definition(objects, definition())
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        summary = run_sweep(
+            objects,
+            asked,
+            where="inline",
+            display=False,
+            on_record=lambda arm, is_final: signal.raise_signal(signal.SIGHUP),
+        )
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert summary.is_done
 
 
 def test_a_stop_request_during_the_start_is_not_lost(
