@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +84,10 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--port", type=int, default=5000, show_default=True, metavar="N")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, metavar="N",
+    help="Port of this machine's loopback to serve on.",
+)  # fmt: skip
 @click.option("--url", "only_url", is_flag=True, help="Print a server's page, and serve nothing.")
 @mlflow_option
 @storage_option
@@ -117,19 +119,26 @@ def ui(
     served = is_server(uri)
     if only_url and not served:
         raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
-    url = base = uri if served else f"http://127.0.0.1:{port}"
+    if not served:
+        tracking_ui.refuse_taken_port(port)
+        again = advice.command("sync", name or "NAME", storage=objects.root)
+        tracking_ui.refuse_damaged(uri, again)
+    url = base = uri if served else f"http://{tracking_ui.HOST}:{port}"
     if name is not None:
         try:
             number = known_id(objects, name)
             url = tracking_ui.experiment_url(base, uri, name, number, storage=objects.root)
         except TrackingError as error:
             note(str(error))
-    click.echo(url)
     if served:
+        click.echo(url)
         return
-    command = tracking_ui.ui_command(uri, None, port)
-    click.echo("Ctrl-C ends the server.", err=True)
-    os.execvpe(command[0], command, tracking_ui.server_environment())
+
+    def ready() -> None:
+        click.echo(url)
+        click.echo("Ctrl-C ends the server.", err=True)
+
+    tracking_ui.serve(uri, port, ready)
 
 
 @click.command()

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
 import pytest
 
 from sweep.tracking import Tracker
 from sweep.tracking_place import TrackingError
 from sweep.tracking_ui import experiment_url, ui_command
+from tests.command_line import refused
+from tests.drivers import ROOT
+from tests.mlflow_servers import free_port
 from tests.tracked_arms import SWEEP, history
 from trainables.errors import Misuse
+from trainables.object_store import ObjectStore
 
 
 def test_the_url_shows_arms_as_charts_sorted_by_objective(uri: str) -> None:
@@ -23,3 +34,44 @@ def test_the_url_shows_arms_as_charts_sorted_by_objective(uri: str) -> None:
 def test_a_server_is_its_own_ui() -> None:
     with pytest.raises(Misuse, match="open it in a browser"):
         ui_command("http://host:5000", None, 5001)
+
+
+# --- `sweep ui` -----------------------------------------------------------------------------------
+
+
+def test_a_port_that_cannot_be_ours_is_refused_and_nobodys_address_is_printed(root: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        said = refused("ui", "--port", port)
+        assert f"port {port}" in said
+        assert "another program has it" in said
+    assert "99999 is not in the range 1<=x<=65535" in refused("ui", "--port", "99999")
+
+
+def test_a_damaged_database_is_refused_with_what_makes_it_anew(stored: ObjectStore) -> None:
+    Path(stored.root, "mlflow.db").write_bytes(b"SQLite format 3\0" + b"no pages" * 100)
+    said = refused("ui", "tiny", "--port", str(free_port()))
+    assert "cannot be read" in said
+    assert f"`sweep sync tiny --storage {stored.root}`" in said
+
+
+@pytest.mark.slow
+def test_the_address_is_printed_once_the_server_answers_and_ends_with_the_verb(
+    root: Path, empty_database: Path
+) -> None:
+    root.mkdir()
+    shutil.copy(empty_database, root)
+    port = str(free_port())
+    verb = [sys.executable, "-m", "sweep.cli", "ui", "--port", port]
+    with subprocess.Popen(verb, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
+        try:
+            assert ui.stdout is not None
+            url = ui.stdout.readline().strip()
+            assert url == f"http://127.0.0.1:{port}"
+            with urllib.request.urlopen(f"{url}/health") as reply:
+                assert reply.status == 200
+        finally:
+            ui.terminate()
+        assert ui.wait() == 0
+    with socket.create_server(("127.0.0.1", int(port))):  # nothing of it stays
+        pass
