@@ -20,6 +20,7 @@ from typing import Any, cast
 
 import search_spaces
 from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
+from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config import RunConfig, default_constraint, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
@@ -28,7 +29,7 @@ from trainables.task_facts import facts_of, task_of_model
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
-_NO_SPACES = ("catalog", "published", "published_text", "space")
+_NO_SPACES = ("catalog", "published", "published_text", "ranges", "space")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
@@ -65,6 +66,7 @@ def setting(
     alpha: float | None = None,
     n_proposals: int | None = None,
     fields: Mapping[str, Json] | None = None,
+    ranges: Mapping[str, Range] | None = None,
 ) -> Setting:
     """One row of a results table, named after what distinguishes it.
 
@@ -83,6 +85,7 @@ def setting(
         alpha: the first proposal's.
         n_proposals: at most so many; None: as many as the space's.
         fields: more that this row sets; not part of the name.
+        ranges: what it searches in the place of the space's ranges.
 
     >>> setting("ucsd_ped2", "ut", 3, 0.15, detached=True).name
     'ucsd_ped2-ut-L3-g0.15-detached'
@@ -105,7 +108,8 @@ def setting(
     depth = "" if layers is None else f"-L{layers}"
     name = re.sub(r"[^\w.-]", "-", f"{data}-{called or model}{depth}-g{gamma:g}{form}", flags=re.A)
     is_answered = gamma == 0 and facts_of(task_of_model(model)).has_identity
-    return Setting(name, {**sets, **(fields or {})}, 1 if is_answered else n_proposals)
+    most = 1 if is_answered else n_proposals
+    return Setting(name, {**sets, **(fields or {})}, most, ranges or {})
 
 
 def video_settings(model: str, alphas: Mapping[int, float | None]) -> tuple[Setting, ...]:

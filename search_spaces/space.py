@@ -8,81 +8,35 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
+from search_spaces.ranges import Choice as Choice
+from search_spaces.ranges import LogDecay as LogDecay
+from search_spaces.ranges import LogUniform as LogUniform
+from search_spaces.ranges import Range as Range
+from search_spaces.ranges import Uniform as Uniform
+from search_spaces.ranges import (
+    decay_of,
+    ends_of,
+    into,
+    is_finite,
+    range_from_json,
+    range_to_json,
+    resilience_of,
+)
 from trainables.config import ConstraintConfig, RunConfig, field_of
 from trainables.errors import InvalidValue, UnknownName
+from trainables.schedule import effective_dual_steps
 
 Json = Any
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
+RESILIENCE = "constraint.resilience"
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
-
-
-def _is_finite(value: Json) -> bool:
-    """Whether it is a number that a float can hold: files of users give any type."""
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return abs(value) < sys.float_info.max and math.isfinite(value)
-
-
-@dataclass(frozen=True)
-class Uniform:
-    """A number between ``low`` and ``high``, all equally likely."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        """Refuse an empty or non-finite range."""
-        if not (_is_finite(self.low) and _is_finite(self.high) and self.low < self.high):
-            raise InvalidValue(
-                "a range must run from a finite low to a higher high, "
-                f"got [{self.low!r}, {self.high!r}]."
-            )
-
-
-@dataclass(frozen=True)
-class LogUniform:
-    """A positive number between ``low`` and ``high``, its logarithm uniform."""
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        """Refuse an empty, non-positive or non-finite range."""
-        if not (_is_finite(self.low) and _is_finite(self.high) and 0 < self.low < self.high):
-            raise InvalidValue(
-                "a log range must run from a positive low to a higher high, "
-                f"got [{self.low!r}, {self.high!r}]."
-            )
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of a few plain values."""
-
-    values: tuple[Json, ...]
-
-    def __post_init__(self) -> None:
-        """Refuse fewer than two different values."""
-        if len(set(map(repr, self.values))) < 2:
-            raise InvalidValue(
-                f"a choice must have at least two different values, got {list(self.values)!r}."
-            )
-
-
-Range = Uniform | LogUniform | Choice
-_RANGES: dict[str, type[Uniform] | type[LogUniform]] = {
-    "uniform": Uniform,
-    "log_uniform": LogUniform,
-}
 
 
 @dataclass(frozen=True)
@@ -92,6 +46,7 @@ class Setting:
     name: str
     fields: Mapping[str, Json]
     n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
+    ranges: Mapping[str, Range] = field(default_factory=dict)  # in the place of the space's
 
 
 # Fields of the constraint that are allowed or not together: every corner of their ranges is tried.
@@ -158,9 +113,17 @@ class SearchSpace:
             self._check_range(name, values)
         tried: set[tuple[Json, ...]] = set()
         for setting in self.settings:
+            for name, values in setting.ranges.items():
+                if name not in self.ranges:
+                    raise InvalidValue(
+                        f"ranges of setting {setting.name} may replace those of the space "
+                        f"({', '.join(self.ranges) or 'none'}), got {name!r}."
+                    )
+                self._check_range(name, values)
             config = self.run(setting, {}, seed=self.search_seeds[0])
             self._check_metric(setting, config)
-            joint = (config.constraint, config.model.layers, config.steps)
+            ranges = tuple(self.ranges_of(setting).values())
+            joint = (config.constraint, config.model.layers, config.steps, repr(ranges))
             if joint not in tried:
                 self._check_corners(setting, config)
                 tried.add(joint)
@@ -198,6 +161,9 @@ class SearchSpace:
                     f"n_proposals of setting {setting.name!r} must be a whole number from 1 up, "
                     f"or null for as many as the space's, got {most!r}."
                 )
+        self._check_ranges("ranges", self.ranges)
+        for setting in self.settings:
+            self._check_ranges(f"ranges of setting {setting.name!r}", setting.ranges)
         try:  # a lone half of a surrogate pair can be neither printed nor stored
             json.dumps(self.to_json(), ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
@@ -206,14 +172,25 @@ class SearchSpace:
                 f"{error.object[error.start : error.end]!r}. Take that character out."
             ) from error
 
+    @staticmethod
+    def _check_ranges(what: str, ranges: Json) -> None:
+        if not isinstance(ranges, Mapping):
+            raise InvalidValue(f"{what} must be a mapping of fields to ranges, got {ranges!r}.")
+        for name, values in ranges.items():
+            if not isinstance(values, Range):
+                raise InvalidValue(
+                    f"{what}: that of {name} must be Uniform, LogUniform, LogDecay or Choice, got "
+                    f"{values!r}."
+                )
+
     def _check_running(self) -> None:
         share, patience = self.gpus_per_arm, self.stall_after_s
-        if share != "measured" and not (_is_finite(share) and 0.01 <= share <= 1):
+        if share != "measured" and not (is_finite(share) and 0.01 <= share <= 1):
             raise InvalidValue(
                 "gpus_per_arm must be a share of one GPU from 0.01 to 1, or 'measured', got "
                 f"{share!r}: an arm trains on one GPU at most."
             )
-        if not (_is_finite(patience) and patience > 0):
+        if not (is_finite(patience) and patience > 0):
             raise InvalidValue(f"stall_after_s must be a positive number, got {patience!r}.")
 
     def _check_names(self) -> None:
@@ -236,12 +213,14 @@ class SearchSpace:
                 )
 
     def _check_range(self, name: str, values: Range) -> None:
-        ends: tuple[Json, ...]
-        if isinstance(values, Choice):
-            ends = values.values
-        else:  # as floats: nearly every value between them is no whole number
-            ends = (float(values.low), float(values.high))
-        for end in ends:
+        if isinstance(values, LogDecay):
+            if name != RESILIENCE:
+                raise InvalidValue(
+                    f"search space {self.name}: LogDecay is a range of {RESILIENCE}, got one of "
+                    f"{name}. Give it Uniform, LogUniform or Choice."
+                )
+            return  # its values follow from a whole run: every corner is tried
+        for end in ends_of(values):
             try:
                 self.base.with_fields({name: end})
             except InvalidValue as error:
@@ -253,15 +232,45 @@ class SearchSpace:
     def _check_corners(self, setting: Setting, config: RunConfig) -> None:
         """Every corner of the ranges that only together are allowed or not, in one setting."""
         constraint = cast(ConstraintConfig, config.constraint)  # of the base: checked before
-        for corner in _corners({n: r for n, r in self.ranges.items() if n in _JOINT}):
+        ranges = {n: r for n, r in self.ranges_of(setting).items() if n in _JOINT}
+        for corner in _corners(ranges):
             try:
-                replace(config, constraint=replace(constraint, **corner))
+                values = _fields(self._resolved(config, ranges, corner))
+                replace(config, constraint=replace(constraint, **values))
             except InvalidValue as error:
-                at = ", ".join(f"{name} = {value!r}" for name, value in corner.items())
+                at = ", ".join(f"{name} = {value!r}" for name, value in _fields(corner).items())
                 raise InvalidValue(
                     f"search space {self.name}: in setting {setting.name} the ranges reach a point "
                     f"that is not allowed, {at}: {error} Narrow one of these ranges."
                 ) from error
+
+    def ranges_of(self, setting: Setting) -> dict[str, Range]:
+        """What is searched in one setting: the space's ranges, or its own in their place."""
+        return {name: setting.ranges.get(name, values) for name, values in self.ranges.items()}
+
+    def point_of(self, setting: Setting, coordinates: Mapping[str, Json]) -> dict[str, Json]:
+        """The point at these coordinates of the ranges: plain values of fields."""
+        config = self.base.with_fields(setting.fields)
+        return self._resolved(config, self.ranges_of(setting), coordinates)
+
+    def coordinates_of(self, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
+        """Where a point lies in the ranges of a setting: the inverse of ``point_of``."""
+        config = self.base.with_fields(setting.fields)
+        ranges = self.ranges_of(setting)
+        coordinates = {name: point[name] for name in ranges}
+        for name in _by_decay(ranges):
+            decay = decay_of(point[name], **_dual_steps(config, point))
+            coordinates[name] = into(ranges[name], decay)
+        return coordinates
+
+    @staticmethod
+    def _resolved(
+        config: RunConfig, ranges: Mapping[str, Range], coordinates: Mapping[str, Json]
+    ) -> dict[str, Json]:
+        point = dict(coordinates)
+        for name in _by_decay(ranges):
+            point[name] = resilience_of(coordinates[name], **_dual_steps(config, coordinates))
+        return point
 
     def proposals_of(self, setting: Setting) -> int:
         """How many proposals this setting gets: the space's, unless it asks for fewer."""
@@ -275,7 +284,17 @@ class SearchSpace:
     def default_point(self, setting: Setting) -> dict[str, Json]:
         """Proposal 0: the base's own values of the searched fields, moved into their ranges."""
         config = self.base.with_fields(setting.fields)
-        return {name: _into(values, config.value_of(name)) for name, values in self.ranges.items()}
+        ranges = self.ranges_of(setting)
+        point = {
+            n: into(r, config.value_of(n)) for n, r in ranges.items() if n not in _by_decay(ranges)
+        }
+        for name in _by_decay(ranges):
+            at = _dual_steps(config, point)
+            own = config.value_of(name)
+            decay = decay_of(own, **at)
+            moved = into(ranges[name], decay)
+            point[name] = own if moved == decay else resilience_of(moved, **at)
+        return {name: point[name] for name in ranges}
 
     def setting(self, name: str) -> Setting:
         """The setting with this name, or UnknownName."""
@@ -310,7 +329,7 @@ class SearchSpace:
             "summary": self.summary,
             "base": self.base.to_json(),
             "settings": [_setting_to_json(s) for s in self.settings],
-            "ranges": {name: _range_to_json(values) for name, values in self.ranges.items()},
+            "ranges": _ranges_to_json(self.ranges),
             "n_proposals": self.n_proposals,
             "search_seeds": list(self.search_seeds),
             "sampler": self.sampler,
@@ -338,11 +357,10 @@ class SearchSpace:
         values.setdefault("summary", "")
         values["base"] = RunConfig.from_json(plain["base"])
         values["settings"] = tuple(
-            Setting(s["name"], dict(s["fields"]), s.get("n_proposals")) for s in plain["settings"]
+            Setting(s["name"], dict(s["fields"]), s.get("n_proposals"), _ranges_from_json(s))
+            for s in plain["settings"]
         )
-        values["ranges"] = {
-            name: _range_from_json(name, r) for name, r in plain.get("ranges", {}).items()
-        }
+        values["ranges"] = _ranges_from_json(plain)
         return cls(**values)
 
 
@@ -351,47 +369,59 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
 
 
-def _into(values: Range, value: Json) -> Json:
-    if isinstance(values, Choice):
-        return value if value in values.values else values.values[0]
-    if value is None:  # signal_clip: null lies in no range
-        return values.low
-    return min(max(cast(float, value), values.low), values.high)
+def _by_decay(ranges: Mapping[str, Range]) -> list[str]:
+    """The fields whose range is stated on what they do."""
+    return [name for name, values in ranges.items() if isinstance(values, LogDecay)]
+
+
+def _dual_steps(config: RunConfig, values: Mapping[str, Json]) -> dict[str, float]:
+    """What LogDecay needs to know of a run with these searched values: dual_lr and dual steps."""
+    constraint = cast(ConstraintConfig, config.constraint)
+
+    def of(name: str) -> Json:
+        return values.get(f"constraint.{name}", getattr(constraint, name))
+
+    if of("dual_every_unit") != "step":
+        raise InvalidValue(
+            f"a LogDecay range of {RESILIENCE} needs dual_every_unit 'step', got "
+            f"{of('dual_every_unit')!r}: how many epochs a run has, only its data say. Give "
+            f"{RESILIENCE} a LogUniform range of plain values in a space file."
+        )
+    timing = ConstraintConfig(dual_every=of("dual_every"), warmup_steps=of("warmup_steps"))
+    steps = effective_dual_steps(
+        replace(config, constraint=timing), steps_per_epoch=1, until=config.steps
+    )
+    if not (of("dual_lr") > 0 and steps > 0):
+        raise InvalidValue(
+            f"a LogDecay range of {RESILIENCE} needs multipliers that move, got dual_lr "
+            f"{of('dual_lr')!r} and {steps:g} dual steps."
+        )
+    return {"dual_lr": of("dual_lr"), "dual_steps": steps}
+
+
+def _fields(point: Mapping[str, Json]) -> dict[str, Json]:
+    """The same values by the fields' names in ConstraintConfig."""
+    return {name.removeprefix("constraint."): value for name, value in point.items()}
 
 
 def _corners(ranges: Mapping[str, Range]) -> Iterator[dict[str, Json]]:
-    """Every combination of the ends of these ranges, by the fields' names in ConstraintConfig."""
-    ends = [
-        r.values if isinstance(r, Choice) else (float(r.low), float(r.high))
-        for r in ranges.values()
-    ]
-    names = [name.removeprefix("constraint.") for name in ranges]
-    for corner in itertools.product(*ends):
-        yield dict(zip(names, corner, strict=True))
+    """Every combination of the ends of these ranges, in their coordinates."""
+    for corner in itertools.product(*map(ends_of, ranges.values())):
+        yield dict(zip(ranges, corner, strict=True))
+
+
+def _ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
+    return {name: range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
+
+
+def _ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
+    return {name: range_to_json(values) for name, values in ranges.items()}
 
 
 def _setting_to_json(setting: Setting) -> dict[str, Json]:
     plain: dict[str, Json] = {"name": setting.name, "fields": dict(setting.fields)}
     if setting.n_proposals is not None:  # left out elsewhere: stored definitions stay as they are
         plain["n_proposals"] = setting.n_proposals
+    if setting.ranges:
+        plain["ranges"] = _ranges_to_json(setting.ranges)
     return plain
-
-
-def _range_to_json(values: Range) -> dict[str, Json]:
-    if isinstance(values, Choice):
-        return {"choice": list(values.values)}
-    kind = "log_uniform" if isinstance(values, LogUniform) else "uniform"
-    return {kind: [values.low, values.high]}
-
-
-def _range_from_json(name: str, plain: Json) -> Range:
-    if isinstance(plain, dict) and len(plain) == 1:
-        (kind, ends), *_ = plain.items()
-        if kind == "choice" and isinstance(ends, list):
-            return Choice(tuple(ends))
-        if kind in _RANGES and isinstance(ends, list) and len(ends) == 2:
-            return _RANGES[kind](*ends)
-    raise InvalidValue(
-        f"range of {name} must be one of {{'uniform': [low, high]}}, "
-        f"{{'log_uniform': [low, high]}}, {{'choice': [...]}}, got {plain!r}."
-    )

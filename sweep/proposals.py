@@ -29,7 +29,7 @@ from trainables.results import ArmRecord, Outcome, Status
 Json = Any
 Point = dict[str, Json]  # dotted field of RunConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
-JUDGING_VERSION = 1
+JUDGING_VERSION = 2
 _JUDGED = "judged.json"
 
 
@@ -40,17 +40,15 @@ class Told:
     number: int
     point: Point
     outcome: Outcome
-    objective: float  # mean over the search seeds, lower is better; NaN unless every seed finished
-    worst_missing_share: float  # worst over seeds and layers; NaN unless every seed finished
+    objective: float  # mean over the search seeds that finished, lower is better; NaN when none did
+    worst_missing_share: float  # worst over seeds and layers, of a stopped seed as last reported
 
     @property
-    def is_measured(self) -> bool:
-        """Whether both numbers are there: absence is never success."""
-        return (
-            self.outcome in ("feasible", "infeasible")
-            and math.isfinite(self.objective)
-            and not math.isnan(self.worst_missing_share)
-        )
+    def can_be_told(self) -> bool:
+        """Whether it says something of its point: a failure does not, absence is never success."""
+        if self.outcome == "feasible":
+            return math.isfinite(self.objective) and not math.isnan(self.worst_missing_share)
+        return self.outcome != "failed"
 
 
 @dataclass(frozen=True)
@@ -93,6 +91,9 @@ class ProposalOutcome:
     useful: bool
     can_win: bool
     arms: tuple[ArmEnd, ...]  # how the constrained ones ended, in the order of the search seeds
+    # What the search is told, from the seeds that measured something; NaN when none did.
+    told_objective: float
+    told_missing_share: float
 
     @property
     def signatures(self) -> tuple[str, ...]:
@@ -106,7 +107,7 @@ class ProposalOutcome:
 
     def told(self, point: Point) -> Told:
         """What the search learns from it."""
-        return Told(self.number, point, self.outcome, self.objective, self.worst_missing_share)
+        return Told(self.number, point, self.outcome, self.told_objective, self.told_missing_share)
 
     @classmethod
     def of(cls, result: ProposalResult) -> ProposalOutcome:
@@ -119,6 +120,8 @@ class ProposalOutcome:
             useful=result.useful,
             can_win=result.can_win,
             arms=tuple(ArmEnd.of(pair.constrained) for pair in result.pairs),
+            told_objective=result.told_objective,
+            told_missing_share=result.told_missing_share,
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -131,6 +134,8 @@ class ProposalOutcome:
             "useful": self.useful,
             "can_win": self.can_win,
             "arms": [asdict(arm) for arm in self.arms],
+            "told_objective": _or_none(self.told_objective),
+            "told_missing_share": _or_none(self.told_missing_share),
         }
 
     @classmethod
@@ -146,6 +151,8 @@ class ProposalOutcome:
             useful=plain["useful"],
             can_win=plain["can_win"],
             arms=tuple(map(ArmEnd.from_json, plain["arms"])),
+            told_objective=_or_nan(plain["told_objective"]),
+            told_missing_share=_or_nan(plain["told_missing_share"]),
         )
 
 

@@ -4,7 +4,8 @@ The only owner of Optuna. Every proposal comes from a fresh sampler seeded by (s
 setting, k), so a restarted driver asks the same question and never repeats an answer. Proposal 0 is
 the space's default point. Random and quasi-random points depend on k alone; TPE and GP see an
 in-memory study rebuilt from the outcomes, in the order of their numbers. They minimise the
-objective under one constraint: worst missing share minus the tolerance.
+objective under one constraint: worst missing share minus the tolerance. Stopped and diverged
+proposals are told, too, as infeasible: what is not told looks unexplored (decision 0064).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
-from search_spaces.space import Choice, LogUniform, Range, SearchSpace
+from search_spaces.ranges import at_share
+from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.proposals import Point, Told
-from trainables.errors import InvalidValue
 from trainables.primal_dual import TOLERANCE
 
 Json = Any
@@ -38,6 +39,9 @@ TOLD_LIMIT, TOLD_BEST = 300, 100
 CONSTRAINT = "worst_missing_share"
 # What a sampler is told is clipped to this: one exploding layer must not set the scale.
 CONSTRAINT_RANGE = (-1.0, 5.0)
+# A stopped arm counts as one with a layer that removes nothing, at least: of those that were
+# trained to their end all the same, none came near (decision 0015).
+STOPPED_SHARE = 1.0
 
 
 def propose(
@@ -56,22 +60,22 @@ def propose(
         told: outcomes of this setting's other proposals.
         pending: points of stored proposals without an outcome.
     """
-    default = space.default_point(space.setting(setting))
+    of = space.setting(setting)
     if number == 0 or not space.ranges:
-        return default
+        return space.default_point(of)
     if space.sampler == "random":
         shares = np.random.default_rng(_seed(space, setting, number)).random(len(space.ranges))
-        return _at(space.ranges, shares.tolist())
+        return _at(space, of, shares.tolist())
     if space.sampler == "quasi_random":
         sequence = qmc.Sobol(len(space.ranges), scramble=True, rng=_seed(space, setting, 0))
         if number > 1:
             sequence.fast_forward(number - 1)
-        return _at(space.ranges, sequence.random(1)[0].tolist())
-    return _ask(space, _sampler(space, setting, number, told), worth_telling(told), pending)
+        return _at(space, of, sequence.random(1)[0].tolist())
+    return _ask(space, of, _sampler(space, setting, number, told), told, pending)
 
 
 def worth_telling(told: Sequence[Told]) -> Sequence[Told]:
-    """The TOLD_BEST best and the newest of the other measured outcomes, TOLD_LIMIT in all.
+    """The TOLD_BEST best and the newest of the other outcomes that can be told, TOLD_LIMIT in all.
 
     Ranked as TPE does: by objective where the constraint is met, else by how far it is missed. All
     of them, as they are, while they are no more than that.
@@ -83,7 +87,7 @@ def worth_telling(told: Sequence[Told]) -> Sequence[Told]:
         missed = constraint_of(outcome)
         return missed > 0, missed if missed > 0 else outcome.objective, outcome.number
 
-    ranked = sorted((t for t in told if t.is_measured), key=rank)
+    ranked = sorted((t for t in told if t.can_be_told), key=rank)
     rest = sorted(ranked[TOLD_BEST:], key=lambda t: t.number)
     return [*ranked[:TOLD_BEST], *rest[TOLD_BEST - TOLD_LIMIT :]]
 
@@ -91,57 +95,86 @@ def worth_telling(told: Sequence[Told]) -> Sequence[Told]:
 def constraint_of(told: Told) -> float:
     """The one constraint that a sampler is told: at most 0 when the proposal is feasible.
 
+    Of a diverged proposal it is the most that is told; of a stopped one what its last report
+    missed, and STOPPED_SHARE at least.
+
     >>> round(constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35)), 12)
     0.25
+    >>> round(constraint_of(Told(1, {}, "stopped", math.nan, worst_missing_share=0.35)), 12)
+    0.9
+    >>> constraint_of(Told(1, {}, "diverged", 0.5, worst_missing_share=0.35))
+    5.0
     """
     low, high = CONSTRAINT_RANGE
-    return min(max(told.worst_missing_share - TOLERANCE, low), high)
+    share = told.worst_missing_share
+    if told.outcome == "stopped":
+        share = STOPPED_SHARE if math.isnan(share) else max(share, STOPPED_SHARE)
+    if told.outcome == "diverged" or math.isnan(share):  # infinite ones are stored as absent
+        return high
+    return min(max(share - TOLERANCE, low), high)
+
+
+def stand_in(told: Sequence[Told]) -> float:
+    """The objective told of proposals of which no seed has one: the worst that was measured.
+
+    TPE does not look at it, since they are infeasible; a GP models the objective over all.
+
+    >>> stand_in([Told(1, {}, "feasible", 0.5, 0.0), Told(2, {}, "stopped", math.nan, 1.2)])
+    0.5
+    """
+    return max((t.objective for t in told if math.isfinite(t.objective)), default=0.0)
 
 
 def _ask(
-    space: SearchSpace, sampler: BaseSampler, told: Sequence[Told], pending: Sequence[Point]
+    space: SearchSpace,
+    setting: Setting,
+    sampler: BaseSampler,
+    told: Sequence[Told],
+    pending: Sequence[Point],
 ) -> Point:
-    distributions = {name: _distribution(values) for name, values in space.ranges.items()}
+    ranges = space.ranges_of(setting)
+    distributions = {name: _distribution(values) for name, values in ranges.items()}
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=sampler, direction="minimize")
-    for outcome in sorted(told, key=lambda t: t.number):
-        study.add_trial(finished_trial(space, outcome))
+    missing = stand_in(told)
+    for outcome in sorted(worth_telling(told), key=lambda t: t.number):
+        study.add_trial(finished_trial(space, setting, outcome, missing))
     for point in sorted(pending, key=repr):
-        running = create_trial(
-            state=TrialState.RUNNING, params=_params(space, point), distributions=distributions
-        )
+        params = _params(space, setting, point)
+        running = create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
         study.add_trial(running)
     params = study.ask(distributions).params
-    return {name: _value(values, params[name]) for name, values in space.ranges.items()}
+    return space.point_of(setting, {n: _value(r, params[n]) for n, r in ranges.items()})
 
 
-def finished_trial(space: SearchSpace, told: Told) -> FrozenTrial:
+def finished_trial(
+    space: SearchSpace, setting: Setting, told: Told, missing_objective: float
+) -> FrozenTrial:
     """One outcome as Optuna sees it: complete with its constraint, or FAIL.
 
-    Never complete without it: TPE would take that for feasible, GP raise at every later ask.
+    Never complete without it: TPE would take that for feasible, GP raise at every later ask. FAIL
+    is what is no fault of the point; every sampler forgets it.
     """
-    distributions = {name: _distribution(values) for name, values in space.ranges.items()}
-    params = _params(space, told.point)
-    if not told.is_measured:
+    ranges = space.ranges_of(setting)
+    distributions = {name: _distribution(values) for name, values in ranges.items()}
+    params = _params(space, setting, told.point)
+    if not told.can_be_told:
         return create_trial(state=TrialState.FAIL, params=params, distributions=distributions)
-    constraint = constraint_of(told)
-    if not math.isfinite(constraint):
-        raise InvalidValue(
-            f"proposal {told.number} has no worst missing share: it cannot be told as complete."
-        )
     return create_trial(
         state=TrialState.COMPLETE,
-        value=told.objective,
+        value=told.objective if math.isfinite(told.objective) else missing_objective,
         params=params,
         distributions=distributions,
-        constraints={CONSTRAINT: constraint},
+        constraints={CONSTRAINT: constraint_of(told)},
     )
 
 
 def _sampler(space: SearchSpace, setting: str, number: int, told: Sequence[Told]) -> BaseSampler:
     """A fresh sampler with every setting pinned: Optuna's defaults have changed before."""
     seed = _seed(space, setting, number)
-    if space.sampler == "gp" and sum(t.is_measured for t in told) <= GP_LIMIT:
+    missed = [constraint_of(t) for t in told if t.can_be_told]
+    is_flat = min(missed, default=0.0) > 0 and len(set(missed)) == 1  # a GP would divide by 0
+    if space.sampler == "gp" and len(missed) <= GP_LIMIT and not is_flat:
         return GPSampler(
             seed=seed,
             n_startup_trials=STARTUP,
@@ -170,35 +203,26 @@ def _distribution(values: Range) -> BaseDistribution:
         return CategoricalDistribution(
             range(len(values.values))
         )  # by index: a choice may hold any plain value
-    return FloatDistribution(values.low, values.high, log=isinstance(values, LogUniform))
+    is_log = isinstance(values, LogUniform | LogDecay)
+    return FloatDistribution(values.low, values.high, log=is_log)
 
 
-def _params(space: SearchSpace, point: Mapping[str, Json]) -> dict[str, Json]:
-    return {name: _param(values, point[name]) for name, values in space.ranges.items()}
+def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
+    ranges = space.ranges_of(setting)
+    coordinates = space.coordinates_of(setting, point)
+    return {name: _param(values, coordinates[name]) for name, values in ranges.items()}
 
 
-def _param(values: Range, value: Json) -> Json:
-    return values.values.index(value) if isinstance(values, Choice) else value
+def _param(values: Range, coordinate: Json) -> Json:
+    return values.values.index(coordinate) if isinstance(values, Choice) else coordinate
 
 
 def _value(values: Range, param: Json) -> Json:
     return values.values[param] if isinstance(values, Choice) else param
 
 
-def _at(ranges: Mapping[str, Range], shares: Sequence[float]) -> Point:
+def _at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> Point:
     """The point that lies at these shares, in [0, 1), of the ranges."""
-    return {
-        name: _at_share(values, u) for (name, values), u in zip(ranges.items(), shares, strict=True)
-    }
-
-
-def _at_share(values: Range, share: float) -> Json:
-    if isinstance(values, Choice):
-        return values.values[int(share * len(values.values))]
-    if isinstance(values, LogUniform):
-        value = math.exp(
-            math.log(values.low) + share * (math.log(values.high) - math.log(values.low))
-        )
-    else:
-        value = values.low + share * (values.high - values.low)
-    return min(max(value, values.low), values.high)
+    ranges = space.ranges_of(setting).items()
+    at = {name: at_share(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
+    return space.point_of(setting, at)

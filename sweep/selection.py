@@ -59,6 +59,28 @@ class ProposalResult:
         return math.nan if any(map(math.isnan, shares)) else max(shares)
 
     @property
+    def told_objective(self) -> float:
+        """Mean objective over the seeds that finished; NaN when none did."""
+        finished = [p.constrained.evaluation for p in self.pairs if p.constrained.evaluation]
+        values = [evaluation.objective for evaluation in finished]
+        return math.fsum(values) / len(values) if values else math.nan
+
+    @property
+    def told_missing_share(self) -> float:
+        """``worst_missing_share``; without it the worst of the seeds that measured one.
+
+        A stopped seed measured it in its last report: one noise draw, and before its end.
+        """
+        if not math.isnan(self.worst_missing_share):
+            return self.worst_missing_share
+        shares = [
+            p.judgement.worst if p.judgement else p.constrained.reported_missing_share
+            for p in self.pairs
+            if p.outcome != "diverged"
+        ]
+        return max((share for share in shares if not math.isnan(share)), default=math.nan)
+
+    @property
     def useful(self) -> bool:
         """Every seed's constrained arm is useful."""
         return all(p.judgement is not None and p.judgement.useful for p in self.pairs)

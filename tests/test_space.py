@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from search_spaces import catalog, published
 from search_spaces.space import (
     HOW_IT_RUNS,
     Choice,
+    LogDecay,
     LogUniform,
+    Range,
     SearchSpace,
     Setting,
     Uniform,
@@ -21,6 +25,8 @@ from tests.oracles import TINY
 from tests.sweeps import SPACE
 from trainables.config import RunConfig, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.primal_dual import dual_step
+from trainables.schedule import is_dual_step, lr_factor
 
 
 @pytest.mark.parametrize("name", catalog.space_names())
@@ -35,11 +41,13 @@ def test_the_default_point_of_every_setting_lies_in_its_ranges(name: str) -> Non
     space = catalog.find(name).space
     for setting in space.settings:
         for field, value in space.default_point(setting).items():
-            values = space.ranges[field]
+            values = space.ranges_of(setting)[field]
             if isinstance(values, Choice):
                 assert value in values.values
-            else:
+            elif not isinstance(values, LogDecay):
                 assert values.low <= value <= values.high
+        at = space.coordinates_of(setting, space.default_point(setting))
+        assert space.point_of(setting, at) == pytest.approx(space.default_point(setting), rel=1e-9)
         space.run(setting, space.default_point(setting), seed=0)
 
 
@@ -73,6 +81,101 @@ def test_two_forms_of_a_setting_share_their_unconstrained_arms() -> None:
 def test_an_unknown_space_names_the_closest_one() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'quickstart'"):
         catalog.find("quikstart")
+
+
+# --- ranges of a setting, ranges on what a value does ---------------------------------------------
+
+BOX = {
+    "constraint.alpha": Uniform(0.2, 0.3),
+    "constraint.dual_lr": LogUniform(1e-3, 1e-1),
+    "constraint.resilience": LogDecay(0.1, 10.0),
+}
+
+
+def searched(*settings: Setting, **fields: object) -> SearchSpace:
+    values = {**vars(SPACE), "settings": settings or (Setting("a", {}),), "ranges": BOX, **fields}
+    return SearchSpace(**values)  # type: ignore[arg-type]
+
+
+def test_a_setting_replaces_ranges_of_its_space() -> None:
+    own = Setting("deep", {"model.layers": 4}, None, {"constraint.alpha": Uniform(0.05, 0.1)})
+    space = searched(Setting("shallow", {}), own)
+    assert space.ranges_of(space.settings[0]) == BOX
+    assert space.ranges_of(own) == {**BOX, "constraint.alpha": Uniform(0.05, 0.1)}
+    assert list(space.ranges_of(own)) == list(BOX)  # columns of tables keep their order
+    assert space.default_point(own)["constraint.alpha"] == 0.1
+    assert SearchSpace.from_json(json.loads(json.dumps(space.to_json()))) == space
+    plain = space.to_json()["settings"]
+    assert plain[0] == {"name": "shallow", "fields": {}}  # as it was before there were any
+    assert plain[1]["ranges"] == {"constraint.alpha": {"uniform": [0.05, 0.1]}}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"constraint.warmup_steps": Choice((0, 1))}, "may replace those of the space"),
+        ({"constraint.alpha": Uniform(0.5, 1.5)}, "reaches a value that is not allowed"),
+        ({"constraint.alpha": (0.1, 0.2)}, "must be Uniform, LogUniform, LogDecay or Choice"),
+        ({"constraint.alpha": LogDecay(0.1, 1.0)}, "LogDecay is a range of constraint.resilience"),
+        (
+            {"constraint.dual_lr": LogUniform(1, 10), "constraint.resilience": Uniform(0.1, 1)},
+            "in setting a the ranges reach a point",
+        ),
+    ],
+)
+def test_a_wrong_range_of_a_setting_fails_where_it_is_written(
+    ranges: dict[str, Range], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        searched(Setting("a", {}, None, ranges))
+
+
+@pytest.mark.parametrize("fields", [{}, {"steps": 900}, {"constraint.dual_every": 3}])
+def test_a_decay_means_the_same_at_every_dual_lr_and_length_of_run(fields: dict[str, int]) -> None:
+    """A multiplier that nothing pushes, taken through the run's own dual steps."""
+    space = searched(Setting("a", fields))
+    (setting,) = space.settings
+    for decay in (0.1, 1.0, 4.0):
+        for dual_lr in (1e-3, 1e-1):
+            at = {"constraint.alpha": 0.2, "constraint.dual_lr": dual_lr}
+            point = space.point_of(setting, {**at, "constraint.resilience": decay})
+            run = space.run(setting, point, seed=0)
+            assert run.constraint is not None
+            kept = np.ones(1)
+            for step in range(run.steps):
+                if is_dual_step(run.constraint, 1, step):
+                    kept = dual_step(
+                        kept,
+                        np.zeros(1),
+                        dual_lr=dual_lr * lr_factor(step, run.steps, run.decay_share),
+                        resilience=run.constraint.resilience,
+                    )
+            # exp(-decay), but for the last steps, which are shorter: of second order in eta c
+            assert -math.log(kept[0]) == pytest.approx(decay, rel=0.12)
+            back = space.coordinates_of(setting, point)
+            assert back["constraint.resilience"] == pytest.approx(decay, rel=1e-9)
+
+
+def test_a_point_on_the_edge_of_a_decay_range_is_told_inside_it() -> None:
+    space = searched()
+    for decay in (0.1, 10.0):
+        at = {"constraint.alpha": 0.2, "constraint.dual_lr": 0.007}
+        point = space.point_of(space.settings[0], {**at, "constraint.resilience": decay})
+        back = space.coordinates_of(space.settings[0], point)["constraint.resilience"]
+        assert 0.1 <= back <= 10.0
+
+
+def test_a_plain_resilience_inside_a_decay_range_stays_as_it_was_written() -> None:
+    base = SPACE.base.with_fields({"constraint.dual_lr": 0.01, "constraint.resilience": 0.7})
+    space = searched(base=base)
+    assert space.default_point(space.settings[0])["constraint.resilience"] == 0.7
+
+
+def test_a_decay_range_needs_dual_steps_that_can_be_counted() -> None:
+    with pytest.raises(InvalidValue, match="needs dual_every_unit 'step', got 'epoch'"):
+        searched(Setting("a", {"constraint.dual_every_unit": "epoch"}))
+    with pytest.raises(InvalidValue, match="needs multipliers that move"):
+        searched(Setting("a", {"constraint.warmup_steps": SPACE.base.steps}))
 
 
 # --- settings without noise, settings of one's choice ---------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,14 @@ from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep.definition import Definition, put_definition
 from sweep.execution import run_sweep
 from sweep.pairs import join
-from sweep.proposals import stored_proposals
+from sweep.proposals import ProposalOutcome, put_outcome, put_proposal, stored_proposals
 from sweep.search import propose
 from sweep.selection import ProposalResult, select
 from sweep.views import best, load_sweep, status
 from tests.oracles import TINY
 from tests.records import ended, finished, pair_config
 from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
+from trainables.results import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
 from trainables.run_store import RunStore
 
 
@@ -56,7 +58,14 @@ def test_stopped_arms_are_failed_proposals_and_are_never_trained_again(
 
     proposals = stored_proposals(objects, asked.name, "g0.15")
     told = [p.outcome.told(p.point) for p in proposals if p.outcome is not None]
-    assert [t.is_measured for t in told] == [False] * 4
+    assert [t.can_be_told for t in told] == [True] * 4
+    runs = RunStore(objects)
+    for proposal, of in zip(proposals, told, strict=True):
+        assert proposal.outcome is not None
+        (record,) = map(runs.record, proposal.outcome.signatures)
+        assert record is not None
+        assert of.worst_missing_share == record.reports[-1].scalars[REPORTED_MISSING_SHARE]
+        assert math.isnan(of.objective)
     assert propose(asked.space, "g0.15", 4, told)  # the search goes on
 
     before = records(objects)
@@ -82,6 +91,40 @@ def test_a_sweep_of_stopped_arms_says_why_it_has_no_winner(tmp_path: Path) -> No
     assert shown["statuses"] == {"stopped": 5}
     assert all("ended at step" in failure["reason"] for failure in shown["failures"])
     assert len(shown["failures"]) == 5
+
+
+@pytest.mark.parametrize("ended_as", ["stopped", "diverged"])
+def test_one_seed_that_ends_early_keeps_what_the_other_measured(
+    ended_as: Status, objects: ObjectStore
+) -> None:
+    first, second = pair_config(seed=0), pair_config(seed=1)
+    losses = [0.5, 0.4, 0.3, 0.2]
+    whole = join(finished(first, losses, objective=-0.3), finished(first.unconstrained(), losses))
+    early = join(
+        replace(
+            ended(second, ended_as, "why"),
+            reports=[
+                Report(
+                    step=step, timestamp_ms=0, scalars={REPORTED_MISSING_SHARE: share}, layers={}
+                )
+                for step, share in ((20, 1.9), (30, 1.7))
+            ],
+        ),
+        finished(second.unconstrained(), losses),
+    )
+    result = ProposalResult(0, {}, (whole, early))
+    assert math.isnan(result.objective)
+    assert math.isnan(result.worst_missing_share)
+    put_outcome(objects, "s", "a", ProposalOutcome.of(result))
+    put_proposal(objects, "s", "a", 0, {})
+    (stored,) = stored_proposals(objects, "s", "a")  # as after a restart
+    assert stored.outcome is not None
+    told = stored.outcome.told({})
+    assert told.outcome == ended_as
+    assert told.objective == -0.3
+    assert whole.judgement is not None
+    measured = 1.7 if ended_as == "stopped" else whole.judgement.worst
+    assert told.worst_missing_share == measured
 
 
 def test_one_stopped_seed_or_twin_keeps_a_proposal_from_winning() -> None:

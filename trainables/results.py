@@ -208,6 +208,12 @@ class ArmRecord:
         """Whether this arm is done, one way or the other."""
         return self.status != "running"
 
+    @property
+    def reported_missing_share(self) -> float:
+        """The worst missing share of the last report; NaN where there is none."""
+        scalars = self.reports[-1].scalars if self.reports else {}
+        return scalars.get(REPORTED_MISSING_SHARE, math.nan)
+
     def to_json(self) -> dict[str, Json]:
         """Plain values; non-finite numbers become 'nan', 'inf', '-inf' (JSON has none)."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

@@ -1,0 +1,170 @@
+"""The ranges that a search draws from: what they allow, where a share of one lies, and their JSON.
+
+A range is drawn from and told to a sampler in a *coordinate* of its own: the value itself, or for
+``LogDecay`` what the value does, from which the value follows once the rest of a run is known.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass
+from typing import Any, cast
+
+from trainables.errors import InvalidValue
+
+Json = Any
+
+
+def is_finite(value: Json) -> bool:
+    """Whether it is a number that a float can hold: files of users give any type."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return abs(value) < sys.float_info.max and math.isfinite(value)
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A number between ``low`` and ``high``, all equally likely."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or non-finite range."""
+        if not (is_finite(self.low) and is_finite(self.high) and self.low < self.high):
+            raise InvalidValue(
+                "a range must run from a finite low to a higher high, "
+                f"got [{self.low!r}, {self.high!r}]."
+            )
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """A positive number between ``low`` and ``high``, its logarithm uniform."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse an empty, non-positive or non-finite range."""
+        _require_log_range(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class LogDecay:
+    """A resilience c by the decay x it brings to a multiplier over a run, log x uniform.
+
+    A multiplier that nothing pushes keeps exp(-x) of itself over the run, and one that is pushed
+    all the time comes to (1 - exp(-x)) / x of where it would come without resilience: 0.95 at
+    x = 0.1, 0.63 at 1, 0.10 at 10. With eta = dual_lr and N dual steps, each scaled as its learning
+    rate is, every one keeps 1 - eta c = exp(-x / N). So x means the same at every dual_lr, length
+    of run and unit of the losses, where a range of c may do nothing at all. With Adam or slacks as
+    variables x = eta c N to first order, the slack that a multiplier would be granted after rising
+    by eta at each of the N steps, in units of the dual signal.
+    """
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        """Refuse an empty, non-positive or non-finite range."""
+        _require_log_range(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few plain values."""
+
+    values: tuple[Json, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse fewer than two different values."""
+        if len(set(map(repr, self.values))) < 2:
+            raise InvalidValue(
+                f"a choice must have at least two different values, got {list(self.values)!r}."
+            )
+
+
+Range = Uniform | LogUniform | LogDecay | Choice
+_KINDS: dict[str, type[Uniform] | type[LogUniform] | type[LogDecay]] = {
+    "uniform": Uniform,
+    "log_uniform": LogUniform,
+    "log_decay": LogDecay,
+}
+
+
+def resilience_of(decay: float, *, dual_lr: float, dual_steps: float) -> float:
+    """c, by which a multiplier keeps exp(-decay) of itself over ``dual_steps`` (LogDecay's N).
+
+    >>> round(resilience_of(math.log(2), dual_lr=0.5, dual_steps=1), 6)
+    1.0
+    """
+    return -math.expm1(-decay / dual_steps) / dual_lr
+
+
+def decay_of(resilience: float, *, dual_lr: float, dual_steps: float) -> float:
+    """The decay over the run that a resilience c brings: the inverse of ``resilience_of``.
+
+    >>> round(decay_of(1.0, dual_lr=0.5, dual_steps=1), 6) == round(math.log(2), 6)
+    True
+    """
+    step = dual_lr * resilience
+    return math.inf if step >= 1 else -dual_steps * math.log1p(-step)
+
+
+def ends_of(values: Range) -> tuple[Json, ...]:
+    """Every value of a choice; of other ranges both ends, as floats: nothing between is whole."""
+    return values.values if isinstance(values, Choice) else (float(values.low), float(values.high))
+
+
+def into(values: Range, coordinate: Json) -> Json:
+    """The coordinate where it lies in the range, else the nearest end, or the first choice."""
+    if isinstance(values, Choice):
+        return coordinate if coordinate in values.values else values.values[0]
+    if coordinate is None:  # signal_clip: null lies in no range
+        return values.low
+    return min(max(cast(float, coordinate), values.low), values.high)
+
+
+def at_share(values: Range, share: float) -> Json:
+    """The coordinate that lies at this share, in [0, 1), of a range.
+
+    >>> round(at_share(LogUniform(0.01, 1.0), 0.5), 6)
+    0.1
+    """
+    if isinstance(values, Choice):
+        return values.values[int(share * len(values.values))]
+    if isinstance(values, Uniform):
+        return into(values, values.low + share * (values.high - values.low))
+    low, high = math.log(values.low), math.log(values.high)
+    return into(values, math.exp(low + share * (high - low)))
+
+
+def range_to_json(values: Range) -> dict[str, Json]:
+    """Plain values that ``range_from_json`` turns back into an equal range."""
+    if isinstance(values, Choice):
+        return {"choice": list(values.values)}
+    (kind,) = (name for name, of in _KINDS.items() if type(values) is of)
+    return {kind: [values.low, values.high]}
+
+
+def range_from_json(name: str, plain: Json) -> Range:
+    """The range that ``range_to_json`` wrote; ``name`` is the field's, for the message."""
+    if isinstance(plain, dict) and len(plain) == 1:
+        (kind, ends), *_ = plain.items()
+        if kind == "choice" and isinstance(ends, list):
+            return Choice(tuple(ends))
+        if kind in _KINDS and isinstance(ends, list) and len(ends) == 2:
+            return _KINDS[kind](*ends)
+    known = ", ".join(f"{{'{kind}': [low, high]}}" for kind in _KINDS)
+    raise InvalidValue(
+        f"range of {name} must be one of {known}, {{'choice': [...]}}, got {plain!r}."
+    )
+
+
+def _require_log_range(low: Json, high: Json) -> None:
+    if not (is_finite(low) and is_finite(high) and 0 < low < high):
+        raise InvalidValue(
+            f"a log range must run from a positive low to a higher high, got [{low!r}, {high!r}]."
+        )
