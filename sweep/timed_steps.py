@@ -26,6 +26,7 @@ class NoiseTask:
 
     dev_units: tuple[str, ...] = ()
     train_units: tuple[str, ...] = ()
+    test_units: tuple[str, ...] = ()
     steps_per_epoch = 1000
 
     def __init__(self, config: RunConfig) -> None:

@@ -62,6 +62,7 @@ def numbers(record: ArmRecord) -> dict[str, Any]:
 
 
 def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store: RunStore) -> None:
+    assert store.unit_scores(TINY.signature()) is None
     record = run(TINY, store)
     assert record.status == "finished", record.reason
     assert [r.step for r in record.reports] == [10, 20, 30, 40]
@@ -70,6 +71,9 @@ def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store
     assert store.weights(record.signature)
     evaluation = record.evaluation
     assert evaluation is not None
+    by_unit = store.unit_scores(record.signature)
+    assert by_unit is not None
+    assert by_unit.units == evaluation.dev_units
     assert np.array(evaluation.dev_losses).shape == (
         len(evaluation.dev_units),
         TINY.model.layers + 1,

@@ -13,20 +13,25 @@ import torch
 from torch import Tensor, nn
 
 from tests.oracles import TINY
+from trainables.build import build_references
+from trainables.errors import UnknownName
 from trainables.evaluation import (
     descent_ratios,
     evaluate,
+    evaluate_by_unit,
     measure,
     measure_shifted,
     objective,
     unit_losses,
+    units_of,
 )
 from trainables.results import ArmRecord
-from trainables.shifts import VIDEO_FAMILIES, near_shift_gammas, severity_key
+from trainables.shifts import VIDEO_FAMILIES, gamma_key, near_shift_gammas, severity_key
 from trainables.tasks.base import Batch
 from trainables.tasks.denoising import Disturbance
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
+from trainables.unit_scores import UnitScores, at_gamma, under_shift
 
 
 class Shrinking(nn.Module):
@@ -125,6 +130,77 @@ def test_descent_ratios_are_per_sample(task: VideoDenoising) -> None:
     assert quantiles[0, -1] == pytest.approx(every.max(), rel=1e-5)
 
 
+# --- splits, units and samples --------------------------------------------------------------------
+
+EVERY = replace(TINY, eval_windows=99, shifts=("blur",))
+
+
+@pytest.mark.parametrize("split", ["train", "dev", "test"])
+def test_every_split_is_measured_on_its_own_units(split: str) -> None:
+    task = VideoDenoising(EVERY, torch.device("cpu"), torch.float32)
+    counts = {s: len(units_of(task, s)) for s in ("train", "dev", "test")}
+    assert counts["train"] > max(counts["dev"], counts["test"])  # train's names would leave NaN
+    found = measure(Shrinking(), task, split, 0.2, 1)
+    expected = [
+        task.loss(batch.inputs * 0.5, batch.targets).mean()
+        for batch in task.held_out(split, 0.2, 0)
+    ]  # a batch is a unit
+    np.testing.assert_allclose(found.units[:, -1], torch.stack(expected), rtol=1e-5)
+    shifted = measure_shifted(Shrinking(), task, "blur", 2.0, split)
+    assert len(shifted.first_draw) == counts[split]
+    assert np.isfinite(shifted.first_draw).all()
+
+
+def test_an_unknown_split_is_named(task: VideoDenoising) -> None:
+    with pytest.raises(UnknownName, match="split"):
+        measure(Shrinking(), task, "validation", 0.2, 1)
+
+
+def test_the_test_split_is_evaluated_where_it_is_asked_for() -> None:
+    task = VideoDenoising(EVERY, torch.device("cpu"), torch.float32)
+    references = build_references(EVERY, task, "test")
+    found, by_unit = evaluate_by_unit(EVERY, task, Shrinking(), references, [], "test")
+    assert (found.split, by_unit.split) == ("test", "test")
+    assert tuple(found.dev_units) == tuple(by_unit.units) == task.test_units
+    assert len(found.dev_losses) == len(task.test_units)
+    # layer 0 of this model is the input: the references are those of the same windows
+    assert found.held_out_losses()[0] == pytest.approx(found.reference_losses["identity"], rel=1e-5)
+    assert found.scores != evaluate(EVERY, task, Shrinking(), references, []).scores
+    config = replace(EVERY, seed=1)
+    record = ArmRecord(signature="a", config=config, status="finished", evaluation=found)
+    assert ArmRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
+
+
+def test_scores_by_unit_are_what_the_means_are_of() -> None:
+    task = VideoDenoising(EVERY, torch.device("cpu"), torch.float32)
+    references = linear_references(EVERY, task)
+    found, by_unit = evaluate_by_unit(EVERY, task, Shrinking(), references, [])
+    assert by_unit.samples == [64] * len(task.dev_units)  # (32 / 4)^2 patches of a window
+    assert by_unit.scores_N == {}  # they are the losses
+    gammas, severities = EVERY.test_gammas, VIDEO_FAMILIES["blur"].severities
+    wanted = {at_gamma(g) for g in gammas} | {under_shift("blur", s) for s in severities}
+    assert set(by_unit.losses_UF) == wanted
+    for gamma in EVERY.test_gammas:
+        losses = by_unit.losses_UF[at_gamma(gamma)]
+        assert losses.shape == (len(task.dev_units), 3)
+        expected = found.layer_losses_by_gamma[gamma_key(gamma)]
+        np.testing.assert_allclose(losses.mean(0), expected, rtol=1e-5)  # of single precision
+    for severity in severities:
+        losses = by_unit.losses_UF[under_shift("blur", severity)]
+        expected = found.shift_layer_losses["blur"][severity_key(severity)]
+        np.testing.assert_allclose(losses.mean(0), expected, rtol=1e-5)
+
+
+def test_scores_by_unit_are_stored_and_read_as_they_are() -> None:
+    task = VideoDenoising(TINY, torch.device("cpu"), torch.float32)
+    _, ours = evaluate_by_unit(TINY, task, Shrinking(), linear_references(TINY, task), [])
+    theirs = UnitScores.from_bytes(ours.to_bytes())
+    assert (ours.split, ours.units, ours.samples) == (theirs.split, theirs.units, theirs.samples)
+    for mine, other in ((ours.losses_UF, theirs.losses_UF), (ours.scores_N, theirs.scores_N)):
+        assert {n: x.tolist() for n, x in mine.items()} == {n: x.tolist() for n, x in other.items()}
+    assert theirs.to_bytes() == ours.to_bytes()
+
+
 # --- shifts beside Gaussian noise -----------------------------------------------------------------
 
 SHIFTED = replace(TINY, shifts=("blur", "salt_and_pepper", "frame_drop", "brightness"))
@@ -203,3 +279,4 @@ def test_evaluation_never_opens_the_test_clips(
     evaluate(SHIFTED, task, Shrinking(), linear_references(SHIFTED, task), [])
     assert set(opened) == {"dev", "train"}
     assert "test" not in task._patches
+    assert "test_units" not in vars(task)  # not even their names were asked for

@@ -18,16 +18,23 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_references, build_task
 from trainables.config import RunConfig
 from trainables.errors import InvalidValue, UnknownName
-from trainables.evaluation import evaluate, measure, measure_shifted
-from trainables.layer_losses import introduce, layer_outcomes
+from trainables.evaluation import (
+    evaluate,
+    evaluate_by_unit,
+    measure,
+    measure_shifted,
+    units_of,
+)
+from trainables.layer_losses import introduce, layer_outcomes, layer_predictions
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord, layer_metric
 from trainables.run_store import RunStore
-from trainables.shifts import TEXT_FAMILIES
+from trainables.shifts import TEXT_FAMILIES, gamma_key
 from trainables.tasks import text_classification
 from trainables.tasks.base import Batch, Tokens
 from trainables.tasks.text_classification import TextClassification
 from trainables.tasks.text_shifts import mistyped
+from trainables.unit_scores import at_gamma, under_shift
 
 CPU = torch.device("cpu")
 
@@ -502,6 +509,52 @@ def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) 
     without = evaluate(reviews, task, model, task.references(), [])
     assert without.objective == found.objective
     assert without.scores == found.scores
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_the_score_of_every_sample_is_known_by_its_place(reviews: RunConfig, split: str) -> None:
+    """Shifts that drop tokens change the order of the batches, never that of the scores."""
+    config = reviews.with_fields({"shifts": ["token_drop"], "eval_windows": 99})
+    task = text_task(config)
+    model = build_model(config, task).eval()
+    references = task.references(split)
+    found, by_unit = evaluate_by_unit(config, task, model, references, [], split)
+    assert by_unit.units == list(units_of(task, split))
+    assert (found.split, len(found.dev_losses)) == (split, len(by_unit.units))
+    unit_of = np.repeat(np.arange(len(by_unit.units)), by_unit.samples)
+    conditions = [(at_gamma(g), task.held_out(split, g, 0)) for g in config.test_gammas]
+    for severity in TEXT_FAMILIES["token_drop"].severities:
+        batches = task.shifted(split, "token_drop", severity, 0)
+        conditions.append((under_shift("token_drop", severity), batches))
+    orders = set()
+    for name, batches in conditions:
+        right, order = np.full(len(unit_of), np.nan), []
+        for batch in batches:
+            with torch.no_grad():
+                logits = layer_predictions(model, task, batch)[-1]
+            for row, (unit, number) in enumerate(zip(batch.units, batch.samples, strict=True)):
+                assert unit_of[number] == unit
+                right[number] = float(logits[row].argmax() == batch.targets[row])
+            order += batch.samples
+        assert by_unit.scores_N[name].tolist() == right.tolist()
+        orders.add(tuple(order))
+    assert len(orders) > 1
+    for gamma in config.test_gammas:
+        score = found.scores[gamma_key(gamma)]
+        assert by_unit.scores_N[at_gamma(gamma)].mean() == pytest.approx(score)
+    for severity, score in found.shift_scores["token_drop"].items():
+        mean = by_unit.scores_N[under_shift("token_drop", float(severity))].mean()
+        assert mean == pytest.approx(score)
+
+
+def test_the_constant_is_that_of_the_split_it_is_asked_for(reviews: RunConfig) -> None:
+    task = text_task(reviews.with_fields({"eval_windows": 99}))
+    for split in ("dev", "test"):
+        labels = torch.cat([batch.targets for batch in task.held_out(split, 0.0, 0)]).numpy()
+        found = task.references(split)
+        assert found.metrics["constant"]["0.40"] == pytest.approx(
+            np.mean(labels == task.frequencies.argmax())
+        )
 
 
 def test_a_shift_of_videos_is_no_shift_of_texts(reviews: RunConfig) -> None:

@@ -27,8 +27,8 @@ from trainables.weighting import weighting_of
 class OwnReferences(Task, Protocol):
     """A task that measures itself what needs no training; of denoising tasks it is done for it."""
 
-    def references(self) -> References:
-        """On the run's dev split: 'constant', and 'identity' where returning the input is one."""
+    def references(self, split: str = "dev") -> References:
+        """On a split's units: 'constant', and 'identity' where returning the input is one."""
         ...
 
 
@@ -83,11 +83,13 @@ def require_no_clashes(config: RunConfig) -> None:
         require_no_clash("tasks", config.task)
 
 
-def build_references(config: RunConfig, task: Denoising | OwnReferences) -> References:
-    """What needs no training, on the run's dev split."""
+def build_references(
+    config: RunConfig, task: Denoising | OwnReferences, split: str = "dev"
+) -> References:
+    """What needs no training, on the units of ``split``."""
     if isinstance(task, Denoising):
-        return linear_references(config, task)
-    return task.references()
+        return linear_references(config, task, split)
+    return task.references(split)
 
 
 def check_model(config: RunConfig) -> None:

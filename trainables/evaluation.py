@@ -1,12 +1,14 @@
 """What an arm is judged by: held-out losses per layer, the metric over test_gammas, descent ratios.
 
 Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all
-seeds. The dev split serves selection; the test split is never read here. Scores under shifts beside
-Gaussian noise are measured last and enter nothing else: selection never sees them.
+seeds. The dev split serves selection and is what is measured unless another is asked for; of the
+test split not even names are read before. Scores under shifts beside Gaussian noise are measured
+last and enter nothing else: selection never sees them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +18,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trainables.config import RunConfig
-from trainables.errors import InvalidValue
+from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
 from trainables.results import Evaluation
 from trainables.shifts import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.task_facts import Metric, shift_references
-from trainables.tasks.base import References, Task, TokenTask
+from trainables.tasks.base import SPLITS, Batch, References, Task, TokenTask
+from trainables.unit_scores import UnitScores, at_gamma, under_shift
 
 Floats = NDArray[np.float64]
 
@@ -45,12 +48,81 @@ class Measured:
     first_draw: Floats  # [units, L + 1]: of draw 0 alone
     samples: Floats  # [L + 1, samples]: losses of draw 0
     scores: Floats | None  # [L + 1]: mean score of draw 0 over samples; None: scores are the losses
+    sample_scores: Floats | None  # [samples]: the last layer's of draw 0, unit by unit
+    sizes: list[int]  # samples per unit
     features: Features | None = None  # where they were asked for
 
     def metrics(self, task: Task) -> list[float]:
         """The metric of every layer's prediction, of draw 0."""
         mean_F = self.first_draw.mean(axis=0) if self.scores is None else self.scores
         return [task.metric(float(score)) for score in mean_F]
+
+
+def units_of(task: Task, split: str) -> tuple[str, ...]:
+    """Names of the units of ``split`` that are evaluated. Asking for those of test opens it.
+
+    Raises:
+        UnknownName: there is no such split.
+        InvalidValue: it has no unit.
+    """
+    if split not in SPLITS:
+        raise UnknownName.of("split", split, SPLITS)
+    if split == "test":
+        names = task.test_units
+    else:
+        names = task.dev_units if split == "dev" else task.train_units
+    if not names:
+        raise InvalidValue(
+            f"the {split} split must have a unit to evaluate on, got none: give it more data."
+        )
+    return names
+
+
+class _Gathered:
+    """What batches come to, by unit and by sample."""
+
+    def __init__(self, units: int) -> None:
+        self.counts = np.zeros(units)
+        self._sums = np.zeros(())
+        self._losses: list[Floats] = []
+        self._scores: list[Floats] = []
+        self._numbers: list[int] = []
+
+    def add(
+        self, batch: Batch, losses: Floats, scores: Floats | None, *, keep: bool = True
+    ) -> None:
+        """Losses [rows, B], and the scores beside them if they are something else.
+
+        Without ``keep`` they count for their units alone.
+        """
+        if not self._sums.shape:
+            self._sums = np.zeros((len(self.counts), len(losses)))
+        np.add.at(self._sums, list(batch.units), losses.T)
+        np.add.at(self.counts, list(batch.units), 1.0)
+        if not keep:
+            return
+        self._losses.append(losses)
+        self._scores += [] if scores is None else [scores]
+        self._numbers += batch.samples
+
+    @property
+    def by_unit(self) -> Floats:
+        """Mean losses [units, rows]."""
+        means: Floats = self._sums / self.counts[:, None]
+        return means
+
+    @property
+    def losses(self) -> Floats:
+        """[rows, samples], in the order of the batches."""
+        return np.concatenate(self._losses, axis=1)
+
+    @property
+    def scores(self) -> Floats | None:
+        """[rows, samples], unit by unit; None where they are the losses."""
+        if not self._scores:
+            return None
+        scores = np.concatenate(self._scores, axis=1)
+        return scores[:, np.argsort(self._numbers)] if self._numbers else scores
 
 
 @torch.no_grad()
@@ -69,38 +141,29 @@ def measure(
     more draws once there are MOST_FEATURES rows.
     """
     model.eval()
-    names = task.dev_units if split == "dev" else task.train_units
-    if not names:
-        raise InvalidValue(
-            f"the {split} split must have a unit to evaluate on, got none: give it more data."
-        )
-    sums, counts = np.zeros(()), np.zeros(len(names))
-    first_draw, samples, scores = sums, [], []
+    names = units_of(task, split)
+    gathered, first_draw, sizes = _Gathered(len(names)), np.zeros(()), np.zeros(len(names))
     kept: list[tuple[list[Tensor], Tensor]] = []
     enough = feature_draws
     for draw in range(draws):
         for batch in task.held_out(split, gamma, draw):
             found = layer_outcomes(model, task, batch)
-            losses_FB = _plain(found.losses)
             if draw < enough and found.features is not None:
                 kept.append(([x.float().cpu() for x in found.features], batch.targets.cpu()))
-            if not sums.shape:
-                sums = np.zeros((len(names), losses_FB.shape[0]))
-            np.add.at(sums, list(batch.units), losses_FB.T)
-            np.add.at(counts, list(batch.units), 1.0)
-            if draw == 0:
-                samples.append(losses_FB)
-                scores += [] if found.scores is found.losses else [_plain(found.scores)]
+            scores = None if found.scores is found.losses else _plain(found.scores)
+            gathered.add(batch, _plain(found.losses), scores, keep=draw == 0)
         if draw == 0:
-            first_draw = sums / counts[:, None]
+            first_draw, sizes = gathered.by_unit, gathered.counts.copy()
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
             enough = min(enough, draw + 1)
-    mean_F = np.concatenate(scores, axis=1).mean(axis=1) if scores else None
+    scores = gathered.scores
     return Measured(
-        units=sums / counts[:, None],
+        units=gathered.by_unit,
         first_draw=first_draw,
-        samples=np.concatenate(samples, axis=1),
-        scores=mean_F,
+        samples=gathered.losses,
+        scores=None if scores is None else scores.mean(axis=1),
+        sample_scores=None if scores is None else scores[-1],
+        sizes=sizes.astype(int).tolist(),
         features=_joined(kept),
     )
 
@@ -131,33 +194,52 @@ def evaluate(
     model: nn.Module,
     references: References,
     multipliers: list[float],
+    split: str = "dev",
 ) -> Evaluation:
-    """The final measurement of one arm on its dev split; see ``Evaluation`` for every field."""
+    """The final measurement of one arm; see ``Evaluation`` for every field.
+
+    ``references`` are those of the same split. The test split is read where it is asked for, which
+    is confirmation's to do.
+    """
+    return evaluate_by_unit(config, task, model, references, multipliers, split)[0]
+
+
+def evaluate_by_unit(
+    config: RunConfig,
+    task: Task,
+    model: nn.Module,
+    references: References,
+    multipliers: list[float],
+    split: str = "dev",
+) -> tuple[Evaluation, UnitScores]:
+    """``evaluate``, and what its means are made of."""
     gamma = config.train_gamma
     draws = config.eval_draws
-    dev = measure(model, task, "dev", gamma, draws, feature_draws=1)
+    held_out = measure(model, task, split, gamma, draws, feature_draws=1)
     train = measure(model, task, "train", gamma, draws, feature_draws=draws)
-    at_gamma = {
-        gamma_key(g): dev if g == gamma else measure(model, task, "dev", g, 1)
-        for g in config.test_gammas
+    at_gammas = {
+        g: held_out if g == gamma else measure(model, task, split, g, 1) for g in config.test_gammas
     }
-    by_layer = {key: measured.metrics(task) for key, measured in at_gamma.items()}
+    by_layer = {gamma_key(g): measured.metrics(task) for g, measured in at_gammas.items()}
     scores = {key: metrics[-1] for key, metrics in by_layer.items()}
     near = near_shift_gammas(config)
-    quantiles, share = descent_ratios(dev.samples)
-    return Evaluation(
+    quantiles, share = descent_ratios(held_out.samples)
+    shifted = measure_shifts(config, task, model, split)
+    evaluation = Evaluation(
+        split=split,
         scales=task.scales,
-        dev_units=list(task.dev_units),
-        dev_losses=dev.units.tolist(),
+        dev_units=list(units_of(task, split)),
+        dev_losses=held_out.units.tolist(),
         train_units=list(task.train_units),
         train_losses=train.units.tolist(),
         scores=scores,
         layer_losses_by_gamma={
-            key: measured.first_draw.mean(axis=0).tolist() for key, measured in at_gamma.items()
+            gamma_key(g): measured.first_draw.mean(axis=0).tolist()
+            for g, measured in at_gammas.items()
         },
         layer_scores_by_gamma={}
-        if dev.scores is None
-        else by_layer | {gamma_key(gamma): dev.metrics(task)},
+        if held_out.scores is None
+        else by_layer | {gamma_key(gamma): held_out.metrics(task)},
         references=references.metrics,
         reference_losses=references.losses,
         ood_auc=float(np.trapezoid(list(scores.values()), config.test_gammas)),
@@ -166,8 +248,19 @@ def evaluate(
         descent_ratio_quantiles=quantiles.tolist(),
         descent_share=share.tolist(),
         multipliers=multipliers,
-        **probe_fields(task, train.features, dev.features),
-        **shift_fields(config, task, model, references),
+        **probe_fields(task, train.features, held_out.features),
+        **shift_fields(config, shifted, references),
+    )
+    found: dict[str, Measured | Shifted] = {at_gamma(g): m for g, m in at_gammas.items()}
+    found[at_gamma(gamma)] = held_out  # also where it is no test gamma
+    found |= {under_shift(*condition): m for condition, m in shifted.items()}
+    of_samples = {n: m.sample_scores for n, m in found.items() if m.sample_scores is not None}
+    return evaluation, UnitScores(
+        split=split,
+        units=evaluation.dev_units,
+        samples=held_out.sizes,
+        losses_UF={n: m.first_draw.astype(np.float32) for n, m in found.items()},
+        scores_N={n: values.astype(np.float32) for n, values in of_samples.items()},
     )
 
 
@@ -197,65 +290,82 @@ Fields = dict[str, Any]  # of ``Evaluation``
 ByShift = dict[str, dict[str, Any]]  # a value by family and severity
 
 
-def shift_fields(config: RunConfig, task: Task, model: nn.Module, references: References) -> Fields:
+@dataclass(frozen=True)
+class Shifted:
+    """A model under one shift, on the units of a split, draw 0."""
+
+    first_draw: Floats  # [units, L + 1]: mean over the samples of a unit, in the task's unit
+    sample_scores: Floats | None  # [samples]: the last layer's, unit by unit; None: the losses
+    metric: float
+    unchanged: float | None  # the metric of the input itself; None where it is no prediction
+
+    @property
+    def losses(self) -> Floats:
+        """[L + 1]: mean over the units."""
+        means: Floats = self.first_draw.mean(axis=0)
+        return means
+
+
+def measure_shifts(
+    config: RunConfig, task: Task, model: nn.Module, split: str = "dev"
+) -> dict[tuple[str, float], Shifted]:
+    """The model under every shift and severity of the run; empty without shifts."""
+    return {
+        (shift, severity): measure_shifted(model, task, shift, severity, split)
+        for shift in config.shifts
+        for severity in family_of(shift).severities
+    }
+
+
+def shift_fields(
+    config: RunConfig, shifted: Mapping[tuple[str, float], Shifted], references: References
+) -> Fields:
     """The fields of ``Evaluation`` about shifts beside Gaussian noise, over ``config.shifts``.
 
     The identity is the disturbed input itself, where that is a prediction; the constant
     prediction's metric is the same under every disturbance. Nothing without shifts.
     """
-    if not config.shifts:
+    if not shifted:
         return {}
     scores: ByShift = {}
     losses: ByShift = {}
     found: dict[str, ByShift] = {name: {} for name in shift_references(config.facts)}
     known = next(iter(references.metrics["constant"].values()))
-    for shift in config.shifts:
+    for (shift, severity), measured in shifted.items():
         for at in (scores, losses, *found.values()):
-            at[shift] = {}
-        for severity in family_of(shift).severities:
-            key = severity_key(severity)
-            measured = measure_shifted(model, task, shift, severity)
-            scores[shift][key] = measured.metric
-            losses[shift][key] = measured.losses.tolist()
-            found["constant"][shift][key] = known
-            if measured.unchanged is not None:
-                found["identity"][shift][key] = measured.unchanged
+            at.setdefault(shift, {})
+        key = severity_key(severity)
+        scores[shift][key] = measured.metric
+        losses[shift][key] = measured.losses.tolist()
+        found["constant"][shift][key] = known
+        if measured.unchanged is not None:
+            found["identity"][shift][key] = measured.unchanged
     return {"shift_scores": scores, "shift_layer_losses": losses, "shift_references": found}
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """A model under one shift, on the dev units, draw 0."""
-
-    losses: Floats  # [L + 1]: mean over the samples of a unit, then over the units; task's unit
-    metric: float
-    unchanged: float | None  # the metric of the input itself; None where it is no prediction
-
-
 @torch.no_grad()
-def measure_shifted(model: nn.Module, task: Task, shift: str, severity: float) -> Shifted:
+def measure_shifted(
+    model: nn.Module, task: Task, shift: str, severity: float, split: str = "dev"
+) -> Shifted:
     """Every layer's loss and the metric under a shift of ``shifts.FAMILIES``."""
     model.eval()
-    names = len(task.dev_units)
-    sums, counts = np.zeros(()), np.zeros(names)
-    scores = []
-    for batch in task.shifted("dev", shift, severity, 0):
+    gathered = _Gathered(len(units_of(task, split)))
+    has_identity = False
+    for batch in task.shifted(split, shift, severity, 0):
         unchanged = task.unchanged_losses(batch)
+        has_identity = unchanged is not None
         found = layer_outcomes(model, task, batch)
         losses = found.losses if unchanged is None else torch.cat([found.losses, unchanged[None]])
-        rows = _plain(losses)
-        if not sums.shape:
-            sums = np.zeros((names, len(rows)))
-        np.add.at(sums, list(batch.units), rows.T)
-        np.add.at(counts, list(batch.units), 1.0)
-        scores += [] if found.scores is found.losses else [_plain(found.scores[-1:])]
-    means = (sums / counts[:, None]).mean(axis=0)
-    layers = means if unchanged is None else means[:-1]
-    score = float(np.concatenate(scores, axis=1).mean()) if scores else float(layers[-1])
+        is_loss = found.scores is found.losses
+        gathered.add(batch, _plain(losses), None if is_loss else _plain(found.scores[-1:]))
+    by_unit, scores = gathered.by_unit, gathered.scores
+    of_layers = by_unit[:, :-1] if has_identity else by_unit
+    score = of_layers.mean(axis=0)[-1] if scores is None else scores.mean()
     return Shifted(
-        losses=layers,
-        metric=task.metric(score),
-        unchanged=None if unchanged is None else task.metric(float(means[-1])),
+        first_draw=of_layers,
+        sample_scores=None if scores is None else scores[0],
+        metric=task.metric(float(score)),
+        unchanged=task.metric(float(by_unit.mean(axis=0)[-1])) if has_identity else None,
     )
 
 

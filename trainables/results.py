@@ -127,8 +127,8 @@ class Evaluation:
     """
 
     scales: Scales
-    dev_units: list[str]
-    dev_losses: list[list[float]]  # [units][L + 1], at train_gamma
+    dev_units: list[str]  # the held-out units: of ``split``
+    dev_losses: list[list[float]]  # [units][L + 1], of ``split`` at train_gamma
     train_units: list[str]
     train_losses: list[list[float]]  # [units][L + 1], training units, fresh draws, eval mode
     scores: dict[str, float]  # metric by test gamma ("0.15"), dev
@@ -156,6 +156,9 @@ class Evaluation:
     probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
     probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
     probe_scores: list[float] = field(default_factory=list)  # the metric, dev
+    # What is held out, here and wherever it says dev. A search knows no other; confirmation asks
+    # for the test split.
+    split: str = "dev"
 
     @property
     def ood_mean(self) -> float:
@@ -239,18 +242,19 @@ class ArmRecord:
 def _without_empty(evaluation: Evaluation) -> dict[str, Json]:
     """Plain fields; those that came later are left out while empty: old and new compare equal."""
     plain = dataclasses.asdict(evaluation)
-    return {n: v for n, v in plain.items() if v or n not in _ADDED}
+    return {n: v for n, v in plain.items() if n not in _ADDED or v != _ADDED[n]}
 
 
-_ADDED = (
-    "shift_scores",
-    "shift_layer_losses",
-    "shift_references",
-    "layer_scores_by_gamma",
-    "probe_losses",
-    "probe_train_losses",
-    "probe_scores",
-)
+_ADDED: dict[str, Json] = {  # and what they were before: their defaults
+    "shift_scores": {},
+    "shift_layer_losses": {},
+    "shift_references": {},
+    "layer_scores_by_gamma": {},
+    "probe_losses": [],
+    "probe_train_losses": [],
+    "probe_scores": [],
+    "split": "dev",
+}
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -4,6 +4,7 @@ arms/<signature>/record.json            reports with timestamps, outcome; never 
 arms/<signature>/checkpoint-<step>.pt   the two newest
 arms/<signature>/record.json.damaged    a record that could not be read, set aside
 arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
+arms/<signature>/scores.npz             its held-out scores by unit and sample
 arms/<signature>/attempts.json          how often one driver started this arm from one step
 """
 
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from trainables.errors import DamagedObject, StoreError
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
+from trainables.unit_scores import UnitScores
 
 log = logging.getLogger(__name__)
 KEPT_CHECKPOINTS = 2
@@ -114,6 +116,15 @@ class RunStore:
     def drop_weights(self, signature: str) -> None:
         """Forget the last iterate; the record stays."""
         self.objects.delete(f"arms/{signature}/weights.pt")
+
+    def put_unit_scores(self, signature: str, scores: UnitScores) -> None:
+        """Keep the scores by unit and sample, before the final record that follows."""
+        self.objects.put(f"arms/{signature}/scores.npz", scores.to_bytes())
+
+    def unit_scores(self, signature: str) -> UnitScores | None:
+        """Scores by unit and sample; of arms that ended before there were any, None."""
+        content = self.objects.get(f"arms/{signature}/scores.npz")
+        return None if content is None else UnitScores.from_bytes(content)
 
     def drop_checkpoints(self, signature: str) -> None:
         """Delete every checkpoint of one arm."""

@@ -22,9 +22,10 @@ from trainables.contracts.models import a_pair_of_arms_runs
 from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
 from trainables.contracts.tiny_runs import CPU, equal, global_seed, model_of, task_of
 from trainables.errors import BadData
+from trainables.evaluation import units_of
 from trainables.layer_losses import introduce, layer_outcomes
 from trainables.shifts import family_of, gamma_key
-from trainables.tasks.base import Batch, Tokens
+from trainables.tasks.base import SPLITS, Batch, Tokens
 
 
 def check_task(config: RunConfig) -> None:
@@ -63,7 +64,8 @@ def units_scales_and_types_are_sound(config: RunConfig) -> None:
     require_kept(
         task.steps_per_epoch >= 1, "there must be a step in an epoch", task.steps_per_epoch
     )
-    for split, units in (("train", task.train_units), ("dev", task.dev_units)):
+    for split in SPLITS:
+        units = units_of(task, split)
         unique = len(set(units)) == len(units) > 0
         require_kept(unique, f"the units of {split} must be there, each under its own name", units)
     require_kept(task.dtype == parameter_dtype(config), "dtype must be the run's", task.dtype)
@@ -109,7 +111,8 @@ def both_arms_see_the_same_perturbations(config: RunConfig) -> None:
 def held_out_batches_cover_the_units(config: RunConfig) -> None:
     """Each sample has a unit, each unit has samples; gamma and draw move the inputs alone."""
     task = task_of(config)
-    for split, units in (("train", task.train_units), ("dev", task.dev_units)):
+    for split in SPLITS:
+        units = units_of(task, split)
         clean, noisy, again = (
             list(task.held_out(split, gamma, draw))
             for gamma, draw in ((0.0, 0), (config.test_gammas[-1], 0), (config.test_gammas[-1], 1))
@@ -123,8 +126,17 @@ def held_out_batches_cover_the_units(config: RunConfig) -> None:
             require_kept(
                 counts == {(len(batches[0].targets),) * 2}, "every sample must have a unit", counts
             )
+            require_kept(
+                len({b.samples for b in batches}) == 1, "gamma and draw must leave the order alone"
+            )
             same = all(torch.equal(batches[0].targets, b.targets) for b in batches)
             require_kept(same, "gamma and draw must leave the targets as they are")
+        numbers = sorted(number for batch in clean for number in batch.samples)
+        require_kept(
+            numbers in ([], list(range(len(numbers)))),
+            f"samples of {split} must have numbers of their own, or all of them none",
+            numbers,
+        )
         moved = not _all_equal(clean, noisy) and not _all_equal(noisy, again)
         require_kept(moved, "gamma and draw must disturb what a model is given")
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from trainables.config import RunConfig
 from trainables.primal_dual import Scales
 
+SPLITS = ("train", "dev", "test")
 Embed = Callable[[Tensor], Tensor]  # token ids [B, T] -> clean word embeddings [B, T, H]
 
 
@@ -58,14 +59,16 @@ class Batch:
     inputs: Tensor | Tokens  # perturbed: [B, T, D] for video, [B, 3, S, S] for frames, or texts
     targets: Tensor  # clean, same shape; of texts their labels, [B] int64
     units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
+    samples: tuple[int, ...] = ()
+    # ^ per sample, its number among all of its split's, unit by unit; empty: in this very order
 
     def parts(self, count: int) -> list[Batch]:
-        """The batch in ``count`` equal parts, which divides it."""
+        """A training batch in ``count`` equal parts, which divides it."""
         if count == 1:
             return [self]
         size = len(self.targets) // count
         rows = [slice(first, first + size) for first in range(0, len(self.targets), size)]
-        return [Batch(self.inputs[r], self.targets[r], self.units[r]) for r in rows]
+        return [Batch(self.inputs[r], self.targets[r]) for r in rows]
 
 
 class References(Protocol):
@@ -91,6 +94,11 @@ class Task(Protocol):
     dev_units: tuple[str, ...]  # names of the held-out units: windows of held-out clips, or texts
     train_units: tuple[str, ...]  # names of the training units that fresh draws are measured on
     steps_per_epoch: int
+
+    @property
+    def test_units(self) -> tuple[str, ...]:
+        """Names of the units of the test split, which is opened when they are first asked for."""
+        ...
 
     def train_batch(self, step: int) -> Batch:
         """The batch of primal step ``step``: a function of (seed, step) and nothing else."""

@@ -26,14 +26,13 @@ from trainables.datasets.video import load_video
 from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual import Scales
 from trainables.random_keys import keyed_generator
-from trainables.tasks.base import Batch, autocast_of
+from trainables.tasks.base import SPLITS, Batch, autocast_of
 from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]
 # (name of the unit, its clean window [T, S, S]) -> its disturbed samples, as ``samples_of`` cuts
 Disturbance = Callable[[str, Tensor], Tensor]
 
-SPLITS = ("train", "dev", "test")
 _UNITS_PER_CUDA_BATCH = 8  # fewer, larger launches; on a CPU one unit already fills the caches
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast, get_args
 
@@ -52,6 +52,7 @@ class Text:
     """One sample of a held-out unit, disturbed or not, without noise."""
 
     unit: int  # index of its unit among those that are evaluated
+    place: int  # its own index among all samples of those units, unit by unit
     key: tuple[str, int]  # the unit's name, and which of its samples this is: for its draws
     ids_T: Ints
     types_T: Ints | None
@@ -66,7 +67,7 @@ class LabelReferences:
     """What no training is needed for: the label frequencies of the training split, and no text."""
 
     metrics: dict[str, dict[str, float]]  # accuracy of the most frequent label by test gamma
-    losses: dict[str, float]  # the frequencies' cross entropy, mean over dev units
+    losses: dict[str, float]  # the frequencies' cross entropy, mean over units
 
 
 class TextClassification:
@@ -147,10 +148,10 @@ class TextClassification:
     def unchanged_losses(self, batch: Batch) -> None:
         """A text is no label."""
 
-    def references(self) -> LabelReferences:
-        """The constant prediction on the dev units: it looks at no text, so no gamma changes it."""
-        samples = self._unit_samples("dev")
-        labels_N = self.tokens.dev.labels_N
+    def references(self, split: str = "dev") -> LabelReferences:
+        """The constant prediction on a split's units: it looks at no text, no gamma changes it."""
+        samples = self._unit_samples(split)
+        labels_N = self._split(split).labels_N
         losses = [-np.log(self.frequencies[labels_N[of_unit]]).mean() for of_unit in samples]
         right_N = labels_N[np.concatenate(samples)] == self.frequencies.argmax()
         accuracy = {gamma_key(g): float(right_N.mean()) for g in self._config.test_gammas}
@@ -241,7 +242,8 @@ class TextClassification:
             None if noise is None else noise.to(self.device, self.dtype),
         )
         labels = self._moved(np.array([text.label for text in texts]))
-        return Batch(tokens, labels, tuple(text.unit for text in texts))
+        places = tuple(text.place for text in texts)
+        return Batch(tokens, labels, tuple(text.unit for text in texts), places)
 
     # --- shifts -----------------------------------------------------------------------------------
 
@@ -262,7 +264,7 @@ class TextClassification:
 
     def _chosen(self, text: Text, places: Ints) -> Text:
         types_T = None if text.types_T is None else text.types_T[places]
-        return Text(text.unit, text.key, text.ids_T[places], types_T, text.label)
+        return replace(text, ids_T=text.ids_T[places], types_T=types_T)
 
     def _mistyped(self, split: str, share: float, draws: Draws) -> list[Text]:
         """The texts mistyped before they become tokens; the second of a pair after the first."""
@@ -277,12 +279,10 @@ class TextClassification:
             typed.append(Example(first, second, example.label, example.group))
         made = encode(self._tokenizer, typed, self._config.data.max_length)
         return [
-            Text(
-                text.unit,
-                text.key,
-                np.array(made.ids[i], dtype=np.int64),
-                None if made.types is None else np.array(made.types[i], dtype=np.int64),
-                text.label,
+            replace(
+                text,
+                ids_T=np.array(made.ids[i], dtype=np.int64),
+                types_T=None if made.types is None else np.array(made.types[i], dtype=np.int64),
             )
             for i, text in enumerate(texts)
         ]
@@ -331,10 +331,14 @@ class TextClassification:
         """The samples of every evaluated unit, unit by unit, undisturbed."""
         if split not in self._read:
             tokens, names = self._split(split), self._unit_names(split)
-            self._read[split] = [
-                _text_of(tokens, int(index), unit, (names[unit], k))
+            chosen = [
+                (unit, (names[unit], k), int(index))
                 for unit, samples in enumerate(self._unit_samples(split))
                 for k, index in enumerate(samples)
+            ]
+            self._read[split] = [
+                _text_of(tokens, index, unit, place, key)
+                for place, (unit, key, index) in enumerate(chosen)
             ]
         return self._read[split]
 
@@ -356,11 +360,13 @@ class TextClassification:
         return tensor
 
 
-def _text_of(tokens: TokenizedSplit, index: int, unit: int, key: tuple[str, int]) -> Text:
-    place = slice(int(tokens.offsets[index]), int(tokens.offsets[index + 1]))
-    types_T = None if tokens.types_M is None else tokens.types_M[place].astype(np.int64)
+def _text_of(
+    tokens: TokenizedSplit, index: int, unit: int, place: int, key: tuple[str, int]
+) -> Text:
+    rows = slice(int(tokens.offsets[index]), int(tokens.offsets[index + 1]))
+    types_T = None if tokens.types_M is None else tokens.types_M[rows].astype(np.int64)
     label = int(tokens.labels_N[index])
-    return Text(unit, key, tokens.ids_M[place].astype(np.int64), types_T, label)
+    return Text(unit, place, key, tokens.ids_M[rows].astype(np.int64), types_T, label)
 
 
 def _known(split: str) -> SplitName:
