@@ -142,6 +142,8 @@ def _print_status(entry: Mapping[str, Json], address: str | None) -> None:
     by = "" if driver is None else f", by {Driver(**driver)}"
     out = console()
     out.print(f"[bold]{name}[/bold] is {state}{by}")
+    if driver is not None and driver["waits_for"]:
+        out.print(escape(f"waits for {driver['waits_for']}"), style="yellow")
     begun = "in training" if driver is not None else "interrupted"
     count = arms["training"] + arms["interrupted"]
     out.print(f"{arms['final']} of {arms['wanted']} arms final, {count} {begun}")

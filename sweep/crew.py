@@ -158,12 +158,14 @@ class Crew:
     def _places(self) -> int:
         plan, live = self.coordinator.plan, round(self._used())
         training = [h for t, h in self.hands.items() if t in self._training]
-        return self._room.places(
+        places = self._room.places(
             # A sweep that stops still says what it holds, and asks for no more machines.
             wanted=live if self.coordinator.stopping else plan.arms_total - plan.arms_done,
             live=live,
             training=round(sum(self._weight(hand.kind) for hand in training)),
         )
+        self.coordinator.waits_for = self._room.waits_for
+        return places
 
     def _used(self) -> float:
         """Places of the standard class that are taken."""

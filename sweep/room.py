@@ -31,6 +31,7 @@ class Room(Protocol):
     """What a driver asks before it hands out an arm, and after each report."""
 
     machines: Sequence[Machine]  # that are there
+    waits_for: str  # what keeps arms from being trained, in one line; empty: nothing
 
     @property
     def others_wait(self) -> bool:
@@ -50,6 +51,7 @@ class FixedRoom:
     """One machine, and a number of arms at a time."""
 
     others_wait = False
+    waits_for = ""
 
     def __init__(self, workers: int, machines: Sequence[Machine]) -> None:
         self._workers = workers
@@ -110,6 +112,7 @@ class ClusterRoom:
                 f"{_counted([*self.machines, *self._largest])}. Add a node type with as much, or "
                 "ask for less with threads, device or gpus_per_arm."
             )
+        self.waits_for = ""
         self._looked_s = self._told_s = -math.inf
         self._limits_s = self._clock()
         # What is there is for arms first: places that are asked for would take them for a moment.
@@ -128,6 +131,7 @@ class ClusterRoom:
             try:
                 self._look(wanted, live, training, now_s)
             except Failure as error:  # its head does not answer for the moment: all stays as it was
+                self.waits_for = f"the cluster's head: {error}"
                 self._tell(str(error), now_s)
         return self._capped(self._shares.places(self.machines))
 
@@ -143,9 +147,12 @@ class ClusterRoom:
         if more < waiting or has_changed or now_s >= self._asked_s + ASK_AGAIN_S:
             self._asked_s = now_s
             self._cluster.ask(self._arm.bundle, more)
+        self.waits_for = ""
         if not self._arm.slots(self.machines):
-            needs = f"which needs {self._arm.bundle}; waiting for one"
-            self._tell(f"no machine of the cluster holds an arm, {needs}", now_s)
+            what = f"no machine of the cluster holds an arm, which needs {self._arm.bundle}"
+            asked = f"; the cluster is asked for {more} places" if more else ""
+            self.waits_for = f"a machine: {what}{asked}"
+            self._tell(f"{what}; waiting for one", now_s)
 
     def _tell(self, what: str, now_s: float) -> None:
         if now_s >= self._told_s + TELL_EVERY_S:

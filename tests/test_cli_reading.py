@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,18 @@ def test_status_prints_a_few_reasons_and_what_failed_first(root: Path) -> None:
     assert text.count("the loss is nan at step 20") == 4  # the failed ones
     assert text.count("the loss is nan") == 6
     assert "and 6 more arms: `--json` has every reason" in text
+
+
+def test_status_says_what_a_running_sweep_waits_for(stored: ObjectStore) -> None:
+    with driver_lock(stored, "tiny") as beats:
+        beats.watch(lambda: "a machine: none holds an arm", lambda why: None)
+        give_up = time.monotonic() + 30
+        while "waits for" not in (text := sweep("status", "tiny").stdout):
+            assert time.monotonic() < give_up, text
+            time.sleep(0.1)
+    assert "tiny is running" in text
+    assert "waits for a machine: none holds an arm" in text
+    assert "waits for" not in sweep("status", "tiny").stdout
 
 
 def test_arms_without_a_driver_are_interrupted_not_in_training(stored: ObjectStore) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from sweep.definition import put_definition
 from sweep.execution import run_sweep
+from sweep.lock import driver_of
 from sweep.signals import request_stop
 from tests.drivers import Driver, records, steps, table, tiny, wait_until
 from tests.faults import Faults
@@ -70,6 +71,12 @@ def test_a_sweep_starts_without_workers_loses_one_and_comes_to_the_same_table(
 ) -> None:
     asked = put_definition(objects, tiny(n_proposals=4, **LONG))
     driver = start()
+
+    def waits_for() -> str:
+        there = driver_of(objects, asked.name)
+        return "" if there is None else there.waits_for
+
+    wait_until(lambda: "no machine of the cluster holds" in waits_for(), timeout_s=PATIENCE_S)
     first = nodes.add(cpus=2)
     nodes.add(cpus=1)
     wait_until(lambda: len(running(objects)) >= 3, timeout_s=PATIENCE_S)

@@ -37,6 +37,7 @@ class Room:
     def __init__(self, count: int, machines: Sequence[Machine] = ({"CPU": 8.0},)) -> None:
         self.count, self.machines, self.others_wait = count, machines, False
         self.asked: dict[str, int] = {}
+        self.waits_for = ""
 
     def places(self, **asked: int) -> int:
         self.asked = asked
@@ -299,3 +300,13 @@ class Controller:
 def waiting(name: str, config: dict[str, Any]) -> Any:
     """A trial without a worker."""
     return SimpleNamespace(trial_id=name, status=Trial.PENDING, config=config, num_failures=0)
+
+
+def test_what_the_room_waits_for_is_known_to_the_sweep(objects: ObjectStore) -> None:
+    work = Work(objects, Room(0))
+    work.room.waits_for = "a machine: none is there"
+    assert work.hand_out() == []
+    assert work.coordinator.waits_for == "a machine: none is there"
+    work.room.waits_for, work.room.count = "", 1
+    assert work.hand_out() == ["t0"]
+    assert work.coordinator.waits_for == ""

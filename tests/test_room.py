@@ -173,6 +173,23 @@ def test_waiting_for_a_machine_is_told_and_not_every_second(
     ]
 
 
+def test_what_keeps_arms_from_being_trained_is_said_until_it_ends() -> None:
+    clock = Clock()
+    cluster = FakeCluster([HEAD], [NODE])
+    room = room_of(cluster, clock)
+    places(room, clock, at=0, wanted=10)
+    assert room.waits_for == (
+        "a machine: no machine of the cluster holds an arm, which needs {'CPU': 1.0, 'GPU': 0.5}; "
+        "the cluster is asked for 4 places"
+    )
+    cluster.is_away = True
+    places(room, clock, at=LOOK_EVERY_S)
+    assert room.waits_for == "the cluster's head: the head does not answer"
+    cluster.is_away, cluster.there = False, [HEAD, NODE]
+    places(room, clock, at=2 * LOOK_EVERY_S)
+    assert room.waits_for == ""
+
+
 def test_a_head_that_does_not_answer_for_a_moment_changes_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
