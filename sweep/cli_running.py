@@ -39,7 +39,7 @@ from sweep.requirements import (
     with_folder,
 )
 from sweep.retention import keep_winners_weights
-from sweep.signals import SINCE, request_stop
+from sweep.signals import KNOWN, request_stop
 from sweep.submission import NOT_YET
 from sweep.tracking_place import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
@@ -338,6 +338,10 @@ def _train(
     _print_summary(view, summary, objects.root)
     if not summary.is_done:
         return summary.exit_code
+    unread = sum(not arm.is_final for arm in view.arms.values())
+    if unread:
+        note(f"{unread} final records cannot be read: `{again}` trains their arms again.")
+        return 1
     try:
         keep_winners_weights(objects, view)
     except StoreError as error:  # the results stand: only space on the disk is not freed
@@ -372,7 +376,7 @@ def _print_summary(view: views.SweepView, summary: RunSummary, storage: str) -> 
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
-        goes_on = SINCE in os.environ and not summary.was_asked_to_stop
+        goes_on = KNOWN in os.environ and not summary.was_asked_to_stop
         what_next = "Its job sees whether it goes on." if goes_on else summary.advice
         note(f"{name} is not done{stopped}: {done}. {what_next}")
         return

@@ -20,6 +20,7 @@ from typing import Any
 from search_spaces.space import ORDER_FREE
 from sweep import advice, news
 from sweep.definition import Definition
+from sweep.late_records import SEEN_WITHIN_S, LateRecords
 from sweep.news import News, OnNews
 from sweep.pairs import join
 from sweep.plan import Arm, Ask, Plan, arms_of_proposal
@@ -131,6 +132,7 @@ class Coordinator:
         self.runs = RunStore(objects, driver=uuid.uuid4().hex)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
+        self._ended: LateRecords[LiveArm] = LateRecords(self.runs)
         self.outcomes: dict[str, dict[int, ProposalOutcome]] = {}
         self.retired: dict[str, str] = {}
         self.problems: list[str] = []
@@ -175,6 +177,7 @@ class Coordinator:
 
     def next_arm(self) -> Arm | None:
         """The next arm to train, or None when there is none now. Never raises."""
+        self.look_for_ended()
         try:
             while not self.stopping:
                 step = self.plan.next()
@@ -192,8 +195,14 @@ class Coordinator:
 
     @property
     def is_over(self) -> bool:
-        """No arm is live and none will be handed out again in this run."""
-        return not self.live and (bool(self.stopping) or self.plan.is_handed_out)
+        """No arm is live, all that ended are settled, and none will be handed out in this run."""
+        done = bool(self.stopping) or self.plan.is_handed_out
+        return done and not self.live and not self.looks_for_ended
+
+    @property
+    def looks_for_ended(self) -> bool:
+        """Whether an arm has ended whose final record cannot be seen yet."""
+        return len(self._ended) > 0
 
     def report(self, signature: str, report: Report) -> None:
         """A handed-out arm reported, and its record is stored. Never raises."""
@@ -206,20 +215,29 @@ class Coordinator:
             self._tell(self._on_record, live.arm, False)
 
     def finished(self, signature: str) -> None:
-        """A handed-out arm has its final record in the store. Never raises."""
+        """A handed-out arm has put its final record into the store. Never raises."""
         live = self.live.pop(signature, None)
         if live is None:
             return
         self.progressed_at = time.monotonic()
+        self._ended.expect(signature, live)
+        self.look_for_ended()
+
+    def look_for_ended(self) -> None:
+        """Settle the arms that ended and whose final records can be seen by now. Never raises."""
         try:
-            record = self.runs.record(signature)
-            if record is None or not record.is_final:
-                self.problems.append(f"arm {signature} ended without a final record.")
-                return
-            self.durations = [*self.durations[-63:], time.monotonic() - live.since]
-            self._settle(live.arm, record)
-            if self._on_final is not None:
-                self._tell(self._on_final, live.arm, record)
+            for live, record in self._ended.come():
+                if record is None:
+                    self.problems.append(
+                        f"arm {live.arm.signature} ended, and its final record cannot be seen "
+                        f"below {self.objects.root} after {SEEN_WITHIN_S:.0f} s: a resume "
+                        "takes it as it is, or trains on from the last checkpoint."
+                    )
+                    continue
+                self.durations = [*self.durations[-63:], time.monotonic() - live.since]
+                self._settle(live.arm, record)
+                if self._on_final is not None:
+                    self._tell(self._on_final, live.arm, record)
         except StoreError as error:
             self.store_trouble(str(error))
 
@@ -315,7 +333,7 @@ class Coordinator:
         if (
             outcome is not None
             and outcome.signatures == signatures
-            and all(map(self.runs.has_record, signatures))
+            and all(map(self.runs.has_final, signatures))
         ):
             self.outcomes[setting][proposal.number] = outcome
             self._has_winner |= outcome.can_win
@@ -387,7 +405,7 @@ class Coordinator:
         record = self.runs.record(arm.signature)
         if record is None or not record.is_final:
             return False
-        self.runs.drop_checkpoints(arm.signature)
+        self.runs.drop_training(arm.signature)
         self._settle(arm, record)
         return True
 

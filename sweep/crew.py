@@ -60,6 +60,7 @@ class Crew:
     def hand_out(self, trial: str) -> Hand | None:
         """The next arm, for this trial; None when there is none now, or no place for it."""
         coordinator = self.coordinator
+        coordinator.look_for_ended()
         if self._used() >= self._places() - _EPS:
             return None
         arm = coordinator.next_arm()

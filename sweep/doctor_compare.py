@@ -17,7 +17,7 @@ SILENT_ADVICE = (
     f"Is {DISTRIBUTION} installed there, in the version of the head, and is the node up? `ray up` "
     "installs it; Ray's logs on the node say more."
 )
-CLOCK_LIMIT_S = 2.0  # heartbeats, stop requests and MLflow compare clocks of different machines
+CLOCK_LIMIT_S = 2.0  # times in MLflow and in logs are of different machines' clocks
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
     with attached_ray() as scratch:
         cluster = RayCluster()
         driver, sweep = coordinator.runs.driver, coordinator.definition.name
-        shares = Shares(cluster, driver, sweep, classes.standard, now_s=time.time())
+        shares = Shares(cluster, driver, sweep, classes.standard, since_s=time.time())
         room = ClusterRoom(cluster, shares, classes.standard, most=workers)
         crew = Crew(coordinator, classes, room, _stalls(coordinator))
         try:

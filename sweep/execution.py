@@ -6,7 +6,6 @@ final or somebody stops it. Running again is resuming.
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
 from typing import Literal
 
@@ -16,7 +15,7 @@ from sweep.definition import Definition
 from sweep.lock import driver_lock
 from sweep.news import OnNews, of_end, standstill_watch
 from sweep.progress import display_of
-from sweep.signals import stop_on_request, stop_on_signals
+from sweep.signals import stop_on_request, stop_on_signals, stop_request
 from trainables.errors import InvalidValue, StoreError
 from trainables.object_store import ObjectStore
 from trainables.patient_store import PatientStore
@@ -64,8 +63,8 @@ def run_sweep(
         raise InvalidValue(f"workers must be at least 1, got {workers}.")
     patient = PatientStore(objects.root, patience_s=patience_s)
     with ExitStack() as stack:
+        known = stop_request(patient, definition.name)
         beats = stack.enter_context(driver_lock(patient, definition.name))
-        since_ms = time.time_ns() // 1_000_000
         shown = display_of(definition, enabled=display)
         coordinator = Coordinator(
             patient,
@@ -79,7 +78,7 @@ def run_sweep(
         )
         stack.callback(coordinator.close)
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
-        stack.enter_context(stop_on_request(coordinator, since_ms=since_ms))
+        stack.enter_context(stop_on_request(coordinator, known=known))
         coordinator.start(retry_failed=retry_failed)
         stack.enter_context(shown.showing(coordinator))
         stack.enter_context(standstill_watch(coordinator))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from sweep import late_records
 from sweep.coordinator import Coordinator
 from trainables.errors import StoreError
 
@@ -10,7 +13,10 @@ def train_inline(coordinator: Coordinator) -> None:
     """Train every arm that the coordinator hands out. An error in our own code is raised."""
     from trainables.arm_run import ArmRun  # imports torch
 
-    while (arm := coordinator.next_arm()) is not None:
+    while (arm := coordinator.next_arm()) is not None or coordinator.looks_for_ended:
+        if arm is None:
+            time.sleep(late_records.LOOK_AGAIN_S)
+            continue
         try:
             run = ArmRun(arm.config, coordinator.runs)
             while not run.record.is_final and not coordinator.stopping:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from sweep.doctor_check import Check
 from sweep.news import News, OnNews, of_error
-from sweep.signals import SINCE
+from sweep.signals import KNOWN
 from trainables.errors import Failure, Misuse
 
 Json = Any
@@ -183,7 +183,7 @@ def notifying(
 
     def tell(news: News) -> None:
         is_end = news.kind != "failed" or bool(news.details.get("is_done"))
-        if is_end or SINCE not in os.environ:
+        if is_end or KNOWN not in os.environ:
             notifier.tell(news)
 
     try:

@@ -214,7 +214,7 @@ def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
     def parse(plain: Mapping[str, Json]) -> dict[str, str]:
         return {setting: str(why) for setting, why in plain.items()}
 
-    return objects.get_value(_retired(sweep), parse) or {}
+    return objects.get_derived(_retired(sweep), parse) or {}
 
 
 def listed_proposals(objects: ObjectStore, sweep: str, setting: str) -> dict[int, bool]:

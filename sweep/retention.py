@@ -40,9 +40,9 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
 
 def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
     """What a sweep noted, and the arms of its proposals while it is not done."""
-    kept: set[str] = set(objects.get_value(_note(definition.name), set) or ())
+    noted: set[str] | None = objects.get_derived(_note(definition.name), set)
     asked: set[str] = set()
-    is_done = True
+    is_done = noted is not None
     for setting in definition.space.settings:
         proposals = stored_proposals(objects, definition.name, setting.name)
         is_done &= len(proposals) >= definition.space.proposals_of(setting)
@@ -51,7 +51,7 @@ def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
             signatures = tuple(arm.signature for arm in arms)
             asked.update(signatures)
             is_done &= stored.outcome is not None and stored.outcome.signatures == signatures
-    return kept if is_done else kept | asked
+    return (noted or set()) | (set() if is_done else asked)
 
 
 def _note(name: str) -> str:

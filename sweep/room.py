@@ -88,7 +88,7 @@ class ClusterRoom:
         arm: ResourceClass,
         *,
         most: int | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Look at the cluster for the first time.
 
@@ -97,7 +97,7 @@ class ClusterRoom:
             shares: this driver's part among all drivers of the cluster.
             arm: the class that places are counted in.
             most: at most so many; also what a cluster of unknown limits is asked to grow to.
-            clock: seconds since the epoch.
+            clock: seconds, from any moment on; it never goes back.
 
         Raises:
             Misuse: no machine that can ever be there holds an arm.

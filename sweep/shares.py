@@ -3,8 +3,8 @@
 Ray has no fairness between drivers: whoever asks first keeps what it got. So every driver says once
 a minute, on a board that all of them see, what its arms are like, how many it could train and how
 many it trains, reads what the others say, and caps itself at its share. One that is silent for
-three minutes is gone. Shares are max-min fair: equal, but nobody gets more than it can use, and
-what one cannot use goes to the others. Nothing here knows Ray.
+three minutes, by the clock of who listens, is gone. Shares are max-min fair: equal, but nobody gets
+more than it can use, and what one cannot use goes to the others. Nothing here knows Ray.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import json
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -31,7 +32,7 @@ class Beat:
     driver: str
     sweep: str
     since_s: float  # when it started: who came first gets what does not divide
-    at_s: float
+    at_s: float  # when it said so, since 1970: what a driver that starts judges by
     cpus: int
     gpus: float
     wants: int  # arms that are left
@@ -116,11 +117,20 @@ def others_wait(beats: Sequence[Beat], me: str, machines: Sequence[Machine]) -> 
     return any(b.holds < min(due[b.driver], b.wants) for b in beats if b.driver != me)
 
 
+@dataclass(frozen=True)
+class _Heard:
+    """What a driver said last."""
+
+    content: bytes
+    at_s: float  # when it was first read, by the clock here
+    counts: bool
+
+
 class Shares:
     """One driver's part in the sharing: what it says once a minute, and what the others said."""
 
     def __init__(
-        self, board: Board, driver: str, sweep: str, arm: ResourceClass, *, now_s: float
+        self, board: Board, driver: str, sweep: str, arm: ResourceClass, *, since_s: float
     ) -> None:
         """Nothing is said before the first ``look``.
 
@@ -129,13 +139,13 @@ class Shares:
             driver: this run of a driver.
             sweep: what it trains; for people who look at the board.
             arm: what one of its arms holds of a machine.
-            now_s: seconds since the epoch: drivers may be on several machines, whose clocks need
-                to agree to a minute.
+            since_s: when it started, since 1970: who came first gets what does not divide.
         """
         self._board = board
-        self._me = Beat(driver, sweep, now_s, now_s, arm.cpus, arm.gpus, wants=1, holds=0)
-        self._next_s = now_s
+        self._me = Beat(driver, sweep, since_s, since_s, arm.cpus, arm.gpus, wants=1, holds=0)
+        self._next_s = -math.inf
         self._beats = [self._me]
+        self._heard: dict[str, _Heard] = {}
 
     def look(self, *, wants: int, holds: int, now_s: float) -> None:
         """Say where this driver stands and read the others, once a minute.
@@ -143,9 +153,9 @@ class Shares:
         Args:
             wants: arms that are left, those in training included.
             holds: arms that are in training.
-            now_s: as above.
+            now_s: by a clock of this machine that never goes back.
         """
-        self._me = dataclasses.replace(self._me, at_s=now_s, wants=wants, holds=holds)
+        self._me = dataclasses.replace(self._me, at_s=time.time(), wants=wants, holds=holds)
         if now_s >= self._next_s:
             self._next_s = now_s + BEAT_EVERY_S
             self._board.put(self._me.driver, self._me.to_bytes())
@@ -153,15 +163,26 @@ class Shares:
         self._beats = [b for b in self._beats if b.driver != self._me.driver] + [self._me]
 
     def _others(self, now_s: float) -> list[Beat]:
+        """Those that are alive: what they say has changed in the last three minutes.
+
+        What is read for the first time may be of a driver that died long ago, or of one whose clock
+        is off: it counts where it looks young, else from when it changes.
+        """
         beats = []
         for key, content in self._board.read().items():
             beat = Beat.from_bytes(content)
             if beat is None:
                 continue
-            if beat.at_s > now_s - GONE_AFTER_S:
-                beats.append(beat)
-            else:
+            heard = self._heard.get(key)
+            if heard is None or heard.content != content:
+                is_young = abs(time.time() - beat.at_s) < GONE_AFTER_S
+                heard = _Heard(content, now_s, counts=heard is not None or is_young)
+                self._heard[key] = heard
+            if now_s >= heard.at_s + GONE_AFTER_S:
                 self._board.drop(key)
+                del self._heard[key]
+            elif heard.counts:
+                beats.append(beat)
         return beats
 
     def places(self, machines: Sequence[Machine]) -> int:

@@ -3,7 +3,9 @@
 Each lets running arms go on to their next report, which is checkpointed. A second Ctrl-C ends now.
 Who sends SIGTERM or SIGHUP (a batch system, a closed terminal) often sends it twice and soon kills:
 GRACE_S after the first, arms that have not reported end where they are, at their last checkpoint.
-A stop object stays until the next start, so that whoever started the driver sees why it ended.
+A stop object stays until the next one replaces it, so that whoever started the driver sees why it
+ended; a start passes over the one that is there. Which one that is is told by its name for itself:
+clocks differ.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import os
 import signal
 import sys
 import threading
-import time
+import uuid
 from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -20,15 +22,17 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from sweep.definition import folder
-from trainables.errors import StoreError
+from trainables.errors import StoreError, UnreadableObject
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.coordinator import Coordinator
 
 POLL_S = 1.0
-# What was asked since then counts, also before this driver was started: its supervisor's own start.
-SINCE = "SWEEP_STOP_SINCE_MS"
+# The request that was there when this driver's supervisor began: later ones count, also those from
+# before this driver was started. Empty: none was there.
+KNOWN = "SWEEP_STOP_KNOWN"
+UNREADABLE = "unreadable"
 SIGNALS = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 FROM_OUTSIDE = frozenset({signal.SIGTERM, signal.SIGHUP})
 GRACE_S = 12.0  # of the 30 s that batch systems give; ending Ray and MLflow's last rows need some
@@ -36,38 +40,38 @@ GRACE_S = 12.0  # of the 30 s that batch systems give; ending Ray and MLflow's l
 
 def request_stop(objects: ObjectStore, sweep: str) -> None:
     """Ask the driver of a sweep, wherever it runs, to stop."""
-    objects.put_json(_name(sweep), {"requested_ms": time.time_ns() // 1_000_000})
+    objects.put_json(_name(sweep), {"request": uuid.uuid4().hex})
 
 
-def stop_requested_ms(objects: ObjectStore, sweep: str) -> int:
-    """When `sweep stop` was last given, in ms since 1970; 0: not since the driver started."""
-    requested = objects.get_value(_name(sweep), lambda plain: int(plain["requested_ms"]))
-    return requested or 0
+def stop_request(objects: ObjectStore, sweep: str) -> str:
+    """Which `sweep stop` was given last; empty: none was."""
+    try:
+        return objects.get_value(_name(sweep), lambda plain: str(plain["request"])) or ""
+    except UnreadableObject:
+        return UNREADABLE
 
 
 @contextmanager
-def stop_on_request(coordinator: Coordinator, *, since_ms: int) -> Iterator[None]:
-    """Watch for the stop object while the block runs.
+def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
+    """Watch for requests to stop while the block runs.
 
     Args:
         coordinator: what to stop; it need not have been started.
-        since_ms: when this driver took its lock: what was requested before was not meant for it.
+        known: the request that was there before: it was not meant for this driver.
     """
-    name = _name(coordinator.definition.name)
+    sweep = coordinator.definition.name
     objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next look will do
-    since_ms = min(since_ms, int(os.environ.get(SINCE, since_ms)))
-    if 0 < stop_requested_ms(objects, coordinator.definition.name) <= since_ms:
-        objects.delete(name)
+    known = os.environ.get(KNOWN, known)
     over = threading.Event()
 
     def watch() -> None:
         while not over.wait(POLL_S):
             try:
-                requested = objects.exists(name)
+                request = stop_request(objects, sweep)
             except StoreError:
                 continue  # being unreadable for a moment is no request; writers report real trouble
-            if requested:
-                coordinator.stop(f"`sweep stop {coordinator.definition.name}`")
+            if request not in ("", known):
+                coordinator.stop(f"`sweep stop {sweep}`")
                 return
 
     thread = threading.Thread(target=watch, name="stop-watch", daemon=True)

@@ -35,7 +35,7 @@ from sweep.proposals import (
 )
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.retry import forget_failed
-from sweep.signals import SINCE, request_stop, stop_requested_ms
+from sweep.signals import KNOWN, request_stop, stop_request
 from sweep.submission import (
     NOT_YET,
     Answer,
@@ -55,27 +55,27 @@ DEATHS = 3  # of drivers in a row, without progress, after which the sweep is le
 WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
 STORAGE_WAIT_S = 3600.0  # for a storage that is full or away, before each start
 STORAGE_LOOK_S = 10.0
-ACCEPTED = "accepted"  # on the command line, and since when: the submission is in the store
+ACCEPTED = "accepted"  # on the command line, and the stop request of before: it is in the store
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray tells the drivers that a job starts
 
 
 def main() -> None:
     """Take up the submission in the current folder and see the sweep through."""
-    since_ms = time.time_ns() // 1_000_000
     if sys.argv[1:2] == [ACCEPTED]:
-        since_ms = int(sys.argv[2])
+        known = sys.argv[2]
         sent = _taken_up()
         objects = open_store(root_on_cluster(sent.storage))
         target = sent.notify or os.environ.get(notifications.VARIABLE)
         resume = advice.resume(sent.name, objects.root)
         with notifications.notifying(target, sent.name, resume, warn=_say) as on_news:
             run_driver = partial(drive, objects, sent)
-            code = supervise(objects, sent.name, run_driver, since_ms=since_ms, on_news=on_news)
+            code = supervise(objects, sent.name, run_driver, known=known, on_news=on_news)
         raise SystemExit(code)
     notes: list[str] = []
     try:
         sent = _taken_up()
         objects = open_store(root_on_cluster(sent.storage))
+        known = stop_request(objects, sent.name)  # what is asked while data are looked for counts
         accept(objects, sent, notes.append)
     except NotYet as error:
         _answer(Answer(NOT_YET, err=f"sweep: {error}\n", version=code_version()))
@@ -90,7 +90,7 @@ def main() -> None:
     err = "".join(f"sweep: {line}\n" for line in notes)
     _answer(Answer(0, "" if driver is None else str(driver), err, code_version()))
     if driver is None:  # in a new process image: this one holds torch, by which data were found
-        again = [sys.executable, "-m", "sweep.supervise", ACCEPTED, str(since_ms)]
+        again = [sys.executable, "-m", "sweep.supervise", ACCEPTED, known]
         os.execv(sys.executable, again)
 
 
@@ -138,19 +138,19 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             forget_failed(objects, there)
 
 
-def drive(objects: ObjectStore, sent: Submission, since_ms: int) -> int:
+def drive(objects: ObjectStore, sent: Submission, known: str) -> int:
     """Run a driver of the stored sweep on this cluster to its end.
 
     Args:
         objects: the storage root.
         sent: what it is to do.
-        since_ms: what was asked to stop since then stops it.
+        known: the request to stop that is of before; any other stops it.
 
     Returns:
         Its exit code; where a signal ended it, as in a shell, 128 + the signal's number.
     """
     resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
-    environment = {**_for_driver(os.environ), SINCE: str(since_ms)}
+    environment = {**_for_driver(os.environ), KNOWN: known}
     if sent.notify is not None:
         environment[notifications.VARIABLE] = sent.notify
     command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
@@ -161,9 +161,9 @@ def drive(objects: ObjectStore, sent: Submission, since_ms: int) -> int:
 def supervise(
     objects: ObjectStore,
     name: str,
-    run_driver: Callable[[int], int],
+    run_driver: Callable[[str], int],
     *,
-    since_ms: int | None = None,
+    known: str | None = None,
     waits_s: Sequence[float] = WAITS_S,
     look_s: float = STORAGE_LOOK_S,
     on_news: OnNews = lambda news: None,
@@ -173,20 +173,20 @@ def supervise(
     Args:
         objects: the storage root.
         name: a stored sweep.
-        run_driver: runs a driver to its end; told since when requests to stop count, in ms since
-            1970, and returns its exit code.
-        since_ms: since when requests to stop count; None: from now on.
+        run_driver: runs a driver to its end; told which request to stop is of before, and returns
+            its exit code.
+        known: that request; None: the one that is there now.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
         look_s: between two looks at a storage that is full or away.
         on_news: told when the sweep waits for its storage, and when it is left to a person; what
             else happens, drivers tell.
     """
-    since_ms = time.time_ns() // 1_000_000 if since_ms is None else since_ms
+    known = stop_request(objects, name) if known is None else known
     seen = Progress(objects, name)
     deaths = starts = 0
     with _stop_on_sigterm(objects, name) as terminated:
         while True:
-            code = run_driver(since_ms)
+            code = run_driver(known)
             starts += 1
             if code == 0:
                 return code
@@ -194,10 +194,12 @@ def supervise(
                 what = "was refused: its job's log says why"
                 on_news(of_driver(name, what, objects.root))
                 return code
-            if terminated or _asked_to_stop(objects, name, since_ms):
+            if terminated or _asked_to_stop(objects, name, known):
                 return code
             if code == 1 and seen.is_over():
                 return code  # not all went well: its own last lines say what
+            if _is_driven(objects, name):
+                return code
             deaths = 1 if seen.is_new() else deaths + 1
             if deaths == DEATHS:
                 what = f"died {DEATHS} times without progress and is not started again"
@@ -238,10 +240,20 @@ def _await_storage(
         time.sleep(look_s)
 
 
-def _asked_to_stop(objects: ObjectStore, name: str, since_ms: int) -> bool:
-    """Whether `sweep stop` was given since; the driver that ended may not have seen it."""
+def _is_driven(objects: ObjectStore, name: str) -> bool:
+    """Whether another driver has taken the sweep over: this job's has ended."""
+    other = None
+    with suppress(StoreError):
+        other = driver_of(objects, name)
+    if other is not None:
+        _say(f"{name} is driven by {other} now: this job leaves it to that one.")
+    return other is not None
+
+
+def _asked_to_stop(objects: ObjectStore, name: str, known: str) -> bool:
+    """Whether `sweep stop` was given after ``known``; the driver may not have seen it."""
     try:
-        asked = stop_requested_ms(objects, name) > since_ms
+        asked = stop_request(objects, name) not in ("", known)
     except StoreError:
         return False
     if asked:

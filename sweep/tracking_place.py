@@ -9,6 +9,7 @@ Below the storage root:
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import uuid
@@ -19,6 +20,7 @@ from sweep.definition import Definition, folder
 from trainables.errors import Failure, Misuse
 from trainables.object_store import ObjectStore
 
+log = logging.getLogger(__name__)
 PLACE = "tracking.json"
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # Put into this process's environment when its first client is made, unless the user set them:
@@ -125,15 +127,22 @@ def remember_place(objects: ObjectStore, sweep: str, uri: str) -> None:
 
 
 def sweep_id(objects: ObjectStore, sweep: str) -> str:
-    """The sweep's id, given to it now if it has none."""
+    """The sweep's id, given to it now if it has none that can be read."""
+    there = known_id(objects, sweep)
+    if there is not None:
+        return there
+    if objects.exists(_id(sweep)):
+        log.warning(
+            "%s was damaged and is kept as %s: MLflow gets a new experiment for %s",
+            _id(sweep), objects.set_aside(_id(sweep)), sweep,
+        )  # fmt: skip
     content = objects.put_once(_id(sweep), json.dumps(uuid.uuid4().hex).encode())
     return str(json.loads(content))
 
 
 def known_id(objects: ObjectStore, sweep: str) -> str | None:
-    """The sweep's id, or None while it was never tracked."""
-    there: str | None = objects.get_json(_id(sweep))
-    return there
+    """The sweep's id, or None while it was never tracked, or when it is damaged."""
+    return objects.get_derived(_id(sweep), str)
 
 
 def _place(sweep: str) -> str:

@@ -126,10 +126,10 @@ def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(tmp_path: P
     whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
     store = RunStore(ObjectStore(tmp_path / "killed"))
     ArmRun(TINY, store).advance()
-    stale = store.objects.get(f"arms/{TINY.signature()}/record.json")
+    stale = store.objects.get(f"arms/{TINY.signature()}/progress.json")
     assert stale is not None
     ArmRun(TINY, store).advance()  # the checkpoint of step 20 is there ...
-    store.objects.put(f"arms/{TINY.signature()}/record.json", stale)  # ... its record is not
+    store.objects.put(f"arms/{TINY.signature()}/progress.json", stale)  # ... its record is not
     assert numbers(run(TINY, store)) == numbers(whole)
 
 
@@ -353,7 +353,8 @@ def test_an_arm_whose_record_is_damaged_is_trained_again(
     store = RunStore(ObjectStore(tmp_path / "damaged"))
     for _ in range(stopped_after):
         ArmRun(TINY, store).advance()
-    path = tmp_path / "damaged" / "arms" / TINY.signature() / "record.json"
+    kind = "progress.json" if stopped_after == 2 else "record.json"
+    path = tmp_path / "damaged" / "arms" / TINY.signature() / kind
     path.write_bytes(path.read_bytes()[:-1])
     assert numbers(run(TINY, store)) == numbers(whole)
 
@@ -365,7 +366,7 @@ def test_an_arm_killed_after_its_final_record_leaves_no_checkpoint(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunStore, "drop_checkpoints", killed)
+        patch.setattr(RunStore, "drop_training", killed)
         with pytest.raises(KeyboardInterrupt):
             run(TINY, store)
     assert store.newest_checkpoint(TINY.signature()) is not None

@@ -9,7 +9,7 @@ import pytest
 from sweep import cli_running
 from sweep.definition import load_definition, put_definition
 from sweep.lock import driver_lock
-from sweep.signals import SINCE
+from sweep.signals import KNOWN
 from sweep.views import load_sweep
 from tests.command_line import contents, refused, sweep
 from tests.toy_sweeps import definition, started
@@ -152,7 +152,7 @@ def test_a_driver_that_is_started_again_asks_nobody_to_resume(
     coordinator = started(objects, asked)
     coordinator.store_trouble("the disk is full")
     if is_supervised:
-        monkeypatch.setenv(SINCE, "0")
+        monkeypatch.setenv(KNOWN, "0")
     cli_running._print_summary(load_sweep(objects, "toy"), coordinator.summary(), objects.root)
     said = capsys.readouterr().err
     assert ("Continue with `sweep resume toy --storage" in said) is not is_supervised

@@ -13,6 +13,7 @@ import pytest
 
 from search_spaces.space import Sampler, SearchSpace
 from sweep import coordinator as coordinator_module
+from sweep import late_records
 from sweep.definition import Definition, put_definition
 from sweep.plan import Arm
 from sweep.proposals import retired_settings
@@ -135,6 +136,49 @@ def test_arms_whose_records_are_damaged_are_trained_again(objects: ObjectStore) 
         path.write_bytes(path.read_bytes()[:-1])
     assert not load_sweep(objects, asked.name).is_finished  # `sweep resume` looks first
     assert {a.signature for a in train(started(objects, asked))} == damaged
+    assert load_sweep(objects, asked.name).is_finished
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_final_record_that_cannot_be_seen_yet_is_looked_for_again(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, is_seen: bool
+) -> None:
+    """NFS says for a while that a file is not there, where it was not there a moment ago."""
+    monkeypatch.setattr(late_records, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(late_records, "SEEN_WITHIN_S", 60.0 if is_seen else 0.1)
+    coordinator = started(objects, definition(n_settings=1, seeds=(0,)))
+    arm = coordinator.next_arm()
+    assert arm is not None
+    coordinator.runs.put_record(finished(arm.config, LOSSES))
+    read, looks = Path.read_bytes, [True] * 3
+
+    def not_yet(path: Path) -> bytes:
+        if path.name == "record.json" and (not is_seen or (looks and looks.pop())):
+            raise FileNotFoundError
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", not_yet)
+    coordinator.finished(arm.signature)
+    coordinator.stop("the test")
+    assert not coordinator.is_over
+    while not coordinator.is_over:
+        assert coordinator.next_arm() is None
+    summary = coordinator.summary()
+    assert summary.arms_done == is_seen
+    assert [arm.signature in problem for problem in summary.problems] == [True] * (not is_seen)
+
+
+def test_an_outcome_does_not_stand_where_an_arm_is_not_final(objects: ObjectStore) -> None:
+    """Whatever came to be where a final record was: fold, status and best say the same."""
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    last = train(started(objects, asked))[-1]
+    running = replace(finished(last.config, LOSSES), status="running", evaluation=None)
+    objects.delete(f"arms/{last.signature}/record.json")
+    RunStore(objects).put_record(running)
+    assert not load_sweep(objects, asked.name).is_finished
+    again = started(objects, asked)
+    assert not again.summary().is_done
+    assert [arm.signature for arm in train(again)] == [last.signature]
     assert load_sweep(objects, asked.name).is_finished
 
 

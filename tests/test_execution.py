@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from sweep.errors import AlreadyRunning
 from sweep.execution import run_sweep
 from sweep.lock import driver_lock, driver_of
 from sweep.plan import Arm
-from sweep.signals import request_stop, stop_on_request
+from sweep.signals import request_stop, stop_on_request, stop_request
+from tests.drivers import wait_until
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition
 from trainables.object_store import ObjectStore
@@ -158,16 +160,36 @@ def test_a_stop_request_during_the_start_is_not_lost(
     assert stub_arms == []
 
 
-def test_a_stop_request_just_after_the_lock_was_taken_is_not_lost(
-    objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("ahead_s", [-3600, 0, 3600])
+def test_a_stop_request_stops_what_runs_and_nothing_later_whatever_the_clocks_say(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, ahead_s: int
 ) -> None:
+    """The laptop's clock may be off the head's by an hour, either way."""
     monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
     asked = put_definition(objects, definition())
-    objects.put_json("sweeps/toy/stop", {"requested_ms": time.time_ns() // 1_000_000 + 5_000})
-    coordinator = Coordinator(objects, asked)
-    with stop_on_request(coordinator, since_ms=time.time_ns() // 1_000_000):
-        time.sleep(0.3)
-    assert coordinator.stopping
+    here = time.time_ns
+
+    def on_the_laptop() -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: here() + ahead_s * 10**9)
+        request_stop(objects, "toy")
+        monkeypatch.setattr(time, "time_ns", here)
+
+    for _ in range(2):
+        coordinator = Coordinator(objects, asked)
+        with stop_on_request(coordinator, known=stop_request(objects, "toy")):
+            time.sleep(0.1)
+            assert not coordinator.stopping
+            on_the_laptop()
+            wait_until(lambda coordinator=coordinator: bool(coordinator.stopping))
+
+
+def test_a_damaged_stop_request_is_passed_over_and_a_new_one_counts(objects: ObjectStore) -> None:
+    objects.put_json("sweeps/toy/stop", {"requested_ms": 1})  # an earlier version's
+    earlier = stop_request(objects, "toy")
+    Path(objects.root, "sweeps/toy/stop").write_bytes(b"torn")
+    assert stop_request(objects, "toy") == earlier != ""
+    request_stop(objects, "toy")
+    assert stop_request(objects, "toy") != earlier
 
 
 def test_an_old_stop_request_does_not_stop_a_new_run(

@@ -143,7 +143,7 @@ def test_a_supervisor_tells_when_it_gives_up(
     put_definition(objects, definition())
     told: list[News] = []
     ends = iter(codes)
-    supervise(objects, "toy", lambda since_ms: next(ends), waits_s=(0.0,), on_news=told.append)
+    supervise(objects, "toy", lambda known: next(ends), waits_s=(0.0,), on_news=told.append)
     assert [news.kind for news in told] == ["failed"] * len(texts)
     for news, text in zip(told, texts, strict=True):
         assert text in news.text

@@ -11,7 +11,7 @@ import pytest
 
 from sweep.news import News
 from sweep.notifications import Notifier, check_target, notifying, shown, try_out
-from sweep.signals import SINCE
+from sweep.signals import KNOWN
 from tests.command_line import refused, sweep
 from tests.webhooks import Webhook, webhook_server
 from trainables.errors import BadData, Failure, Misuse
@@ -197,7 +197,7 @@ def test_a_sweep_tells_of_its_end_and_of_its_secret_nothing_stays(
 def test_what_a_supervisor_mends_is_no_news_and_what_it_cannot_is(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(SINCE, "0")
+    monkeypatch.setenv(KNOWN, "0")
     with notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail) as tell:
         tell(News("failed", "mine", "the disk is full.", {"is_done": False}))
         tell(News("failed", "mine", "finished, with problems.", {"is_done": True}))

@@ -41,7 +41,7 @@ def test_only_winners_and_unconstrained_arms_keep_their_weights(objects: ObjectS
     assert keep_winners_weights(objects, load_sweep(objects, "one")) == 2
     assert with_weights(objects) == {None, 0}
     assert len(objects.names("arms")) == 4
-    assert all(map(RunStore(objects).has_record, objects.names("arms")))
+    assert all(map(RunStore(objects).has_final, objects.names("arms")))
 
 
 def test_a_sweep_without_a_winner_leaves_the_unconstrained_weights_to_others(

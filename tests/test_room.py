@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -49,7 +50,7 @@ def room_of(
     cluster: FakeCluster, clock: Clock, *, board: DictBoard | None = None, most: int | None = None
 ) -> ClusterRoom:
     name = f"driver-{clock.now}"
-    shares = Shares(board if board is not None else DictBoard(), name, "s", ARM, now_s=clock.now)
+    shares = Shares(board if board is not None else DictBoard(), name, "s", ARM, since_s=clock.now)
     return ClusterRoom(cluster, shares, ARM, most=most, clock=clock)
 
 
@@ -79,6 +80,23 @@ def test_a_cluster_that_may_grow_is_asked_for_all_that_the_arms_need() -> None:
     assert cluster.asked == 0
     assert places(room, clock, at=20, wanted=2, live=2) == 2
     assert cluster.asked == 0
+
+
+def test_a_clock_that_is_set_back_hides_no_machine_and_no_other_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sweep.room.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("sweep.shares.BEAT_EVERY_S", 0.0)
+    cluster, board = FakeCluster([HEAD, NODE], [NODE] * 2), DictBoard()
+    room = ClusterRoom(cluster, Shares(board, "one", "s", ARM, since_s=time.time()), ARM)
+    assert room.places(wanted=100, live=0, training=0) == 4
+    an_hour_ago = time.time() - 3600
+    monkeypatch.setattr(time, "time", lambda: an_hour_ago)
+    cluster.there = [HEAD, NODE, NODE]
+    assert room.places(wanted=100, live=0, training=0) == 8
+    other = Shares(board, "other", "s", ARM, since_s=an_hour_ago)
+    other.look(wants=100, holds=0, now_s=0)
+    assert room.places(wanted=100, live=0, training=0) == 4
 
 
 def test_no_more_is_asked_for_than_the_cluster_can_grow_to() -> None:

@@ -114,6 +114,90 @@ def test_a_final_record_is_not_replaced(objects: ObjectStore) -> None:
     assert store.record("s") == final
 
 
+def when_first_synced(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """Once, a writer rests before its bytes are on the disk, and ``then`` happens meanwhile."""
+    fsync = os.fsync
+
+    def rests(file: int) -> None:
+        monkeypatch.setattr(os, "fsync", fsync)
+        then()
+        fsync(file)
+
+    monkeypatch.setattr(os, "fsync", rests)
+
+
+@pytest.mark.parametrize("late", ["running", "failed"])
+def test_a_writer_that_rests_between_look_and_write_replaces_no_final_record(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, late: str
+) -> None:
+    store, other = RunStore(objects), RunStore(ObjectStore(objects.root))
+    final = record("finished")
+    when_first_synced(monkeypatch, lambda: other.put_record(final))
+    store.put_record(record(late))
+    assert store.record("s") == other.record("s") == final
+    assert store.has_final("s")
+    assert store.put_record(record(late)) == final
+    assert objects.names("arms/s") == ["record.json"]
+
+
+def test_a_reader_between_a_last_report_and_the_final_record_sees_one_of_them(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = RunStore(objects), RunStore(ObjectStore(objects.root))
+    store.put_record(record())
+    read = Path.read_bytes
+
+    def arm_ends(path: Path) -> bytes:
+        monkeypatch.setattr(Path, "read_bytes", read)
+        with pytest.raises(FileNotFoundError):  # no final record yet
+            read(path)
+        other.put_record(record("finished"))
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_bytes", arm_ends)
+    assert store.record("s") == record("finished")
+
+
+def test_a_final_record_that_cannot_be_seen_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NFS refuses a second one, and says for a while that there is none."""
+    from trainables.patient_store import PatientStore
+
+    monkeypatch.setattr("trainables.patient_store.time.sleep", lambda seconds: None)
+    store = RunStore(PatientStore(tmp_path))
+    first = store.put_record(record("finished"))
+    looks = [False, False]
+    exists, read = Path.exists, Path.read_bytes
+
+    def seen_late(path: Path) -> bool:
+        return looks.pop() if looks and path.name == "record.json" else exists(path)
+
+    def not_yet(path: Path) -> bytes:
+        if looks and path.name == "record.json":
+            raise FileNotFoundError
+        return read(path)
+
+    monkeypatch.setattr(Path, "exists", seen_late)
+    monkeypatch.setattr(Path, "read_bytes", not_yet)
+    assert store.put_record(record("failed")) == first
+    assert not looks
+
+
+def test_an_arm_in_training_of_an_earlier_version_goes_on_from_its_checkpoint(
+    objects: ObjectStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That version kept final and other records under one name."""
+    store = RunStore(objects)
+    store.put_checkpoint("s", 10, b"10")
+    objects.put_json("arms/s/record.json", record().to_json())
+    assert store.record("s") is None
+    assert "record.json.damaged" in caplog.text
+    assert store.newest_checkpoint("s") == (10, b"10")
+    objects.put_json("arms/s/record.json", record("finished").to_json())
+    assert store.record("s") == record("finished")
+
+
 def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
     objects: ObjectStore,
 ) -> None:
@@ -124,8 +208,25 @@ def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
     assert store.newest_checkpoint("s") == (30, b"30")
     Path(objects.root, "arms/s/checkpoint-00000030.pt").write_bytes(b"torn")
     assert store.newest_checkpoint("s") == (20, b"20")
-    store.drop_checkpoints("s")
+    store.drop_training("s")
     assert store.newest_checkpoint("s") is None
+
+
+def test_new_checkpoints_stay_beside_damaged_newer_ones_until_training_has_passed_them(
+    objects: ObjectStore,
+) -> None:
+    store = RunStore(objects)
+    for step in (10, 20, 30, 40):
+        store.put_checkpoint("s", step, str(step).encode())
+    store.put_checkpoint("s", 20, b"20")  # as if 30 and 40 were damaged before 10 and 20 had gone
+    for step in (30, 40):
+        Path(objects.root, f"arms/s/checkpoint-{step:08d}.pt").write_bytes(b"torn")
+    store.put_checkpoint("s", 25, b"25")
+    assert store.newest_checkpoint("s") == (25, b"25")
+    store.put_checkpoint("s", 35, b"35")
+    assert store.newest_checkpoint("s") == (35, b"35")
+    store.put_checkpoint("s", 45, b"45")
+    assert len(objects.names("arms/s")) == 2
 
 
 def test_attempts_count_starts_since_the_last_newer_checkpoint(objects: ObjectStore) -> None:
@@ -228,6 +329,7 @@ def test_a_damaged_record_is_set_aside_with_a_warning(
     path.write_bytes(path.read_bytes()[:-9])
     assert store.record("s") is None
     assert store.record("s") is None
+    assert not store.has_final("s")
     (told,) = caplog.messages
     assert "record.json was damaged and is kept as arms/s/record.json.damaged" in told
     assert objects.names("arms/s") == ["record.json.damaged"]
@@ -250,7 +352,7 @@ def test_a_half_forgotten_arm_has_no_record(
         store.forget("s")
     assert objects.names("arms/s") == ["weights.pt"]
     assert store.record("s") is None
-    assert not store.has_record("s")
+    assert not store.has_final("s")
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])

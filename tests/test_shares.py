@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -114,10 +115,10 @@ FOUR = [{"CPU": 4.0}]
 
 def test_the_first_driver_learns_of_the_second_within_a_minute_and_gets_all_back() -> None:
     board = DictBoard()
-    one = Shares(board, "one", "a", ONE_CPU, now_s=0)
+    one = Shares(board, "one", "a", ONE_CPU, since_s=0)
     one.look(wants=50, holds=4, now_s=0)
     assert one.places(FOUR) == 4
-    two = Shares(board, "two", "b", ONE_CPU, now_s=10)
+    two = Shares(board, "two", "b", ONE_CPU, since_s=10)
     two.look(wants=50, holds=0, now_s=10)
     assert (two.places(FOUR), one.places(FOUR)) == (2, 4)
     one.look(wants=50, holds=4, now_s=BEAT_EVERY_S - 1)
@@ -135,9 +136,9 @@ def test_the_first_driver_learns_of_the_second_within_a_minute_and_gets_all_back
 
 def test_a_driver_that_is_silent_is_gone() -> None:
     board = DictBoard()
-    dead = Shares(board, "dead", "a", ONE_CPU, now_s=0)
+    dead = Shares(board, "dead", "a", ONE_CPU, since_s=0)
     dead.look(wants=50, holds=4, now_s=0)
-    alive = Shares(board, "alive", "b", ONE_CPU, now_s=1)
+    alive = Shares(board, "alive", "b", ONE_CPU, since_s=1)
     alive.look(wants=50, holds=0, now_s=1)
     assert alive.places(FOUR) == 2
     alive.look(wants=50, holds=0, now_s=GONE_AFTER_S + 1)
@@ -145,16 +146,50 @@ def test_a_driver_that_is_silent_is_gone() -> None:
     assert set(board) == {"alive"}  # nothing of the dead stays
 
 
+@pytest.mark.parametrize("ahead_s", [-3600, 3600])
+def test_a_driver_whose_clock_is_off_counts_from_what_it_says_next(
+    monkeypatch: pytest.MonkeyPatch, ahead_s: int
+) -> None:
+    board = DictBoard()
+    other, one = (Shares(board, name, name, ONE_CPU, since_s=0) for name in ("other", "one"))
+    here = time.time
+
+    def looks(now_s: float) -> int:
+        monkeypatch.setattr(time, "time", lambda: here() + ahead_s + now_s)
+        other.look(wants=50, holds=0, now_s=now_s)
+        monkeypatch.setattr(time, "time", here)
+        one.look(wants=50, holds=0, now_s=now_s)
+        return one.places(FOUR)
+
+    assert looks(0) == 4  # it may have died an hour ago
+    assert [looks(n * BEAT_EVERY_S) for n in (1, 2, 3, 4, 5)] == [2] * 5
+    one.look(wants=50, holds=0, now_s=5 * BEAT_EVERY_S + GONE_AFTER_S + 1)
+    assert one.places(FOUR) == 4
+    assert set(board) == {"one"}
+
+
+def test_what_a_driver_says_that_died_long_ago_takes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    board = DictBoard()
+    Shares(board, "dead", "a", ONE_CPU, since_s=0).look(wants=50, holds=4, now_s=0)
+    late = time.time() + 3600
+    monkeypatch.setattr(time, "time", lambda: late)
+    alive = Shares(board, "alive", "b", ONE_CPU, since_s=1)
+    alive.look(wants=50, holds=0, now_s=5)
+    assert alive.places(FOUR) == 4
+
+
 def test_what_another_version_says_is_passed_over() -> None:
     board = DictBoard(other=b'{"driver": "other", "slots": 3}', noise=b"\xff")
-    one = Shares(board, "one", "a", ONE_CPU, now_s=0)
+    one = Shares(board, "one", "a", ONE_CPU, since_s=0)
     one.look(wants=50, holds=0, now_s=0)
     assert one.places(FOUR) == 4
 
 
 def test_a_share_follows_the_machines_between_two_looks() -> None:
     board = DictBoard()
-    one, two = (Shares(board, name, name, ONE_CPU, now_s=0) for name in ("one", "two"))
+    one, two = (Shares(board, name, name, ONE_CPU, since_s=0) for name in ("one", "two"))
     two.look(wants=50, holds=0, now_s=0)
     one.look(wants=50, holds=0, now_s=0)
     assert [one.places([{"CPU": n}]) for n in (4.0, 8.0, 1.0)] == [2, 4, 1]

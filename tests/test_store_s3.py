@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,45 @@ def test_a_final_record_is_never_replaced(cloud: Cloud, objects: ObjectStore) ->
         assert store.put_record(record(late)) == final
     assert writes(cloud) == []
     assert stored(cloud, "arms/s/record.json") == before
+
+
+def test_a_writer_that_rests_between_look_and_write_replaces_no_final_record(
+    cloud: Cloud, objects: ObjectStore
+) -> None:
+    store, other = RunStore(objects), RunStore(ObjectStore(objects.root))
+
+    def arm_ends(request: Request) -> None:
+        if request.method == "PUT" and "arms/s/" in request.path and request.path[-1] != "/":
+            cloud.before = lambda request: None
+            other.put_record(record("finished"))
+
+    assert other.record("s") is None  # it is connected
+    cloud.before = arm_ends
+    store.put_record(record())
+    assert store.record("s") == record("finished")
+    assert store.has_final("s")
+    assert store.put_record(record()) == record("finished")
+    assert objects.names("arms/s") == ["record.json"]
+
+
+@pytest.mark.parametrize("remove", [ObjectStore.delete, ObjectStore.set_aside])
+@pytest.mark.parametrize("at", [1, 2])
+def test_two_that_remove_one_object_do_not_disturb_each_other(
+    cloud: Cloud, objects: ObjectStore, remove: Callable[[ObjectStore, str], object], at: int
+) -> None:
+    """The other one is faster: between this one's first look and what follows, or before."""
+    objects.put("thing", b"content")
+    other, left = ObjectStore(objects.root), [None] * at
+
+    def removed(request: Request) -> None:
+        if left and request.path.endswith("/thing") and (left.pop() or not left):
+            other.delete("thing")
+
+    assert other.exists("thing")  # it is connected
+    cloud.before = removed
+    remove(objects, "thing")
+    cloud.before = lambda request: None
+    assert objects.get("thing") is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from sweep.errors import AlreadyRunning, NameTaken
 from sweep.lock import Driver, already_running, driver_of, driving_jobs
 from sweep.news import News
 from sweep.plan import Arm
-from sweep.signals import SINCE, request_stop, stop_on_request, stop_requested_ms
+from sweep.signals import KNOWN, request_stop, stop_on_request, stop_request
 from sweep.submission import ANSWER, Answer, Submission, code_version
 from sweep.supervise import DEATHS, NotYet, Progress, accept, supervise
 from sweep.tracking_place import place_of
@@ -50,7 +49,7 @@ class Drivers:
     def __init__(self, objects: ObjectStore, *lives: tuple[int, int]) -> None:
         self.objects, self.lives, self.starts = objects, lives, 0
 
-    def __call__(self, since_ms: int) -> int:
+    def __call__(self, known: str) -> int:
         """The next life: how many arms it trains, and its exit code; the last one repeats."""
         arms, code = self.lives[min(self.starts, len(self.lives) - 1)]
         self.starts += 1
@@ -91,8 +90,8 @@ def test_an_arm_that_comes_to_the_same_step_again_is_no_progress(toy: ObjectStor
     """Its record goes back to the last checkpoint, and on to where it was."""
     starts = []
 
-    def to_the_same_step(since_ms: int) -> int:
-        starts.append(since_ms)
+    def to_the_same_step(known: str) -> int:
+        starts.append(known)
 
         def record_of(arm: Arm) -> ArmRecord:
             whole = finished(arm.config, LOSSES)
@@ -129,7 +128,7 @@ def test_a_driver_that_said_its_last_word_is_not_started_again(
 def test_a_store_that_is_away_is_no_progress(toy: ObjectStore) -> None:
     drivers = Drivers(toy, (0, 1))
 
-    def loses_its_disk(since_ms: int) -> int:
+    def loses_its_disk(known: str) -> int:
         drivers.starts += 1
         Path(toy.root, "sweeps", "toy", "definition.json").write_text("damaged")
         return 1
@@ -169,14 +168,12 @@ def test_a_driver_is_not_started_while_the_store_cannot_be_written(
 def test_a_sweep_that_was_stopped_is_not_started_again(toy: ObjectStore) -> None:
     drivers = Drivers(toy, (0, 1))
 
-    def is_stopped(since_ms: int) -> int:
+    def is_stopped(known: str) -> int:
         request_stop(toy, "toy")
-        return drivers(since_ms)
+        return drivers(known)
 
-    time.sleep(0.002)  # requests are told apart by the millisecond
     assert supervise(toy, "toy", is_stopped) == 1
     assert drivers.starts == 1
-    time.sleep(0.002)
     assert see_through(Drivers(toy, (0, 1), (2, 0))) == 0  # an old request stops nothing
 
 
@@ -185,21 +182,19 @@ def test_a_stop_between_two_drivers_reaches_the_next(
 ) -> None:
     monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
     put_definition(objects, SMALL)
-    before_ms = time.time_ns() // 1_000_000 - 1000
     request_stop(objects, "toy")
-    monkeypatch.setenv(SINCE, str(before_ms))
+    monkeypatch.setenv(KNOWN, "")
     coordinator = Coordinator(objects, SMALL)
-    with stop_on_request(coordinator, since_ms=time.time_ns() // 1_000_000 + 1000):
+    with stop_on_request(coordinator, known=stop_request(objects, "toy")):
         wait_until(lambda: bool(coordinator.stopping))
-    assert stop_requested_ms(objects, "toy") > before_ms  # its supervisor sees why it ended
+    assert stop_request(objects, "toy")  # its supervisor sees why it ended
 
 
 def test_sigterm_is_a_stop(toy: ObjectStore) -> None:
     starts = []
 
-    def is_terminated(since_ms: int) -> int:
-        starts.append(since_ms)
-        time.sleep(0.002)
+    def is_terminated(known: str) -> int:
+        starts.append(known)
         signal.raise_signal(signal.SIGTERM)
         return 128 + signal.SIGTERM
 
@@ -216,8 +211,8 @@ def test_sigterm_is_a_stop_also_while_the_store_is_away(
     def away(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    def is_terminated(since_ms: int) -> int:
-        starts.append(since_ms)
+    def is_terminated(known: str) -> int:
+        starts.append(known)
         monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(away))
         signal.raise_signal(signal.SIGTERM)
         return 128 + signal.SIGTERM
@@ -228,12 +223,11 @@ def test_sigterm_is_a_stop_also_while_the_store_is_away(
 
 def test_a_stop_while_data_were_prepared_counts(toy: ObjectStore) -> None:
     """Requests count from when the job began, and not from when the first driver starts."""
-    began_ms = time.time_ns() // 1_000_000
-    time.sleep(0.002)
     request_stop(toy, "toy")
-    time.sleep(0.002)
+    before = stop_request(toy, "toy")
+    request_stop(toy, "toy")
     drivers = Drivers(toy, (0, 1))
-    assert supervise(toy, "toy", drivers, since_ms=began_ms, waits_s=(0.0,)) == 1
+    assert supervise(toy, "toy", drivers, known=before, waits_s=(0.0,)) == 1
     assert drivers.starts == 1
 
 

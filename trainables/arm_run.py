@@ -80,7 +80,7 @@ class ArmRun:
             environment={} if self._no_gpu else environment(config.device),
         )
         if self.record.is_final:
-            store.drop_checkpoints(self.signature)
+            store.drop_training(self.signature)
         self._arm: _Arm | None = None
 
     def advance(self) -> ArmRecord:

@@ -188,6 +188,8 @@ class ObjectStore:
             try:
                 self._put_local(Path(self.root, name), sealed, replace=False)
             except FileExistsError:
+                if not Path(self.root, name).exists():  # NFS remembers for a while that it was not
+                    raise OSError(errno.ESTALE, "it is there and cannot be seen yet") from None
                 return False
             return True
 
@@ -237,24 +239,32 @@ class ObjectStore:
                 Path(self.root, name).unlink(missing_ok=True)
                 return
             filesystem, prefix = self._filesystem()
-            if filesystem.get_file_info(f"{prefix}/{name}").type != pyarrow.fs.FileType.NotFound:
+            with suppress(FileNotFoundError):  # never there, or somebody else was faster
                 filesystem.delete_file(f"{prefix}/{name}")
 
         self._try(f"delete {name}", unlink)
 
-    def set_aside(self, name: str) -> str:
-        """Rename a damaged object out of the way, for whoever wants to look; its new name."""
+    def set_aside(self, name: str) -> str | None:
+        """Rename a damaged object out of the way, for whoever wants to look; its new name.
+
+        None: it is not there any more; somebody else did so.
+        """
         aside = f"{name}.damaged"
 
-        def rename() -> None:
-            if self.is_local:
-                os.replace(Path(self.root, name), Path(self.root, aside))
-                return
-            filesystem, prefix = self._filesystem()
-            filesystem.move(f"{prefix}/{name}", f"{prefix}/{aside}")
+        def rename() -> str | None:
+            try:
+                if self.is_local:
+                    os.replace(Path(self.root, name), Path(self.root, aside))
+                else:
+                    filesystem, prefix = self._filesystem()
+                    filesystem.move(f"{prefix}/{name}", f"{prefix}/{aside}")
+            except OSError:
+                if self.exists(name):
+                    raise
+                return None
+            return aside
 
-        self._try(f"set the damaged {name} aside", rename)
-        return aside
+        return self._try(f"set the damaged {name} aside", rename)
 
     def delete_left_overs(self, folder: str) -> None:
         """Delete what killed writers left half-written directly below ``folder``.
@@ -275,7 +285,8 @@ class ObjectStore:
         def remove() -> None:
             filesystem, prefix = self._filesystem()
             if filesystem.get_file_info(f"{prefix}/{folder}").type == pyarrow.fs.FileType.Directory:
-                filesystem.delete_dir(f"{prefix}/{folder}")
+                with suppress(FileNotFoundError):  # somebody else was faster
+                    filesystem.delete_dir(f"{prefix}/{folder}")
 
         self._try(f"delete {folder}", remove)
 

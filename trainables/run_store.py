@@ -1,8 +1,9 @@
 """Arm records and checkpoints by signature: a sweep's state beside its definition and proposals.
 
-arms/<signature>/record.json            reports with timestamps, outcome; never replaced once final
+arms/<signature>/record.json            the final record, put once: reports with timestamps, outcome
+arms/<signature>/progress.json          the record of an arm in training, put again at each report
 arms/<signature>/checkpoint-<step>.pt   the two newest
-arms/<signature>/record.json.damaged    a record that could not be read, set aside
+arms/<signature>/record.json.damaged    one that could not be read, set aside; progress.json too
 arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
 arms/<signature>/scores.npz             its held-out scores by unit and sample
 arms/<signature>/attempts.json          how often one driver started this arm from one step
@@ -10,16 +11,20 @@ arms/<signature>/attempts.json          how often one driver started this arm fr
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from trainables.errors import DamagedObject, StoreError
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 from trainables.unit_scores import UnitScores
 
+Json = Any
 log = logging.getLogger(__name__)
-KEPT_CHECKPOINTS = 2
+FINAL, PROGRESS, CHECKPOINT = "record.json", "progress.json", "checkpoint-"
 MAX_DEATHS = 5  # starts by one driver without a newer checkpoint after which an arm is failed
 
 
@@ -46,52 +51,76 @@ class RunStore:
         self.driver = driver
 
     def record(self, signature: str) -> ArmRecord | None:
-        """The arm's record, or None when it never reported.
+        """The arm's final record, else that of its training, or None when it never reported.
 
         A damaged one is set aside with a warning: an arm without a record is trained again, from
         its checkpoint if there is one, and the checkpoint holds the record of its step.
         """
-        name = f"arms/{signature}/record.json"
-        try:
-            return self.objects.get_value(name, ArmRecord.from_json)
-        except DamagedObject:
-            aside = self.objects.set_aside(name)
-        log.warning(
-            "%s was damaged and is kept as %s; a run or resume of its sweep trains arm %s again",
-            name, aside, signature,
-        )  # fmt: skip
-        return None
+        return (
+            self._read(signature, FINAL, _final)
+            or self._read(signature, PROGRESS, ArmRecord.from_json)
+            or self._read(signature, FINAL, _final)  # which took the other's place meanwhile
+        )
 
-    def has_record(self, signature: str) -> bool:
-        """Whether the arm has a record; it is not read."""
-        return self.objects.exists(f"arms/{signature}/record.json")
+    def has_final(self, signature: str) -> bool:
+        """Whether the arm has a final record; it is not read."""
+        return self.objects.exists(f"arms/{signature}/{FINAL}")
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
         """Write the record, unless a final one is there; return what the store holds now.
 
-        With a final record the checkpoints go. Whoever meets one drops them too: the writer of the
-        record may have been killed in between.
+        A final one has a name of its own and is put once: a writer that was delayed after its look,
+        however long, replaces nothing. With it goes what only an arm in training needs; whoever
+        meets it drops that too, since the writer of the record may have been killed in between.
         """
-        there = self.record(record.signature)
-        if there is None or not there.is_final:
-            self.objects.put_json(f"arms/{record.signature}/record.json", record.to_json())
-            there = record
-        if there.is_final:
-            self.drop_checkpoints(record.signature)
-        return there
+        signature = record.signature
+        final = self._read(signature, FINAL, _final)
+        if final is None and not record.is_final:
+            self.objects.put_json(f"arms/{signature}/{PROGRESS}", record.to_json())
+            return record
+        if final is None:
+            final = self._put_final(record)
+        self.drop_training(signature)
+        return final
+
+    def _put_final(self, record: ArmRecord) -> ArmRecord:
+        content = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode()
+        stored = self.objects.put_once(f"arms/{record.signature}/{FINAL}", content)
+        return record if stored == content else _final(json.loads(stored))
+
+    def _read(
+        self, signature: str, kind: str, parse: Callable[[Json], ArmRecord]
+    ) -> ArmRecord | None:
+        name = f"arms/{signature}/{kind}"
+        try:
+            return self.objects.get_value(name, parse)
+        except DamagedObject:
+            aside = self.objects.set_aside(name)
+        if aside is not None:
+            log.warning(
+                "%s was damaged and is kept as %s; a run or resume of its sweep trains arm %s "
+                "again", name, aside, signature,
+            )  # fmt: skip
+        return None
 
     def forget(self, signature: str) -> None:
         """Delete everything of one arm: the record first, which makes it an arm to be trained.
 
         Killed in between, this leaves what an arm in training has, from where it goes on.
         """
-        self.objects.delete(f"arms/{signature}/record.json")
+        self.objects.delete(f"arms/{signature}/{FINAL}")
         self.objects.delete_folder(f"arms/{signature}")
 
     def put_checkpoint(self, signature: str, step: int, content: bytes) -> None:
-        """Write the checkpoint of ``step`` and delete all but the two newest."""
-        self.objects.put(f"arms/{signature}/checkpoint-{step:08d}.pt", content)
-        for name in self._checkpoints(signature)[:-KEPT_CHECKPOINTS]:
+        """Write the checkpoint of ``step`` and delete those before it but the newest.
+
+        Those of later steps, which only a damaged one is or one of a second writer, go when
+        training has come past them.
+        """
+        written = f"{CHECKPOINT}{step:08d}.pt"
+        self.objects.put(f"arms/{signature}/{written}", content)
+        before = [name for name in self._checkpoints(signature) if name < written]
+        for name in before[:-1]:
             self.objects.delete(f"arms/{signature}/{name}")
 
     def newest_checkpoint(self, signature: str) -> tuple[int, bytes] | None:
@@ -102,7 +131,7 @@ class RunStore:
             except DamagedObject:
                 continue
             if content is not None:
-                return int(name.removeprefix("checkpoint-").removesuffix(".pt")), content
+                return int(name.removeprefix(CHECKPOINT).removesuffix(".pt")), content
         return None
 
     def put_weights(self, signature: str, content: bytes) -> None:
@@ -126,10 +155,11 @@ class RunStore:
         content = self.objects.get(f"arms/{signature}/scores.npz")
         return None if content is None else UnitScores.from_bytes(content)
 
-    def drop_checkpoints(self, signature: str) -> None:
-        """Delete every checkpoint of one arm."""
-        for name in self._checkpoints(signature):
-            self.objects.delete(f"arms/{signature}/{name}")
+    def drop_training(self, signature: str) -> None:
+        """Delete what only an arm in training needs: its checkpoints, and its record so far."""
+        for name in self.objects.names(f"arms/{signature}"):
+            if name == PROGRESS or name.startswith(CHECKPOINT):
+                self.objects.delete(f"arms/{signature}/{name}")
 
     def drop_left_overs(self, signature: str) -> None:
         """Delete what killed writers of one arm left half-written."""
@@ -153,4 +183,11 @@ class RunStore:
         return attempt.starts
 
     def _checkpoints(self, signature: str) -> list[str]:
-        return [n for n in self.objects.names(f"arms/{signature}") if n.startswith("checkpoint-")]
+        return [n for n in self.objects.names(f"arms/{signature}") if n.startswith(CHECKPOINT)]
+
+
+def _final(plain: Json) -> ArmRecord:
+    record = ArmRecord.from_json(plain)
+    if not record.is_final:  # of a version that kept both kinds under one name
+        raise DamagedObject(f"the final record of arm {record.signature} is not final.")
+    return record

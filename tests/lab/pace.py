@@ -23,7 +23,7 @@ def replace_and_rest(source: Any, target: Any, **options: Any) -> None:
     if path.name == "attempts.json":
         with suppress(OSError):  # the disk is full
             (PLACES / path.parent.name).write_text(socket.gethostname())
-    if path.name == "record.json":
+    if path.name == "progress.json":
         time.sleep(float(REST.read_text()) if REST.exists() else 0.0)
 
 

@@ -1,0 +1,64 @@
+"""Final records that were put and cannot be seen yet: looked for again before an arm is given up.
+
+NFS remembers for up to a minute that a file was not there, and not every gateway to object storage
+shows at once what was put.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from trainables.results import ArmRecord
+from trainables.run_store import RunStore
+
+SEEN_WITHIN_S = 90.0
+LOOK_AGAIN_S = 2.0
+T = TypeVar("T")
+
+
+@dataclass
+class _Expected(Generic[T]):
+    of: T
+    look_at: float  # monotonic clock
+    give_up_at: float
+
+
+class LateRecords(Generic[T]):
+    """Arms that ended, until their final records are seen; ``T`` is what a caller knows them by."""
+
+    def __init__(self, runs: RunStore) -> None:
+        """No record is expected yet."""
+        self._runs = runs
+        self._expected: dict[str, _Expected[T]] = {}
+
+    def __len__(self) -> int:
+        """How many are expected."""
+        return len(self._expected)
+
+    def expect(self, signature: str, of: T) -> None:
+        """An arm's worker says that it has put the final record."""
+        now = time.monotonic()
+        self._expected[signature] = _Expected(of, now, now + SEEN_WITHIN_S)
+
+    def come(self) -> Iterator[tuple[T, ArmRecord | None]]:
+        """Those that are seen by now, and with None those that are looked for no longer.
+
+        Raises StoreError when one cannot be read; it is expected no longer.
+        """
+        for signature, expected in list(self._expected.items()):
+            now = time.monotonic()
+            if now < expected.look_at:
+                continue
+            del self._expected[signature]
+            self._runs.objects.names(f"arms/{signature}")  # has NFS ask its server again
+            record = self._runs.record(signature)
+            if record is not None and record.is_final:
+                yield expected.of, record
+            elif now >= expected.give_up_at:
+                yield expected.of, None
+            else:
+                expected.look_at = now + LOOK_AGAIN_S
+                self._expected[signature] = expected
