@@ -150,6 +150,12 @@ class SearchSpace:
         if not isinstance(seeds, list | tuple) or not all(map(_is_whole, seeds)):
             raise InvalidValue(f"search_seeds must be a list of whole numbers, got {seeds!r}.")
         object.__setattr__(self, "search_seeds", tuple(seeds))
+        for name, values in self.ranges.items():
+            if not isinstance(values, Range):
+                raise InvalidValue(
+                    f"the range of {name} must be Uniform(low, high), LogUniform(low, high) or "
+                    f"Choice((one, another)), got {values!r}."
+                )
         for setting in cast(tuple[Json, ...], self.settings):
             if not isinstance(setting.name, str) or not isinstance(setting.fields, Mapping):
                 raise InvalidValue(

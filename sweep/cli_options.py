@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
@@ -88,6 +89,7 @@ def named_here(option: str) -> bool:
 def open_store(storage: str) -> ObjectStore:
     """The store below a root; Misuse when it is no folder and no address that can be one."""
     refuse_key(storage)
+    _refuse_dangling(storage)
     objects = ObjectStore(storage)
     try:
         if not objects.is_local:
@@ -99,6 +101,20 @@ def open_store(storage: str) -> ObjectStore:
     if not storage:
         raise Misuse(_no_root(storage, "it is empty"))
     return objects
+
+
+def _refuse_dangling(storage: str) -> None:
+    """Raise Misuse where the root lies beyond a link to nowhere: its disk is not mounted, say."""
+    if "://" in storage or "\0" in storage:
+        return
+    path = Path(storage).expanduser().absolute()
+    for place in (path, *path.parents):
+        if place.is_symlink() and not place.exists():
+            raise Misuse(
+                f"the storage root {storage} leads nowhere: {place} is a link to "
+                f"{os.readlink(place)}, which is not there. Is its disk mounted? Else make that "
+                "folder, or give another --storage."
+            )
 
 
 def _no_root(storage: str, why: str) -> str:

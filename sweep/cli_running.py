@@ -34,6 +34,7 @@ from sweep.registration import extended, refuse_second_driver, registered, resol
 from sweep.requirements import (
     absolute,
     require_device,
+    require_torch,
     resolve_checkpoints,
     resolve_data,
     with_folder,
@@ -137,6 +138,7 @@ def run(
     definition under a name that is taken is refused.
     """
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
+    require_torch()
     found, definition, wanted = asked_for(
         space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
         full=full, stall_after=stall_after,
@@ -229,6 +231,7 @@ def resume(
             workers=workers, notify=notify, stall_after=stall_after,
         )  # fmt: skip
         return
+    require_torch()
     objects = open_store(storage)
     check_name(objects, name)
     there = load_definition(objects, name)

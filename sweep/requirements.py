@@ -5,14 +5,19 @@ Everything here refuses in one message before anything is written.
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from search_spaces.space import SearchSpace, Setting
 from sweep.definition import Definition
+from sweep.submission import DISTRIBUTION
 from trainables.config import DataConfig, ModelConfig, RunConfig
-from trainables.errors import BadData, InvalidValue, Misuse
+from trainables.errors import BadData, Failure, InvalidValue, Misuse
 
 
 def resolve_data(space: SearchSpace) -> SearchSpace:
@@ -167,6 +172,24 @@ def _refuse_unread_folder(space: SearchSpace) -> None:
         raise Misuse(
             f"the data set {names} is built in and reads no folder, got {folder}. Leave --data and "
             "data.folder out, or choose a space whose data set lies in a folder."
+        )
+
+
+def require_torch() -> None:
+    """Raise Failure where torch is not the version that this package trains with.
+
+    Others sum in another order: their arms would be mixed with those that are stored.
+    """
+    needed = next(
+        Requirement(text)
+        for text in importlib.metadata.requires(DISTRIBUTION) or ("torch",)
+        if Requirement(text).name == "torch"
+    )
+    there = importlib.metadata.version("torch")
+    if not needed.specifier.contains(there, prereleases=True):
+        raise Failure(
+            f"torch must be {needed.specifier} here, got {there}: another version trains to other "
+            f"numbers. Install it with `{sys.executable} -m pip install 'torch{needed.specifier}'`."
         )
 
 

@@ -23,6 +23,8 @@ from trainables.object_store import ObjectStore
 log = logging.getLogger(__name__)
 PLACE = "tracking.json"
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
+# Servers, and the databases that MLflow knows, each also with a driver: postgresql+psycopg.
+SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 # Put into this process's environment when its first client is made, unless the user set them:
 # mlflow reads them at every request and offers no other way. Seven retries with 120 s each would
 # hang the writer for minutes, and a retried POST whose reply was lost makes a second run. Child
@@ -52,6 +54,11 @@ def tracking_uri(store_root: str, override: str | None = None) -> str:
         raise Misuse(
             f"an MLflow address must be like http://host:5000, sqlite:////folder/mlflow.db or "
             f"postgresql://..., got {shown(uri)!r}: MLflow no longer keeps runs in plain folders. "
+            f"Change --mlflow or {URI_VARIABLE}."
+        )
+    if uri.lower().partition("://")[0].partition("+")[0] not in SCHEMES:
+        raise Misuse(
+            f"an MLflow address must begin with one of {', '.join(SCHEMES)}, got {shown(uri)!r}. "
             f"Change --mlflow or {URI_VARIABLE}."
         )
     refuse_password(uri)

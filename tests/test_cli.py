@@ -70,6 +70,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("run", "quickstrat"), "Did you mean 'quickstart'"),
         (("run", "gone.py"), "does not exist"),
         (("run", "quickstart", "--set", "stpes=3"), "Did you mean 'steps'"),
+        (("run", "quickstart", "--set", "alpha=0.2"), "Did you mean 'constraint.alpha'?"),
         (("run", "quickstart", "--set", "steps"), "--set must be name=value"),
         (("run", "quickstart", "--set", "steps=3", "--set", "steps=4"), "given twice"),
         (("run", "quickstart", "--set", "steps=-3"), "steps must be positive, got -3"),
@@ -98,6 +99,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("run", "quickstart", "--workers", "0"), "0 is not in the range x>=1"),
         (("run", "quickstart", "--full"), "Run it without --full"),
         (("run", "quickstart", "--mlflow", "folder"), "an MLflow address must be like"),
+        (("run", "quickstart", "--mlflow", "foo://bar"), "must begin with one of http, https"),
         (("run", "quickstart", "--mlflow", ""), "an MLflow address must be like"),
         (("run", "quickstart", "--mlflow", "http://me:secret@host"), "must be without a password"),
         (("status", "gone"), "unknown sweep 'gone'"),
@@ -132,6 +134,29 @@ def test_bad_input_is_refused_and_nothing_is_written(
 ) -> None:
     assert message in refused(*words)
     assert not root.exists()
+
+
+def test_a_storage_behind_a_link_to_nowhere_is_refused_and_not_made(tmp_path: Path) -> None:
+    (tmp_path / "disk").symlink_to(tmp_path / "unmounted")
+    for root in ("disk", "disk/sweeps"):
+        for words in (("run", "quickstart"), ("list",)):
+            said = refused(*words, "--storage", str(tmp_path / root))
+            assert f"{tmp_path / 'disk'} is a link to {tmp_path / 'unmounted'}" in said
+    assert not (tmp_path / "unmounted").exists()
+
+
+@pytest.mark.parametrize("words", [("run", "quickstart"), ("resume", "tiny")])
+def test_another_torch_trains_nothing(
+    words: tuple[str, ...], stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would train to other numbers, beside those that are stored."""
+    (tmp_path / "torch-2.0.1.dist-info").mkdir()
+    (tmp_path / "torch-2.0.1.dist-info/METADATA").write_text("Name: torch\nVersion: 2.0.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    said = sweep(*words, exits=1).stderr
+    assert "torch must be ==" in said
+    assert "got 2.0.1" in said
+    assert "pip install 'torch==" in said
 
 
 def test_a_password_in_an_address_is_never_repeated(root: Path) -> None:

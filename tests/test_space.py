@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -536,3 +538,9 @@ def test_the_space_file_of_the_docs_trains_on_ones_own_clips(tmp_path: Path) -> 
     space = catalog.find(str(path)).space
     assert [space.base.with_fields(s.fields).data.name for s in space.settings] == ["clips"]
     assert catalog.arm_count(space) == 2 + 2 * space.n_proposals
+
+
+def test_a_range_of_plain_numbers_is_refused_with_what_it_may_be() -> None:
+    ranges: Any = {"constraint.alpha": (0.1, 0.3)}
+    with pytest.raises(InvalidValue, match=r"must be Uniform\(low, high\).*got \(0.1, 0.3\)"):
+        replace(SPACE, ranges=ranges)

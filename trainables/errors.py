@@ -44,12 +44,17 @@ class UnknownName(Misuse, LookupError):
 
         >>> print(UnknownName.of("field", "alhpa", ["alpha", "dual_lr"]))
         unknown field 'alhpa'. Known: alpha, dual_lr. Did you mean 'alpha'?
+        >>> print(UnknownName.of("field", "alpha", ["constraint.alpha", "steps"]))
+        unknown field 'alpha'. Known: constraint.alpha, steps. Did you mean 'constraint.alpha'?
         """
         names = sorted(known)
         close = difflib.get_close_matches(got, names, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
+        inside = [name for name in names if name.endswith(f".{got}")]  # alpha: constraint.alpha
+        meant = " or ".join(repr(name) for name in inside or close)
+        hint = f" Did you mean {meant}?" if meant else ""
         if len(names) > _MOST_NAMES:
             closest = difflib.get_close_matches(got, names, n=_CLOSEST, cutoff=0.0)
+            closest = [*inside, *(name for name in closest if name not in inside)][:_CLOSEST]
             shown = f"Known, the closest of {len(names)}: {', '.join(sorted(closest))}"
         else:
             shown = f"Known: {', '.join(names) or 'none'}"
