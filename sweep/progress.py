@@ -16,8 +16,9 @@ from rich.text import Text
 
 from sweep.coordinator import Coordinator, LiveArm
 from sweep.definition import Definition
+from sweep.pairs import judge
 from sweep.plan import Arm
-from trainables.results import HELD_OUT_LOSS, REPORTED_MISSING_SHARE, ArmRecord
+from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted
@@ -102,18 +103,29 @@ def described(arm: Arm) -> str:
 def ended(record: ArmRecord) -> str:
     """How an arm ended, with its last numbers."""
     seconds = (record.ended_ms - record.started_ms) / 1000
-    text = f"{record.status} in {time_text(seconds)}"
-    if record.reports:
-        text += f", {numbers(record.reports[-1].scalars)}"
+    text = ", ".join([f"{record.status} in {time_text(seconds)}", *numbers(record)])
     return f"{text}; {record.reason}" if record.reason else text
 
 
-def numbers(scalars: dict[str, float]) -> str:
-    """The two numbers worth a glance: held-out loss, and the worst missing share if constrained."""
-    shown = [f"held-out loss {scalars[HELD_OUT_LOSS]:.4f}"] if HELD_OUT_LOSS in scalars else []
-    if REPORTED_MISSING_SHARE in scalars:
-        shown.append(f"worst missing share {scalars[REPORTED_MISSING_SHARE]:+.2f}")
-    return ", ".join(shown)
+def numbers(record: ArmRecord) -> list[str]:
+    """The two numbers worth a glance: held-out loss, and the worst missing share if constrained.
+
+    Of a finished arm those that tables and verdicts are made of: in the task's unit, over every
+    noise draw. Of others those of the last report, which is of one draw and says so.
+    """
+    measured, constraint = record.evaluation, record.config.constraint
+    if measured is not None:
+        judged = None if constraint is None else judge(record, constraint)
+        share = None if judged is None else max(judged.held_out)
+        return _glance(measured.held_out_losses()[-1], share)
+    scalars = record.reports[-1].scalars if record.reports else {}
+    shown = _glance(scalars.get(REPORTED_LOSS), scalars.get(REPORTED_MISSING_SHARE))
+    return [f"at its last report, of one noise draw: {shown[0]}", *shown[1:]] if shown else []
+
+
+def _glance(loss: float | None, missing_share: float | None) -> list[str]:
+    shown = [] if loss is None else [f"held-out loss {loss:.3g}"]
+    return shown + ([] if missing_share is None else [f"worst missing share {missing_share:+.2f}"])
 
 
 def seconds_left(coordinator: Coordinator) -> float | None:
@@ -199,8 +211,8 @@ def _running(live: list[LiveArm], names: Mapping[str, str]) -> Table:
         scalars = {} if arm.report is None else arm.report.scalars
         cells = [f"  {names[arm.arm.setting]} {which} s{config.seed}"]
         cells.append(f"{0 if arm.report is None else arm.report.step}/{config.steps}")
-        if HELD_OUT_LOSS in scalars:
-            cells.append(f"loss {scalars[HELD_OUT_LOSS]:.4f}")
+        if REPORTED_LOSS in scalars:
+            cells.append(f"1 draw: loss {scalars[REPORTED_LOSS]:.3g}")
         if REPORTED_MISSING_SHARE in scalars:
             cells.append(f"miss {scalars[REPORTED_MISSING_SHARE]:+.2f}")
         table.add_row(*map(_line, cells))

@@ -80,7 +80,7 @@ def test_closing_sends_what_waits_its_turn(uri: str) -> None:
     offer(later)
     assert offer.writer.close(60) == []
     run_id = run_ids(uri, SWEEP).ids[first.signature]
-    newest = make_client(uri).get_metric_history(run_id, results.HELD_OUT_LOSS)
+    newest = make_client(uri).get_metric_history(run_id, results.REPORTED_LOSS)
     assert max(row.step for row in newest) == final.record.reports[-1].step
 
 

@@ -26,7 +26,7 @@ from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
 from tests.lab.ports import called, listening, open_ports, shown
 from trainables.object_store import ObjectStore
-from trainables.results import HELD_OUT_LOSS, ArmRecord
+from trainables.results import REPORTED_LOSS, ArmRecord
 
 pytestmark = [
     pytest.mark.cluster,
@@ -361,14 +361,14 @@ def assert_tracked_once(cluster: LabCluster, objects: ObjectStore, folder: Path)
         "select t.value, m.step, m.value from metrics m join tags t using (run_uuid)"
         " join runs using (run_uuid) where t.key = 'signature' and m.key = ?"
         " and lifecycle_stage = 'active' order by m.step",
-        (HELD_OUT_LOSS,),
+        (REPORTED_LOSS,),
     )
     tracked: dict[str, list[tuple[int, float]]] = {}
     for signature, step, value in rows:
         tracked.setdefault(signature, []).append((step, value))
     database.close()
     assert tracked == {
-        signature: [(report.step, report.scalars[HELD_OUT_LOSS]) for report in record.reports]
+        signature: [(report.step, report.scalars[REPORTED_LOSS]) for report in record.reports]
         for signature, record in records(objects).items()
     }
 

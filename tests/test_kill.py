@@ -18,7 +18,7 @@ from sweep.proposals import StoredProposal, stored_proposals
 from tests.drivers import Driver, records, steps, table, tiny, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
-from trainables.results import HELD_OUT_LOSS, ArmRecord
+from trainables.results import REPORTED_LOSS, ArmRecord
 
 pytestmark = [
     pytest.mark.slow,
@@ -226,13 +226,13 @@ def assert_tracked_once(sweep: Sweep) -> None:
         "select t.value, m.step, m.value from metrics m join tags t using (run_uuid)"
         " join runs using (run_uuid) where t.key = 'signature' and m.key = ?"
         " and lifecycle_stage = 'active' order by m.step",
-        (HELD_OUT_LOSS,),
+        (REPORTED_LOSS,),
     )
     tracked: dict[str, list[tuple[int, float]]] = {}
     for signature, step, value in rows:
         tracked.setdefault(signature, []).append((step, value))
     assert tracked == {
-        signature: [(report.step, report.scalars[HELD_OUT_LOSS]) for report in record.reports]
+        signature: [(report.step, report.scalars[REPORTED_LOSS]) for report in record.reports]
         for signature, record in records(sweep.objects).items()
     }
     database.close()

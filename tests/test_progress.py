@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,14 @@ from search_spaces.catalog import setting
 from search_spaces.space import SearchSpace, Uniform
 from sweep.coordinator import Coordinator
 from sweep.definition import Definition
-from sweep.progress import view
+from sweep.pairs import judge
+from sweep.progress import ended, view
 from tests.oracles import TINY
 from tests.records import finished
+from trainables.arm_run import ArmRun
 from trainables.object_store import ObjectStore
-from trainables.results import HELD_OUT_LOSS, REPORTED_MISSING_SHARE, Report
+from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, Report
+from trainables.run_store import RunStore
 
 DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for; useful
 FLAT = [1.0, 0.99, 0.98, 0.97, 0.96, 0.95]
@@ -57,7 +61,7 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
     for share in (None, 5.05):
         arm = coordinator.next_arm()
         assert arm is not None
-        scalars = {HELD_OUT_LOSS: 0.00934}
+        scalars = {REPORTED_LOSS: 0.00934}
         if share is not None:
             scalars[REPORTED_MISSING_SHARE] = share
         coordinator.report(arm.signature, Report(step=10, timestamp_ms=1, scalars=scalars))
@@ -65,13 +69,36 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
     assert head.startswith("a-sweep-with-a-longer-name: 5 of 9 arms, 1 h 2 min, about 0 s left")
     assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
     assert [" ".join(line.split()) for line in rest] == [
-        "L5-g0.15 p0 s0 10/40 loss 0.0093",
-        "L3-g0.15 p1 s0 10/40 loss 0.0093 miss +5.05",
+        "L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
+        "L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
         "best of L3-g0.15 p0: objective -0.2000, miss -1.00",
         "best of L4-g0.15 no winner yet; closest miss +4.90",
         "best of L5-g0.15 no winner yet",
         "1 of 3 settings have a winner; best so far: L3-g0.15 p0, objective -0.2000",
     ]
+
+
+def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> None:
+    """In the task's unit, over every draw: not those of its last report, which look alike."""
+    assert TINY.constraint is not None
+    arm = ArmRun(replace(TINY, steps=10), RunStore(ObjectStore(tmp_path)))
+    record = arm.advance()
+    assert record.evaluation is not None
+    judged = judge(record, TINY.constraint)
+    assert judged is not None
+    last = record.reports[-1]
+    told = ended(record)
+    assert f"held-out loss {record.evaluation.held_out_losses()[-1]:.3g}, " in told
+    assert f"worst missing share {max(judged.held_out):+.2f}" in told
+    assert "draw" not in told
+    # what a report calls its loss is in the same unit, and of one draw
+    unit = record.evaluation.scales.constant_loss
+    assert last.scalars[REPORTED_LOSS] == pytest.approx(unit * last.layers["losses"][-1])
+    other = ended(replace(record, evaluation=None, status="stopped", reason="wound up"))
+    share = last.scalars[REPORTED_MISSING_SHARE]
+    assert f"one noise draw: held-out loss {last.scalars[REPORTED_LOSS]:.3g}, " in other
+    assert other.endswith(f"worst missing share {share:+.2f}; wound up")
+    assert ended(replace(record, evaluation=None, status="failed", reports=[])).startswith("failed")
 
 
 def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:

@@ -213,9 +213,9 @@ class ArmRun:
         started = time.perf_counter()
         dev = measure(arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1)
         losses_F = dev.units.mean(axis=0)
+        scalars[results.REPORTED_LOSS] = float(losses_F[-1])
         losses_F /= arm.task.scales.constant_loss
         arm.eval_seconds += time.perf_counter() - started
-        scalars[results.HELD_OUT_LOSS] = float(losses_F[-1])
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()

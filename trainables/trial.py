@@ -172,7 +172,7 @@ def _result(record: ArmRecord) -> dict[str, Json]:
     }
     if last is not None:
         result["step"] = last.step
-        for name in (results.HELD_OUT_LOSS, results.REPORTED_MISSING_SHARE):
+        for name in (results.REPORTED_LOSS, results.REPORTED_MISSING_SHARE):
             if name in last.scalars:
                 result[name] = last.scalars[name]
     return result
