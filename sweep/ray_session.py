@@ -16,6 +16,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 
 import ray
@@ -51,7 +52,7 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
     Ray listens on every interface whatever address it is given: the token is what protects it.
     """
     _own_token()
-    with _scratch_folder() as folder, _environment():
+    with _scratch_folder() as folder, _environment(), any_agent_port():
         try:
             with _signals_kept():
                 ray.init(
@@ -74,6 +75,23 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
             yield folder
         finally:
             ray.shutdown()
+
+
+@contextmanager
+def any_agent_port() -> Iterator[None]:
+    """Clusters that ``ray.init`` starts leave port 52365 to those of `ray start`.
+
+    The head of a cluster needs it to take jobs, and does without where another Ray is there first.
+    ``ray.init`` does not ask which port to take: Ray is pinned, and a test looks.
+    """
+    from ray._private.parameter import RayParams
+
+    real = RayParams.__init__
+    RayParams.__init__ = partialmethod(real, dashboard_agent_listen_port=0)  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        RayParams.__init__ = real  # type: ignore[method-assign]
 
 
 @contextmanager

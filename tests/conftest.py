@@ -163,6 +163,14 @@ def objects(tmp_path: Path) -> ObjectStore:
     return ObjectStore(tmp_path)
 
 
+@pytest.fixture(scope="session")
+def trained_inline(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
+    """Where ``drivers.undisturbed`` trains: arms that several tests compare with, once."""
+    from trainables.object_store import ObjectStore
+
+    return ObjectStore(tmp_path_factory.mktemp("inline"))
+
+
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The test decodes anew, into its own folder."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
-from sweep.definition import Definition
+from sweep.definition import Definition, put_definition
+from sweep.execution import run_sweep
 from sweep.proposals import stored_proposals
+from sweep.views import load_sweep
 from tests.oracles import TINY
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
@@ -134,7 +139,23 @@ def steps(objects: ObjectStore) -> dict[str, int]:
 
 def table(objects: ObjectStore, asked: Definition) -> Any:
     """Everything that a sweep is about: points, outcomes and evaluations; no times."""
-    proposals = {
-        s.name: stored_proposals(objects, asked.name, s.name) for s in asked.space.settings
+    return _proposals(objects, asked), {
+        name: record.evaluation for name, record in records(objects).items()
     }
-    return proposals, {name: record.evaluation for name, record in records(objects).items()}
+
+
+def undisturbed(objects: ObjectStore, asked: Definition) -> Any:
+    """The table of the same sweep alone in a store, trained in this process.
+
+    What arms come to does not depend on the sweep, so those that ``objects`` has are not trained
+    again.
+    """
+    content = json.dumps(asked.to_json(), sort_keys=True).encode()
+    mine = put_definition(objects, replace(asked, name=hashlib.sha256(content).hexdigest()[:16]))
+    assert run_sweep(objects, mine, where="inline", display=False).is_done
+    there, arms = records(objects), load_sweep(objects, mine.name).arms
+    return _proposals(objects, mine), {name: there[name].evaluation for name in arms}
+
+
+def _proposals(objects: ObjectStore, asked: Definition) -> Any:
+    return {s.name: stored_proposals(objects, asked.name, s.name) for s in asked.space.settings}

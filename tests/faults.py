@@ -11,6 +11,7 @@ share the folder: orders are files, and each is executed once, by whoever comes 
     meet-<count>-<kind>             before the first such write of a process, wait for the others
     met-<pid>                       who came: its node, and which GPUs it sees
     full                            while it exists, nothing can be written
+    rest                            seconds that a process rests after each report
     worker-<pid>                    a process that trains
 """
 
@@ -85,6 +86,8 @@ def moved(name):
         real[name](source, target, **options)
         for kind in kinds:
             die_if_ordered(kind, target, "after")
+        if "record" in kinds and (FOLDER / "rest").exists():
+            time.sleep(float((FOLDER / "rest").read_text()))
     return move
 
 os.fsync, os.replace, os.link = fsync, moved("replace"), moved("link")
@@ -101,11 +104,16 @@ class Faults:
         self._orders = 0
 
     @classmethod
+    def of(cls, folder: Path) -> Faults:
+        """Those of a folder that is there."""
+        there = cls.__new__(cls)
+        there.folder, there._orders = folder, 0
+        return there
+
+    @classmethod
     def of_this_process(cls) -> Faults:
         """Those whose orders this process executes."""
-        there = cls.__new__(cls)
-        there.folder, there._orders = Path(os.environ["FAULTS"]), 0
-        return there
+        return cls.of(Path(os.environ["FAULTS"]))
 
     def environment(self) -> dict[str, str]:
         """What the processes of the test are started with."""
@@ -148,6 +156,12 @@ class Faults:
         """Fill or free the disk."""
         path = self.folder / "full"
         path.touch() if yes else path.unlink()
+
+    def rest(self, seconds: float) -> None:
+        """Let arms rest after each report: a sweep lasts as long as a test needs, at no cost."""
+        new = self.folder / "rest.new"
+        new.write_text(str(seconds))
+        new.replace(self.folder / "rest")
 
     def workers(self) -> list[int]:
         """Process ids that have trained and are alive."""

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from sweep.definition import put_definition
-from sweep.execution import run_sweep
 from sweep.lock import driver_of
 from sweep.signals import request_stop
-from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from tests.ray_nodes import RayNodes, run_attached
 from trainables.object_store import ObjectStore
@@ -25,7 +24,8 @@ pytestmark = [
     pytest.mark.timeout(1800),
     pytest.mark.usefixtures("ray_home"),
 ]
-LONG: dict[str, Any] = {"steps": 2_000, "report_every": 50}
+ARM: dict[str, Any] = {"steps": 400, "report_every": 20}
+REST_S = 1.0  # after each report, until enough has been done to a sweep
 PATIENCE_S = 400  # of a test: what starts here are whole clusters, on a machine that others use
 
 
@@ -58,18 +58,15 @@ def start(nodes: RayNodes, objects: ObjectStore) -> Iterator[Callable[..., Drive
         driver.kill()
 
 
-def undisturbed(asked: Any, folder: Path) -> Any:
-    """The table of the same sweep, trained in this process."""
-    inline = ObjectStore(folder / "inline")
-    put_definition(inline, asked)
-    assert run_sweep(inline, asked, where="inline", display=False).is_done
-    return table(inline, asked)
-
-
 def test_a_sweep_starts_without_workers_loses_one_and_comes_to_the_same_table(
-    nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path
+    nodes: RayNodes,
+    objects: ObjectStore,
+    start: Callable[..., Driver],
+    faults: Faults,
+    trained_inline: ObjectStore,
 ) -> None:
-    asked = put_definition(objects, tiny(n_proposals=4, **LONG))
+    asked = put_definition(objects, tiny(n_proposals=4, **ARM))
+    faults.rest(REST_S)
     driver = start()
 
     def waits_for() -> str:
@@ -81,12 +78,13 @@ def test_a_sweep_starts_without_workers_loses_one_and_comes_to_the_same_table(
     nodes.add(cpus=1)
     wait_until(lambda: len(running(objects)) >= 3, timeout_s=PATIENCE_S)
     nodes.power_off(first)
+    faults.rest(0)
     nodes.add(cpus=2)
     code, out, err = driver.wait(timeout_s=PATIENCE_S)
     assert code == 0, out + err
     assert "no machine of the cluster holds an arm" in err  # told while there was none
     assert "goes on from its last checkpoint" in err
-    assert table(objects, asked) == undisturbed(asked, tmp_path)
+    assert table(objects, asked) == undisturbed(trained_inline, asked)
 
 
 def running(objects: ObjectStore) -> list[str]:
@@ -116,10 +114,15 @@ def count_of(nodes: RayNodes) -> int:
 
 
 def test_two_sweeps_share_the_cluster_and_the_first_gives_way(
-    nodes: RayNodes, objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path
+    nodes: RayNodes,
+    objects: ObjectStore,
+    start: Callable[..., Driver],
+    faults: Faults,
+    trained_inline: ObjectStore,
 ) -> None:
-    one = put_definition(objects, tiny(n_proposals=5, name="one", **LONG))
-    two = put_definition(objects, tiny(n_proposals=2, name="two", **LONG, train_gamma=0.2))
+    one = put_definition(objects, tiny(n_proposals=5, name="one", **ARM))
+    two = put_definition(objects, tiny(n_proposals=2, name="two", **ARM, train_gamma=0.2))
+    faults.rest(REST_S)
     nodes.add(cpus=2)
     nodes.add(cpus=2)
     first = start(name="one", beat_s=1)
@@ -128,11 +131,13 @@ def test_two_sweeps_share_the_cluster_and_the_first_gives_way(
     mine = {arm.signature for arm in every_arm(two)}
     wait_until(lambda: len(mine & set(steps(objects))) >= 2, timeout_s=PATIENCE_S)
     assert first.process.poll() is None  # it was not done: it gave way
+    faults.rest(0)
     for driver in (first, second):
         code, out, err = driver.wait(timeout_s=PATIENCE_S)
         assert code == 0, out + err
-    assert table(objects, one)[0] == undisturbed(one, tmp_path / "one")[0]
-    assert table(objects, two)[0] == undisturbed(two, tmp_path / "two")[0]
+    ones, twos = (undisturbed(trained_inline, asked) for asked in (one, two))
+    assert (table(objects, one)[0], table(objects, two)[0]) == (ones[0], twos[0])
+    assert table(objects, one)[1] == ones[1] | twos[1]  # both are in one store
     assert run_attached(nodes.driver_environment(), "len(cluster.read())") == 0  # both left
 
 

@@ -19,9 +19,8 @@ from typing import Any
 
 import pytest
 
-from sweep.definition import load_definition, put_definition
-from sweep.execution import run_sweep
-from tests.drivers import ROOT, records, table, tiny, wait_until
+from sweep.definition import load_definition
+from tests.drivers import ROOT, records, table, tiny, undisturbed, wait_until
 from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
 from tests.lab.ports import called, listening, open_ports, shown
@@ -293,7 +292,10 @@ class Sweep:
 
 
 def test_a_sweep_outlives_all_losses_and_equals_an_undisturbed_one(
-    cluster: LabCluster, timings: dict[str, float], tmp_path: Path
+    cluster: LabCluster,
+    timings: dict[str, float],
+    tmp_path: Path,
+    trained_inline: ObjectStore,
 ) -> None:
     space = tiny("random", n_proposals=PROPOSALS, **ARM).space
     cluster.laptop.path(f"{HOME}/tiny.json").write_text(json.dumps(space.to_json()))
@@ -332,10 +334,7 @@ def test_a_sweep_outlives_all_losses_and_equals_an_undisturbed_one(
     assert_tracked_once(cluster, sweep.objects, tmp_path)
     assert_no_secret_was_written(cluster)
     asked = load_definition(sweep.objects, "tiny")
-    undisturbed = ObjectStore(tmp_path / "undisturbed")
-    put_definition(undisturbed, asked)
-    assert run_sweep(undisturbed, asked, where="inline", display=False).is_done
-    assert table(sweep.objects, asked) == table(undisturbed, asked)
+    assert table(sweep.objects, asked) == undisturbed(trained_inline, asked)
 
 
 def assert_every_arm_was_trained_once(objects: ObjectStore, arms: int) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
+from ray._private.ray_constants import DEFAULT_DASHBOARD_AGENT_LISTEN_PORT
 from ray.tune.experiment import Trial
 
 from sweep.definition import put_definition
@@ -20,7 +22,7 @@ from sweep.execution import run_sweep
 from sweep.lock import driver_of
 from sweep.plan import Arm
 from sweep.signals import request_stop
-from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
@@ -47,20 +49,23 @@ def start(objects: ObjectStore) -> Iterator[Callable[..., Driver]]:
         driver.kill()
 
 
-def test_ray_and_inline_come_to_the_same_numbers(objects: ObjectStore, tmp_path: Path) -> None:
+def test_ray_and_inline_come_to_the_same_numbers(
+    objects: ObjectStore, trained_inline: ObjectStore
+) -> None:
     asked = put_definition(objects, tiny())
     told: list[bool] = []
+    agents: set[int] = set()
 
     def on_record(arm: Arm, is_final: bool) -> None:
         told.append(is_final)
+        node = ray._private.worker._global_node
+        agents.add(node.dashboard_agent_listen_port)
 
     summary = run_sweep(objects, asked, workers=2, display=False, on_record=on_record)
     assert (summary.is_done, summary.exit_code, summary.problems) == (True, 0, ())
     assert sum(told) == 6
-    inline = ObjectStore(tmp_path / "inline")
-    put_definition(inline, asked)
-    assert run_sweep(inline, asked, where="inline", display=False).is_done
-    assert table(objects, asked) == table(inline, asked)
+    assert DEFAULT_DASHBOARD_AGENT_LISTEN_PORT not in agents  # the head of a cluster needs it
+    assert table(objects, asked) == undisturbed(trained_inline, asked)
     # Nothing of it stays: no folder, no file in the home folder.
     assert not list(Path(os.environ["RAY_TMPDIR"]).glob("sweep-*"))
     assert not list(Path.home().iterdir())

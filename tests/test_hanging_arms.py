@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from sweep.definition import put_definition
-from sweep.execution import run_sweep
-from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
 
@@ -39,7 +38,10 @@ def start(objects: ObjectStore, faults: Faults) -> Iterator[Callable[..., Driver
 
 
 def test_a_worker_that_hangs_once_costs_time_alone(
-    objects: ObjectStore, faults: Faults, start: Callable[..., Driver], tmp_path: Path
+    objects: ObjectStore,
+    faults: Faults,
+    start: Callable[..., Driver],
+    trained_inline: ObjectStore,
 ) -> None:
     asked = put_definition(objects, tiny(steps=400, report_every=20, stall_after_s=8))
     driver = start()
@@ -56,10 +58,7 @@ def test_a_worker_that_hangs_once_costs_time_alone(
     assert code == 0, out + err
     assert err.count("its worker is ended, and it is tried once more") == 2
     assert "a worker died" not in err
-    inline = ObjectStore(tmp_path / "inline")
-    put_definition(inline, asked)
-    assert run_sweep(inline, asked, where="inline", display=False).is_done
-    assert table(objects, asked) == table(inline, asked)
+    assert table(objects, asked) == undisturbed(trained_inline, asked)
 
 
 def test_an_arm_that_hangs_twice_is_failed_and_the_others_go_on(

@@ -19,23 +19,37 @@ import pytest
 from sweep.jobs import Jobs
 from sweep.lock import driver_of
 from sweep.views import load_sweep
-from tests.cluster_heads import Head, head
+from tests.cluster_heads import ROOT, Head, head
 from tests.command_line import contents, refused, sweep
 from tests.drivers import wait_until
+from tests.faults import Faults
 from trainables.errors import Failure, Misuse
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2000)]
 PATIENCE_S = 900.0
-# Long enough to be stopped and killed on the way.
-LONG = ("--set", "steps=4000", "--set", "report_every=20", "--proposals", "2")
+# Three arms, which rest after their reports until they have been stopped or killed on the way.
+ARMS = ("--set", "steps=400", "--set", "report_every=20", "--proposals", "2")
+REST_S = 2.0
 
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Head]:
-    with head(tmp_path_factory.mktemp("head")) as started:
+    folder = tmp_path_factory.mktemp("head")
+    environment = Faults(folder / "faults").environment()
+    own = {name: environment[name] for name in ("FAULTS", "PYTHONPATH")}
+    own["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
+    with head(folder, environment=own) as started:
         yield started
+
+
+@pytest.fixture
+def faults(up: Head) -> Iterator[Faults]:
+    """What happens to arms on the head."""
+    there = Faults.of(up.storage.parent / "faults")
+    yield there
+    there.rest(0)
 
 
 @pytest.fixture
@@ -126,8 +140,11 @@ def test_what_the_head_refuses_is_refused_here(laptop: Head, space_file: str) ->
 # --- stopping, resuming, surviving ----------------------------------------------------------------
 
 
-def test_a_sweep_is_stopped_and_resumed_from_the_laptop(laptop: Head, space_file: str) -> None:
-    submitted(space_file, "--name", "long", *LONG)
+def test_a_sweep_is_stopped_and_resumed_from_the_laptop(
+    laptop: Head, space_file: str, faults: Faults
+) -> None:
+    faults.rest(REST_S)
+    submitted(space_file, "--name", "long", *ARMS)
     objects = ObjectStore(laptop.storage)
     wait_until(lambda: bool(objects.names("arms")) and driver_of(objects, "long") is not None)
     assert "is running already" in refused("resume", "long")
@@ -135,12 +152,16 @@ def test_a_sweep_is_stopped_and_resumed_from_the_laptop(laptop: Head, space_file
     stopped = wait_for_state("long", "stopped")
     assert stopped["arms"]["final"] < stopped["arms"]["wanted"]
     assert "asked to stop" in sweep("logs", "long").stdout
+    faults.rest(0)
     assert sweep("resume", "long").stdout == "long\n"
     assert wait_for_state("long", "finished")["arms"]["final"] == 3
 
 
-def test_a_driver_that_is_killed_is_started_again(laptop: Head, space_file: str) -> None:
-    submitted(space_file, "--name", "killed", *LONG, "--set", "sampler_seed=5")
+def test_a_driver_that_is_killed_is_started_again(
+    laptop: Head, space_file: str, faults: Faults
+) -> None:
+    faults.rest(REST_S)
+    submitted(space_file, "--name", "killed", *ARMS, "--set", "sampler_seed=5")
     objects = ObjectStore(laptop.storage)
     runs = RunStore(objects)
 
@@ -152,6 +173,7 @@ def test_a_driver_that_is_killed_is_started_again(laptop: Head, space_file: str)
     driver = driver_of(objects, "killed")
     assert driver is not None
     os.kill(driver.pid, signal.SIGKILL)
+    faults.rest(0)
     entry = wait_for_state("killed", "finished")
     assert entry["arms"]["final"] == entry["arms"]["wanted"] == 3
     log = sweep("logs", "killed").stdout

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from sweep.definition import Definition, put_definition
-from sweep.execution import run_sweep
 from sweep.proposals import StoredProposal, stored_proposals
-from tests.drivers import Driver, records, steps, table, tiny, wait_until
+from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore
 from trainables.results import REPORTED_LOSS, ArmRecord
@@ -157,7 +156,7 @@ def disturb_workers(sweep: Sweep, rng: random.Random) -> None:
 
 
 def test_after_eleven_kills_a_random_sweep_equals_an_undisturbed_one(
-    tmp_path: Path, sweep_of: Callable[[Definition], Sweep]
+    sweep_of: Callable[[Definition], Sweep], trained_inline: ObjectStore
 ) -> None:
     asked = tiny("random", n_proposals=9, **LONG)
     sweep = sweep_of(asked)
@@ -169,16 +168,13 @@ def test_after_eleven_kills_a_random_sweep_equals_an_undisturbed_one(
     assert sweep.kills == 11
     inside_a_write = sweep.faults.deaths()
     assert len(inside_a_write) == len(WORKER_WRITES) + len(DRIVER_WRITES)
-    undisturbed = ObjectStore(tmp_path / "undisturbed")
-    put_definition(undisturbed, asked)
-    assert run_sweep(undisturbed, asked, where="inline", display=False).is_done
-    assert table(sweep.objects, asked) == table(undisturbed, asked)
+    assert table(sweep.objects, asked) == undisturbed(trained_inline, asked)
     assert_reports_are_whole(sweep)
     assert_tracked_once(sweep)
 
 
 def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
-    tmp_path: Path, sweep_of: Callable[[Definition], Sweep]
+    sweep_of: Callable[[Definition], Sweep],
 ) -> None:
     asked = tiny("tpe", n_proposals=5, **LONG)
     sweep = sweep_of(asked)
