@@ -31,9 +31,11 @@ from sweep.cli_running import (
     stall_option,
     workers_option,
 )
+from sweep.requirements import refuse_keys
 from sweep.submission import ANSWER, Submission, code_version
 from sweep.tracking_place import tracking_uri
 from trainables.errors import Failure, Misuse, UnknownName
+from trainables.remote_folders import is_address
 
 if TYPE_CHECKING:
     from sweep.jobs import Jobs
@@ -179,13 +181,16 @@ def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:
     """Raise Misuse for places that mean something else on a cluster, and for passwords."""
     if mlflow is not None and tracking_uri("/", mlflow) != mlflow:
         raise Misuse(f"an MLflow address for a cluster must be absolute, got {mlflow!r}.")
+    refuse_keys(space)
     for setting in space.settings:
         run = space.base.with_fields(setting.fields)
         folder, checkpoint = run.data.folder, run.model.checkpoint
-        if folder is not None and not folder.startswith(("/", "~")):
+        if folder is not None and not folder.startswith(("/", "~", "file:///")):
+            if is_address(folder):
+                continue
             raise Misuse(
-                f"a data folder on a cluster must be an absolute path there, got {folder!r}. "
-                "Change --data or data.folder."
+                "data on a cluster must be given by an address such as s3://bucket/path, or by "
+                f"an absolute path there, got {folder!r}. Change --data or data.folder."
             )
         if checkpoint and not checkpoint.startswith(("/", "~")) and Path(checkpoint).is_dir():
             raise Misuse(

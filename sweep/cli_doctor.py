@@ -29,7 +29,9 @@ from trainables.errors import Misuse
 @click.command()
 @click.argument("space", metavar="[SPACE]", required=False)
 @click.option(
-    "--data", metavar="DIR", help="Folder of SPACE's data; without SPACE, say what lies in it."
+    "--data",
+    metavar="DIR|ADDRESS",
+    help="Folder or address of SPACE's data; without SPACE, say what lies there.",
 )
 @set_option
 @only_option

@@ -69,12 +69,12 @@ def given_storage() -> str | None:
     return storage
 
 
-def refuse_key(storage: str) -> None:
-    """Raise Misuse for an address that carries a secret key: roots are stored and shown."""
-    place, mark, rest = storage.partition("://")
+def refuse_key(address: str, what: str = "a storage root") -> None:
+    """Raise Misuse for an address that carries a secret key: addresses are stored and shown."""
+    place, mark, rest = address.partition("://")
     if mark and (re.match(r"[^/@]*:.*@", rest) or (place == "s3" and ":" in rest.split("/")[0])):
         raise Misuse(
-            f"a storage root must be without a key, got one of kind {place}://: it is stored and "
+            f"{what} must be without a key, got one of kind {place}://: it is stored and "
             "shown. Keys come from the environment (AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY), ~/.aws, or the role of the machine."
         )

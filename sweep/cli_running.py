@@ -33,6 +33,7 @@ from sweep.lock import driver_of, driving_jobs
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.requirements import (
     absolute,
+    fetch,
     require_device,
     require_torch,
     resolve_checkpoints,
@@ -83,7 +84,11 @@ stall_option = click.option(
     help="An arm without a report for so long, or four times as long before its worker's first, "
     "hangs: its worker is ended, and it is tried once more; default: as the space says.",
 )
-data_option = click.option("--data", metavar="DIR", help="Folder that the data set lies in.")
+data_option = click.option(
+    "--data",
+    metavar="DIR|ADDRESS",
+    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA.",
+)
 notify_option = click.option(
     "--notify",
     metavar="URL|COMMAND",
@@ -147,7 +152,7 @@ def run(
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
     if where != "cluster":  # its head needs no GPU
         require_device(definition.space)
-    definition = resolved(definition)
+    definition = resolved(definition, say=note)
     if fresh:
         from sweep.fresh import run_fresh
 
@@ -242,7 +247,7 @@ def resume(
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
     refuse_second_driver(objects, name)
-    resolve_data(resolve_checkpoints(there.space))  # still there, and still the same
+    resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
     objects.check_writable()
     there = extended(objects, there, n_proposals=proposals, search_seeds=more_seeds, say=note)
     code = _train(

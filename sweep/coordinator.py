@@ -61,6 +61,7 @@ class LiveArm:
     arm: Arm
     since: float  # monotonic clock
     report: Report | None = None
+    fetching: str = ""  # how far its machine is with its data, until it reports
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,16 @@ class Coordinator:
         live = self.live.get(signature)
         if live is None:
             return
-        live.report = report
+        live.report, live.fetching = report, ""
         self.progressed_at = time.monotonic()
         if self._on_record is not None:
             self._tell(self._on_record, live.arm, False)
+
+    def fetches(self, signature: str, how_far: str) -> None:
+        """A handed-out arm waits for its data, which come."""
+        if (live := self.live.get(signature)) is not None:
+            live.fetching = how_far
+            self.progressed_at = time.monotonic()
 
     def finished(self, signature: str) -> None:
         """A handed-out arm has put its final record into the store. Never raises."""

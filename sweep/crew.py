@@ -6,6 +6,7 @@ Between the coordinator, which knows what is to be trained, and Ray Tune, which 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from trainables.results import ArmRecord, Report
 
 log = logging.getLogger(__name__)
 _EPS = 1e-6
+FETCH_TOLD_EVERY_S = 30.0
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Crew:
         self.lost_gpus: set[str] = set()  # machines on which CUDA did not start
         self._classes, self._room, self._stalls = classes, room, stalls
         self._training: set[str] = set()  # trials whose arm a worker has
+        self._fetch_told: dict[str, float] = {}  # by host: when the log last heard of its fetch
 
     def hand_out(self, trial: str) -> Hand | None:
         """The next arm, for this trial; None when there is none now, or no place for it."""
@@ -82,6 +85,16 @@ class Crew:
         self._stalls.reported(hand.signature)
         if report is not None:
             self.coordinator.report(hand.signature, report)
+
+    def fetches(self, trial: str, how_far: str, host: str) -> None:
+        """The machine of a trial fetches what its arm reads; the log hears of it now and then."""
+        hand, now = self.hands[trial], time.monotonic()
+        hand.host = host
+        self._stalls.lives(hand.signature)
+        self.coordinator.fetches(hand.signature, how_far)
+        if now >= self._fetch_told.get(host, -math.inf) + FETCH_TOLD_EVERY_S:
+            self._fetch_told[host] = now
+            log.warning("%s", how_far)
 
     def gives_way(self, trial: str) -> bool:
         """Whether a trial that just reported is to end, because others wait for what it holds."""

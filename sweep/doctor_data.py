@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from search_spaces.space import SearchSpace
-from sweep.doctor_check import Check
+from sweep.doctor_check import Check, nearest
 from trainables.config import DataConfig, ModelConfig
-from trainables.errors import BadData, SweepError
+from trainables.datasets.cache import cache_root
+from trainables.datasets.places import FOLDERS, with_default_folder
+from trainables.errors import BadData, StoreError, SweepError
+from trainables.fetched_folders import listed
+from trainables.remote_folders import is_address, without_scheme
 
 Json = Any
 DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
@@ -86,8 +91,14 @@ def look(need: Need) -> Found:
         SweepError: it is missing, of another layout, or damaged; the message says what to do.
     """
     if need.data is not None:
-        return _text_data(need.data) if _is_text(need.task) else _video_data(need.data)
+        data = with_default_folder(need.data)
+        if is_address(data.folder):
+            return _at_address(str(data.folder), FOLDERS.get(data.name, ()))
+        data = replace(data, folder=data.folder and without_scheme(data.folder))
+        return _text_data(data) if _is_text(need.task) else _video_data(data)
     assert need.model is not None
+    if is_address(need.model.checkpoint):
+        return _at_address(str(need.model.checkpoint), ())
     return _checkpoint(need.model)
 
 
@@ -103,6 +114,24 @@ def need_check(need: Need) -> Check:
 
 def _is_text(task: str) -> bool:
     return task == "text_classification"
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+def _at_address(address: str, names: Sequence[str]) -> Found:
+    """What lies at an address, and whether there is room for it here; nothing is fetched."""
+    files, missing = listed(address, names)
+    free = shutil.disk_usage(nearest(cache_root())).free
+    if missing > free:
+        raise StoreError(
+            f"{address} needs {missing / 1e9:.1f} GB more in {cache_root()}, and {free / 1e9:.1f} "
+            "are free. Free some space there, or set SWEEP_CACHE to a folder on another disk."
+        )
+    size = sum(file.size for file in files)
+    here = "fetched already" if not missing else "fetched when an arm needs it"
+    text = f"{len(files)} files, {size / 1e6:,.1f} MB at {address}, {here}, into {cache_root()}"
+    return Found(text, _listing_digest((f.path, f.size, f.modified_ns) for f in files))
 
 
 # --- data sets ------------------------------------------------------------------------------------
@@ -133,7 +162,16 @@ def _listing_digest(listing: Iterable[tuple[str, int, int]]) -> str:
 
 
 def folder_check(folder: str) -> Check:
-    """Whether some data set can be listed in the folder; frames are not decoded."""
+    """Whether some data set can be listed in the folder; frames are not decoded.
+
+    Of an address it is said what lies there.
+    """
+    if is_address(folder):
+        try:
+            return Check("data", True, _at_address(folder, ()).text)
+        except SweepError as error:
+            return Check("data", False, str(error), DATA_ADVICE)
+    folder = without_scheme(folder)
     fits, problems = _published(folder)
     if not fits and not problems:  # the user's own, which almost any folder could be
         try:

@@ -27,6 +27,8 @@ from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
+from sweep import advice
+from sweep.autoscaling import unused_gpus
 from sweep.coordinator import Coordinator
 from sweep.crew import Crew
 from sweep.definition import definition_name
@@ -80,6 +82,10 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
         driver, sweep = coordinator.runs.driver, coordinator.definition.name
         shares = Shares(cluster, driver, sweep, classes.standard, since_s=time.time())
         room = ClusterRoom(cluster, shares, classes.standard, most=workers)
+        there = cluster.largest(classes.standard) or room.machines
+        stop = advice.command("stop", sweep, storage=coordinator.objects.root)
+        if told := unused_gpus(classes.standard, there, sweep, stop=stop):
+            log.warning(told)
         crew = Crew(coordinator, classes, room, _stalls(coordinator))
         try:
             _fit(crew, patience_s, scratch)
@@ -204,7 +210,10 @@ class _PlanSearcher(_WithoutState, Searcher):
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""
         try:
-            self._crew.reported(trial_id, report_of(result), result.get("hostname", ""))
+            if how_far := result.get(trial.FETCHING):
+                self._crew.fetches(trial_id, how_far, result.get("hostname", ""))
+            else:
+                self._crew.reported(trial_id, report_of(result), result.get("hostname", ""))
         except Exception as error:
             self._broken(error)
 

@@ -25,6 +25,7 @@ from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.errors import BadData, Misuse, UnknownName
+from trainables.remote_folders import is_address
 from trainables.shifts import family_of
 
 Json = Any
@@ -259,6 +260,8 @@ def _encoder_shape(checkpoint: str) -> tuple[int, int]:
     """Layers and width, of a checkpoint that is known or on this machine."""
     if checkpoint in ENCODERS:
         return ENCODERS[checkpoint]
+    if is_address(checkpoint):  # a gigabyte, for an estimate
+        return OTHER_ENCODER
     from trainables.checkpoints import Checkpoint  # loads transformers
     from trainables.models.encoder import NEEDS
 

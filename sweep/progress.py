@@ -210,7 +210,8 @@ def _running(live: list[LiveArm], names: Mapping[str, str]) -> Table:
         which = "base" if arm.arm.proposal is None else f"p{arm.arm.proposal}"
         scalars = {} if arm.report is None else arm.report.scalars
         cells = [f"  {names[arm.arm.setting]} {which} s{config.seed}"]
-        cells.append(f"{0 if arm.report is None else arm.report.step}/{config.steps}")
+        steps = f"{0 if arm.report is None else arm.report.step}/{config.steps}"
+        cells.append(arm.fetching or steps)
         if REPORTED_LOSS in scalars:
             cells.append(f"1 draw: loss {scalars[REPORTED_LOSS]:.3g}")
         if REPORTED_MISSING_SHARE in scalars:

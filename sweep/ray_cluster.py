@@ -9,23 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import ray
-import yaml
 from ray.exceptions import RayError
 from ray.experimental import internal_kv
 from ray.util import placement_group, placement_group_table, remove_placement_group
 from ray.util.placement_group import PlacementGroup
 
+from sweep import autoscaling
+from sweep.autoscaling import counted
 from sweep.resources import Machine, ResourceClass
 from trainables.errors import Failure
 
 Json = Any
-AUTOSCALER_CONFIG = "~/ray_bootstrap_config.yaml"  # where `ray up` puts it, on the head
 NAMESPACE = b"descent-sweep"
-_COUNTED = ("CPU", "GPU")
 
 
 class RayCluster:
@@ -38,19 +36,11 @@ class RayCluster:
         """The resources of every machine that is there."""
         with _head():
             nodes: list[dict[str, Json]] = ray.nodes()  # type: ignore[no-untyped-call]
-        return [_counted(node["Resources"]) for node in nodes if node["Alive"]]
+        return [counted(node["Resources"]) for node in nodes if node["Alive"]]
 
     def largest(self, arm: ResourceClass) -> list[Machine] | None:
-        """All machines that the autoscaler may have at once; None when that is not known.
-
-        Known on the head of a cluster that `ray up` made, where every type says what it has. Where
-        the types together may have more machines than the cluster, those that hold most such arms.
-        """
-        try:
-            config = yaml.safe_load(Path(AUTOSCALER_CONFIG).expanduser().read_text())
-            return largest_of(config, arm)
-        except (OSError, ValueError, TypeError, LookupError, AttributeError, yaml.YAMLError):
-            return None
+        """All machines that the autoscaler may have at once; None when that is not known."""
+        return autoscaling.largest(arm)
 
     def waiting(self) -> int:
         """How many of the places that were asked for have not come. The others are let go."""
@@ -99,22 +89,3 @@ def _head() -> Iterator[None]:
         yield
     except (RayError, OSError) as error:
         raise Failure(f"the head of the cluster does not answer: {error}") from error
-
-
-def largest_of(config: Mapping[str, Json], arm: ResourceClass) -> list[Machine] | None:
-    """The workers of a cluster.yaml, as `ray up` completed it, at their most; see ``largest``."""
-    workers: list[Machine] = []
-    for kind in config["available_node_types"].values():
-        count = int(kind.get("max_workers", config["max_workers"]))
-        resources = _counted(kind.get("resources") or {})
-        if not count:  # as of a head's own type; Ray gives machines of one's own the head's
-            continue
-        if not resources.get("CPU"):
-            return None
-        workers += [resources] * count
-    workers.sort(key=lambda machine: arm.slots([machine]), reverse=True)
-    return workers[: int(config["max_workers"])]
-
-
-def _counted(resources: Mapping[str, float]) -> Machine:
-    return {name: float(resources[name]) for name in _COUNTED if resources.get(name)}

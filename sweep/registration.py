@@ -13,6 +13,7 @@ from sweep.definition import Definition, put_definition, put_extension, run_as
 from sweep.errors import NameTaken
 from sweep.lock import already_running, driver_of
 from sweep.requirements import (
+    fetch,
     require_training,
     resolve_checkpoints,
     resolve_data,
@@ -24,13 +25,18 @@ from trainables.object_store import ObjectStore
 Say = Callable[[str], None]  # told what happened, in one line
 
 
-def resolved(definition: Definition) -> Definition:
+def resolved(definition: Definition, *, say: Say) -> Definition:
     """The definition with its checkpoints and data found on this machine, and known to train.
+
+    Args:
+        definition: what is asked for.
+        say: told how far it is where data or weights are fetched from an address.
 
     Raises:
         Misuse: they are missing, damaged, or do not fit; nothing was written.
     """
-    there = resolve_checkpoints(definition.space)  # named before data are decoded
+    here = fetch(definition.space, say)
+    there = resolve_checkpoints(here)  # named before data are decoded
     definition = replace(definition, space=resolve_data(there))
     require_training(definition.space)
     return definition

@@ -6,18 +6,73 @@ Everything here refuses in one message before anything is written.
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import sys
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from search_spaces.space import SearchSpace, Setting
+from sweep.cli_options import refuse_key
 from sweep.definition import Definition
 from sweep.submission import DISTRIBUTION
 from trainables.config import DataConfig, ModelConfig, RunConfig
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
+from trainables.remote_folders import is_address, without_scheme
+
+TELL_EVERY_S = 5.0  # how far a fetch is
+
+
+def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
+    """Have on this machine what the space's runs read from addresses; returns it with SWEEP_DATA.
+
+    Args:
+        space: whose runs; where one needs a folder and none is given, it is that of SWEEP_DATA.
+        say: told how far it is.
+
+    Raises:
+        BadData: nothing lies at an address, or it may not be read.
+        StoreError: it could not be fetched.
+    """
+    from trainables.datasets.places import with_default_folder
+
+    runs = {s.name: _run(space, s) for s in space.settings}
+    folders = {name: with_default_folder(run.data).folder for name, run in runs.items()}
+    given = {
+        name: f for name, f in folders.items() if f is not None and f != runs[name].data.folder
+    }
+    space = _with_each(space, "data.folder", given) if given else space
+    told_s = -math.inf
+
+    def tell(how_far: str) -> None:
+        nonlocal told_s
+        if time.monotonic() >= told_s + TELL_EVERY_S:
+            told_s = time.monotonic()
+            say(how_far)
+
+    refuse_keys(space)
+    runs = {s.name: _run(space, s) for s in space.settings}
+    if any(map(is_address, _places(runs.values()))):
+        from trainables import build
+
+        for run in {(r.data, r.model.checkpoint): r for r in runs.values()}.values():
+            build.fetch(run, tell)
+    return space
+
+
+def refuse_keys(space: SearchSpace) -> None:
+    """Raise Misuse for addresses of data or weights that carry a secret key."""
+    for place in _places(_run(space, s) for s in space.settings):
+        refuse_key(place, "an address of data or weights")
+
+
+def _places(runs: Iterable[RunConfig]) -> set[str]:
+    """Where data and weights lie, as they are given."""
+    given = {place for run in runs for place in (run.data.folder, run.model.checkpoint)}
+    return {place for place in given if place is not None}
 
 
 def resolve_data(space: SearchSpace) -> SearchSpace:
@@ -38,7 +93,9 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
             seen[data] = seen.get(data) or resolve(runs[name]).fingerprint
         except BadData as error:
             gives_none = data.folder is None and data.name not in BUILT_IN
-            hint = " Give the folder with --data." if gives_none else ""
+            hint = (
+                " Give the folder or address with --data, or set SWEEP_DATA." if gives_none else ""
+            )
             if len({d.name for d in datas.values()}) > 1:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
@@ -142,7 +199,9 @@ def _mapped(
 
 
 def _absolute_if_there(checkpoint: str | None) -> str | None:
-    """A checkpoint's folder as it is found from anywhere; a name stays as it is."""
+    """A checkpoint's folder as it is found from anywhere; names and addresses stay as they are."""
+    if checkpoint is not None:
+        checkpoint = without_scheme(checkpoint)
     try:
         is_folder = checkpoint is not None and Path(checkpoint).expanduser().is_dir()
     except (OSError, RuntimeError, ValueError):
@@ -151,11 +210,11 @@ def _absolute_if_there(checkpoint: str | None) -> str | None:
 
 
 def absolute(folder: str | None) -> str | None:
-    """The folder as it is found from anywhere."""
-    if folder is None:
-        return None
+    """The folder as it is found from anywhere; an address as it is."""
+    if folder is None or is_address(folder):
+        return folder
     try:
-        return str(Path(folder).expanduser().resolve())
+        return str(Path(without_scheme(folder)).expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:  # a null byte, no such user, a loop
         raise Misuse(f"{folder!r} cannot be a folder: {error}. Give --data a path.") from error
 

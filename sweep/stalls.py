@@ -53,6 +53,10 @@ class Stalls:
         self._have_reported.add(signature)
         self._counts.pop(signature, None)
 
+    def lives(self, signature: str) -> None:
+        """An arm that has not reported shows that it gets on: its time begins anew."""
+        self._since[signature] = self._clock()
+
     def ended(self, signature: str) -> None:
         """An arm is done with, or given back."""
         self._since.pop(signature, None)

@@ -22,6 +22,7 @@ from typing import Any
 
 from sweep import advice, notifications
 from sweep.advice import ADDRESS, ASKED_FROM
+from sweep.autoscaling import largest, unused_gpus
 from sweep.cli_options import check_name, open_store, parse_seeds
 from sweep.definition import Definition, definition_name, load_definition
 from sweep.lock import driver_lock, driver_of, driving_jobs
@@ -34,6 +35,7 @@ from sweep.proposals import (
     stored_proposals,
 )
 from sweep.registration import extended, refuse_second_driver, registered, resolved
+from sweep.resources import ResourceClasses
 from sweep.retry import forget_failed
 from sweep.signals import KNOWN, request_stop, stop_request
 from sweep.submission import (
@@ -124,9 +126,10 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             raise NotYet(f"job {sent.driven_by} has not stored {sent.name} yet.")
         given = Definition.from_json(sent.definition)
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
-        registered(objects, resolved(given), asked=sent.asked, say=say)
+        registered(objects, resolved(given, say=_say), asked=sent.asked, say=say)
         if not driving:
             remember_place(objects, sent.name, uri)
+            tell_unused_gpus(objects, load_definition(objects, sent.name), say)
         return
     check_name(objects, sent.name)
     there = load_definition(objects, sent.name)
@@ -136,6 +139,16 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
     if sent.retry_failed:  # once: a driver that starts again must not train them for ever
         with driver_lock(objects, sent.name):
             forget_failed(objects, there)
+
+
+def tell_unused_gpus(
+    objects: ObjectStore, definition: Definition, say: Callable[[str], None]
+) -> None:
+    """Say so before a sweep of CPU arms makes a cluster of GPU machines grow."""
+    arm = ResourceClasses(definition, lambda signature: None).standard
+    stop = advice.command("stop", definition.name, storage=objects.root)
+    if told := unused_gpus(arm, largest(arm) or (), definition.name, stop=stop):
+        say(told)
 
 
 def drive(objects: ObjectStore, sent: Submission, known: str) -> int:

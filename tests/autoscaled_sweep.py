@@ -17,7 +17,7 @@ from typing import Any
 
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_TYPE as HEAD
 
-from sweep.ray_cluster import AUTOSCALER_CONFIG
+from sweep.autoscaling import CONFIG as AUTOSCALER_CONFIG
 from sweep.signals import request_stop
 from tests.drivers import Driver, wait_until
 from tests.faults import Faults

@@ -25,6 +25,7 @@ OWNERS = {
     "datasets": ("trainables/datasets/text_hub.py",),
     "mlflow": ("sweep/tracking.py", "sweep/tracking_client.py", "sweep/tracking_runs.py"),
     "optuna": ("sweep/search.py",),
+    "pyarrow": ("trainables/object_store.py", "trainables/remote_folders.py"),
     "ray": (
         "trainables/trial.py",
         "sweep/cluster_files.py",

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweep.ray_cluster import AUTOSCALER_CONFIG, RayCluster, largest_of
+from sweep.autoscaling import CONFIG as AUTOSCALER_CONFIG
+from sweep.autoscaling import largest_of
+from sweep.ray_cluster import RayCluster
 from sweep.resources import Machine, ResourceClass
 from sweep.room import ASK_AGAIN_S, LIMITS_EVERY_S, LOOK_EVERY_S, ClusterRoom, FixedRoom
 from sweep.shares import BEAT_EVERY_S, Shares

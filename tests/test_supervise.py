@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from sweep import autoscaling
 from sweep.coordinator import Coordinator
 from sweep.definition import load_definition, put_definition
 from sweep.errors import AlreadyRunning, NameTaken
@@ -258,6 +259,21 @@ def test_the_same_definition_attaches_and_another_is_refused(
     grown = tiny(n_proposals=3).to_json()
     assert accepted(definition=grown) == ["extends tiny from 2 to 3 proposals"]
     assert load_definition(objects, "tiny").space.n_proposals == 3
+
+
+def test_a_sweep_on_cpus_is_told_of_the_gpus_that_it_leaves_idle(
+    accepted: Callable[..., list[str]],
+) -> None:
+    kinds = {"l4": {"resources": {"CPU": 8, "GPU": 1}, "max_workers": 12}}
+    grows = {"max_workers": 12, "available_node_types": kinds}
+    Path(autoscaling.CONFIG).expanduser().write_text(json.dumps(grows))
+    (note,) = accepted()
+    assert "no setting of tiny uses a GPU" in note
+    assert "(12 in all): up to 96 arms will train on CPUs" in note
+    assert "--set device=cuda" in note
+    kinds["cpus"] = {"resources": {"CPU": 64}, "max_workers": 1}
+    Path(autoscaling.CONFIG).expanduser().write_text(json.dumps(grows))
+    assert accepted() == []
 
 
 def test_a_sweep_that_is_driven_is_compared_and_does_not_grow(

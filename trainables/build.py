@@ -8,9 +8,11 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from trainables import fetched_folders
 from trainables.config import DataConfig, ModelConfig, RunConfig
-from trainables.datasets import video
+from trainables.datasets import places, video
 from trainables.errors import BadData, InvalidValue
+from trainables.fetched_folders import Tell
 from trainables.models.dust import DUST
 from trainables.models.ut import UT
 from trainables.plugins import require_no_clash, task_plugin, wrong_return
@@ -132,6 +134,18 @@ def resolve_data(config: RunConfig) -> DataConfig:
 
         return text.resolve(config.data)
     return video.resolve(config.data)
+
+
+def fetch(config: RunConfig, tell: Tell) -> None:
+    """Have on this machine what a run reads from addresses; ``tell`` is told how far that is.
+
+    Raises:
+        BadData, StoreError, Misuse: as ``fetched_folders.fetched``.
+    """
+    if config.task in TASKS:  # those of plug-ins read data in their own ways
+        places.on_this_machine(config.data, tell=tell)
+    if config.model.checkpoint is not None:
+        fetched_folders.on_this_machine(config.model.checkpoint, tell=tell)
 
 
 def model_fingerprint(model: ModelConfig) -> str:

@@ -21,6 +21,8 @@ from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
 from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.fetched_folders import on_this_machine
+from trainables.remote_folders import is_address
 
 # a network, and how images enter it, in either file
 _DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json")
@@ -31,19 +33,21 @@ _NAMES_SHOWN = 8
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder, or the name of a downloaded Hugging Face model, and the parts that it holds."""
+    """A folder, an address, or the name of a downloaded Hugging Face model, and its parts."""
 
     name: str  # model.checkpoint, as the user gave it
     needs: tuple[str, ...]  # the files that a folder must hold, for messages
 
     def __post_init__(self) -> None:
         """UnknownName where it looks like a folder, and there is none."""
+        if is_address(self.name):
+            return
         looks_local = self.name.startswith((".", "/", "~")) or self.name.count("/") > 1
         if looks_local and not (folder := _folder(self.name)).is_dir():
             raise UnknownName(
                 f"no checkpoint {self.name!r}: there is no such folder ({folder.absolute()}). "
-                f"model.checkpoint must be a folder with {self._files}, or the name of a "
-                "downloaded Hugging Face model."
+                f"model.checkpoint must be a folder with {self._files}, an address such as "
+                "s3://bucket/path that has them, or the name of a downloaded Hugging Face model."
             )
 
     def config(self) -> Any:
@@ -190,6 +194,7 @@ def downloaded() -> list[str]:
 
 
 def _folder(name: str) -> Path:
+    name = on_this_machine(name)
     try:
         return Path(name).expanduser()
     except RuntimeError:  # no such user

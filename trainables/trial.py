@@ -22,7 +22,9 @@ from ray.tune import PlacementGroupFactory, Trainable
 from trainables import results
 from trainables.config import RunConfig
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError
+from trainables.fetched_folders import Background
 from trainables.patient_store import PatientStore
+from trainables.remote_folders import is_address
 from trainables.results import ArmRecord, Report
 from trainables.run_store import RunStore
 
@@ -39,6 +41,8 @@ STORE_PROBLEM = "store_problem"  # whether that was the store, or the data: all 
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
 GPU_LOST = "gpu_lost"  # whether that was the machine's GPU: another machine may do
 NODE = "node"  # Ray's id of the machine; empty outside Ray
+FETCHING = "fetching"  # how far its data are: the result of a step that only waited for them
+FETCH_TOLD_S = 5.0  # at most so often
 GPU_LOST_PAUSE_S = 2.0  # a machine that fails arms at once would else get one after the other
 REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
 
@@ -96,6 +100,7 @@ class ArmTrial(Trainable):
         """Take an arm. Nothing can fail here: the arm is built by the first step."""
         self._trial_config = config
         self._run: ArmRun | None = None
+        self._fetch: Background | None = None
 
     def reset_config(self, new_config: dict[str, Json]) -> bool:
         """Take another arm in the same process."""
@@ -103,9 +108,14 @@ class ArmTrial(Trainable):
         return True
 
     def step(self) -> dict[str, Json]:
-        """Train to the next report. Problems are told in the result."""
+        """Train to the next report; before the first, a step may only say how far its data are.
+
+        Problems are told in the result.
+        """
         try:
             if self._run is None:
+                if how_far := self._fetching():
+                    return {FINISHED: False, FETCHING: how_far, "done": False}
                 self._run = self._arm_run()
             return _result(self._run.advance())
         except StoreError as error:
@@ -131,6 +141,17 @@ class ArmTrial(Trainable):
     def cleanup(self) -> None:
         """Let go of the model."""
         self._run = None
+
+    def _fetching(self) -> str:
+        """How far the data and weights are that lie at addresses; empty: they are here."""
+        config = RunConfig.from_json(json.loads(self._trial_config["run"]))
+        if not is_address(config.data.folder) and not is_address(config.model.checkpoint):
+            return ""
+        if self._fetch is None:
+            from trainables.build import fetch  # torch: as below
+
+            self._fetch = Background(lambda tell: fetch(config, tell))
+        return self._fetch.news(FETCH_TOLD_S)
 
     def _arm_run(self) -> ArmRun:
         from trainables import memory

@@ -11,8 +11,9 @@ from trainables.datasets.clips import RawVideo
 from trainables.datasets.layouts import Layout, Published, Split, list_published
 
 _IMAGES = (".jpg", ".jpeg", ".png")
+FOLDERS = ("Avenue Dataset", "Avenue_Dataset", "avenue")
 _PUBLISHED = Published(
-    folders=("Avenue Dataset", "Avenue_Dataset", "avenue"),
+    folders=FOLDERS,
     layouts=(
         Layout(
             Split("training_videos", r"(\d+)", "01.avi", (".avi",), videos=True),

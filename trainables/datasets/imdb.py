@@ -20,6 +20,7 @@ from trainables.datasets.text_examples import RawExample, RawSplit, RawText
 from trainables.datasets.text_files import Damage, Damaged, listing, whole_text
 from trainables.errors import BadData
 
+FOLDERS = ("aclImdb",)
 LABELS = ("neg", "pos")
 RATINGS = {"neg": range(1, 5), "pos": range(7, 11)}  # stars; neutral reviews were left out
 _NAME = re.compile(r"([0-9]+)_([0-9]+)\.txt")
@@ -50,7 +51,7 @@ Reviews = list[tuple[Path, int, int]]  # file, number, label
 
 def _root(data: DataConfig) -> Path:
     given = given_folder(data, _EXPECTED)
-    places = [p for p in (given, given / "aclImdb") if (p / "train").is_dir()]
+    places = [p for p in (given, *(given / name for name in FOLDERS)) if (p / "train").is_dir()]
     places = [p for p in places if any((p / "train" / label).is_dir() for label in LABELS)]
     if not places:
         raise OtherLayout(

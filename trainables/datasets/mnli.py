@@ -34,7 +34,7 @@ LABELS = ("entailment", "neutral", "contradiction")  # in the order of Hugging F
 _NO_LABEL = "-"  # the annotators did not agree
 _SENTENCES = ("sentence1", "sentence2")
 _NEEDED = (*_SENTENCES, "gold_label")
-_FOLDERS = ("", "multinli_1.0", "MNLI", "mnli", "MultiNLI")  # "": the given folder itself
+FOLDERS = ("multinli_1.0", "MNLI", "mnli", "MultiNLI")
 _EXPECTED = (
     "Give a folder that is or contains multinli_1.0/ with multinli_1.0_train.jsonl and "
     "multinli_1.0_dev_matched.jsonl (https://cims.nyu.edu/~sbowman/multinli), or MNLI/ with "
@@ -69,8 +69,8 @@ def list_text(data: DataConfig) -> RawText:
 def _find(data: DataConfig) -> tuple[Path, Layout]:
     given = given_folder(data, _EXPECTED)
     places: dict[tuple[int, int], Path] = {}  # by identity: MNLI and mnli may be one folder
-    for name in _FOLDERS:
-        if (place := given / name).is_dir():
+    for place in (given, *(given / name for name in FOLDERS)):
+        if place.is_dir():
             seen = place.stat()
             places.setdefault((seen.st_dev, seen.st_ino), place)
     found, halves = [], []

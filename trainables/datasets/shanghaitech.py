@@ -13,8 +13,9 @@ from trainables.datasets.layouts import Layout, Published, Split, list_published
 _CLIP = r"(\d+)_(\d+)"
 _IMAGES = (".jpg", ".jpeg", ".png")
 _TEST = Split("testing/frames", _CLIP, "01_0014", _IMAGES)
+FOLDERS = ("shanghaitech", "ShanghaiTech")
 _PUBLISHED = Published(
-    folders=("shanghaitech", "ShanghaiTech"),
+    folders=FOLDERS,
     layouts=(
         Layout(Split("training/videos", _CLIP, "01_001.avi", (".avi",), videos=True), _TEST),
         Layout(Split("training/frames", _CLIP, "01_001", _IMAGES), _TEST),

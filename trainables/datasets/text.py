@@ -18,6 +18,7 @@ from typing import Any
 from trainables.config import DataConfig
 from trainables.datasets import imdb, mnli, text_hub
 from trainables.datasets.cache import built_once
+from trainables.datasets.places import on_this_machine
 from trainables.datasets.text_examples import (
     Example,
     RawText,
@@ -95,6 +96,7 @@ def list_text(data: DataConfig) -> RawText:
         source = listing_plugin("texts", data.name, (*_SOURCES, f"{HUB}NAME"), RawText)
     elif data.name in _SOURCES:
         require_no_clash("texts", data.name)
+    data = on_this_machine(data)
     try:
         return source(data)
     except OSError as error:  # permissions, a disk that went away

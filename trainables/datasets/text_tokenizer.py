@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from trainables.datasets.text_examples import Example
 from trainables.errors import BadData, InvalidValue
+from trainables.fetched_folders import on_this_machine
 
 _VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"),
@@ -52,11 +53,12 @@ class TokenIds:
 
 
 def tokenizer_folder(place: str) -> Path:
-    """The local folder of a tokenizer that is given as a folder or by its model's name.
+    """The local folder of a tokenizer: given as a folder, an address, or by its model's name.
 
     Raises:
         BadData: there is none, or it holds no vocabulary.
     """
+    place = on_this_machine(place)
     try:
         folder = Path(place).expanduser()
         if not folder.is_dir():

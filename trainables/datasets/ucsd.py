@@ -23,7 +23,7 @@ _LAYOUTS = (
         Split("testing/frames", r"(\d+)", "01", _IMAGES),
     ),
 )
-_FOLDERS = {
+FOLDERS = {
     "ucsd_ped1": ("UCSDped1", "UCSD_Anomaly_Dataset.v1p2/UCSDped1", "ped1"),
     "ucsd_ped2": ("UCSDped2", "UCSD_Anomaly_Dataset.v1p2/UCSDped2", "ped2"),
 }
@@ -35,7 +35,7 @@ def list_clips(data: DataConfig) -> RawVideo:
     A clip is called by its number ("clip08") in either layout. Raises BadData for every way a
     folder can be wrong.
     """
-    original, _, frames = folders = _FOLDERS[data.name]
+    original, _, frames = folders = FOLDERS[data.name]
     expected = (
         f"Give a folder that is or contains {original}/Train/Train001/001.tif and "
         f"{original}/Test/Test001/001.tif (as published), or {frames}/training/frames/01/000.jpg "

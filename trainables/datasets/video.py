@@ -21,6 +21,7 @@ from trainables.config import DataConfig
 from trainables.datasets import avenue, own_clips, photographs, shanghaitech, ucsd
 from trainables.datasets.cache import built_once
 from trainables.datasets.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
+from trainables.datasets.places import on_this_machine
 from trainables.errors import BadData
 from trainables.plugins import listing_plugin, require_no_clash
 
@@ -89,6 +90,7 @@ def list_clips(data: DataConfig) -> RawVideo:
         source = listing_plugin("videos", data.name, _SOURCES, RawVideo)
     else:
         require_no_clash("videos", data.name)
+    data = on_this_machine(data)
     try:
         return source(data)
     except OSError as error:  # permissions, broken links, a disk that went away

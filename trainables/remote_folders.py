@@ -1,0 +1,151 @@
+"""Folders in object storage (s3://, gs://, ...): plain files that are listed, and copied out whole.
+
+Objects of a sweep are `ObjectStore`'s; these are the user's own files, without a checksum of ours.
+Files and folders whose names begin with a dot are left out: of what tools put beside data, most.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pyarrow.fs
+
+from trainables.errors import BadData, StoreError
+
+T = TypeVar("T")
+WAITS_S = (1.0, 4.0, 15.0)  # before a request is tried again
+BLOCK_BYTES = 8 * 2**20
+LASTING = (  # what trying again does not mend, in the words of clients
+    "access_denied", "accessdenied", "forbidden", "invalidaccesskeyid", "signaturedoesnotmatch",
+    "nosuchbucket", "no_such_bucket", "unable to parse", "unrecognized filesystem",
+)  # fmt: skip
+
+
+def is_address(place: str | None) -> bool:
+    """Whether a place is in object storage, and no folder or name.
+
+    >>> is_address("s3://lab/data"), is_address("/data"), is_address("file:///data")
+    (True, False, False)
+    """
+    return place is not None and "://" in place and not place.startswith("file://")
+
+
+def without_scheme(folder: str) -> str:
+    """A folder that may be given as file:///folder.
+
+    >>> without_scheme("file:///data"), without_scheme("~/data")
+    ('/data', '~/data')
+    """
+    return folder.removeprefix("file://")
+
+
+class Replaced(BadData):
+    """A file is no longer what its listing said."""
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file below an address, as its listing has it."""
+
+    path: str  # below the address
+    size: int  # bytes
+    modified_ns: int
+
+
+class RemoteFolder:
+    """What lies below one address."""
+
+    def __init__(self, address: str) -> None:
+        """Name it; BadData where it is no address that can be one."""
+        self.address = address.rstrip("/")
+
+        def found() -> tuple[pyarrow.fs.FileSystem, str]:
+            filesystem, prefix = pyarrow.fs.FileSystem.from_uri(self.address)
+            return filesystem, prefix.rstrip("/")
+
+        self._filesystem, self._prefix = self._try("reach", found)
+
+    def files(self, below: str = "") -> tuple[RemoteFile, ...]:
+        """Every file, or every one in the folder ``below``, in order; none where nothing is."""
+        place = "/".join(filter(None, (self._prefix, below)))
+
+        def listed() -> list[pyarrow.fs.FileInfo]:
+            selector = pyarrow.fs.FileSelector(place, recursive=True, allow_not_found=True)
+            found: list[pyarrow.fs.FileInfo] = self._filesystem.get_file_info(selector)
+            return found
+
+        files = (
+            RemoteFile(i.path.removeprefix(self._prefix).lstrip("/"), i.size or 0, i.mtime_ns or 0)
+            for i in self._try("list", listed)
+            if i.type == pyarrow.fs.FileType.File
+        )
+        shown = (f for f in files if not any(p.startswith(".") for p in f.path.split("/")))
+        return tuple(sorted(shown, key=lambda file: file.path))
+
+    def names(self) -> list[str]:
+        """The names directly below, sorted."""
+        selector = pyarrow.fs.FileSelector(self._prefix, allow_not_found=True)
+        found = self._try("list", lambda: self._filesystem.get_file_info(selector))
+        return sorted(info.base_name for info in found)
+
+    def copy(self, file: RemoteFile, to: Path, passed: Callable[[int], None]) -> None:
+        """Copy one file out.
+
+        Args:
+            file: as the listing has it.
+            to: the file to write.
+            passed: told how many more bytes are there; negative where it is begun again. What it
+                raises ends the copy.
+
+        Raises:
+            Replaced: it is gone, or has another size than the listing says.
+            StoreError: it could not be read, or ``to`` not be written.
+        """
+
+        def copied() -> None:
+            done = 0
+            try:
+                with (
+                    self._filesystem.open_input_stream(f"{self._prefix}/{file.path}") as source,
+                    open(to, "wb") as target,
+                ):
+                    while block := source.read(BLOCK_BYTES):
+                        target.write(block)
+                        done += len(block)
+                        passed(len(block))
+            except FileNotFoundError as error:
+                raise Replaced(f"{file.path} below {self.address} is gone.") from error
+            except OSError:
+                passed(-done)
+                raise
+            if done != file.size:
+                raise Replaced(
+                    f"{file.path} below {self.address} has {done} bytes, where the listing says "
+                    f"{file.size}: it was replaced in between."
+                )
+
+        self._try(f"copy {file.path} from", copied)
+
+    def _try(self, what: str, action: Callable[[], T]) -> T:
+        """Everything that touches the address goes through here, and is tried again."""
+        for wait_s in (*WAITS_S, None):
+            try:
+                return action()
+            except (OSError, ValueError) as error:  # ValueError: pyarrow reads no address in it
+                is_full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+                is_lasting = any(word in str(error).lower() for word in LASTING)
+                if isinstance(error, ValueError) or is_lasting:
+                    raise BadData(
+                        f"could not {what} {self.address}: {error} Give an address such as "
+                        "s3://bucket/path that this machine may read: keys come from the "
+                        "environment, ~/.aws or the machine's role."
+                    ) from error
+                if is_full or wait_s is None:
+                    raise StoreError(f"could not {what} {self.address}: {error}") from error
+            time.sleep(wait_s)
+        raise AssertionError("unreachable")
