@@ -30,11 +30,15 @@ TIMEOUT_S = 30.0  # of one request
 POLL_S = (0.1, 1.0)  # between two looks at a job: at first, and at most
 SWEEP, ROOT = "sweep", "storage"  # of a job's metadata
 OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # Ray prefers them to any address it is given
-TALKATIVE = (  # loggers that tell of every upload
+TALKATIVE = (  # loggers that tell of every upload, and of a log's end
     "ray.dashboard.modules.dashboard_sdk",
+    "ray.dashboard.modules.job.sdk",
     "ray._private.runtime_env.packaging",
 )
 END_S = 5.0  # that a job which has answered is waited for
+ANSWERS = ("ask-", "compare-")  # what jobs are called that only answer
+KEPT_S, MOST_CLEANED = 60.0, 20  # such jobs on the cluster's list: for how long, and gone at a time
+NO_AGENT = "No available agent"  # in Ray's words
 LAST_LINES = 8  # of a log, shown when a job ends without an answer
 
 
@@ -47,6 +51,7 @@ class Job:
     sweep: str  # that it drives; empty: none
     storage: str  # the root that sweep was submitted with; empty: the cluster's own
     started_ms: int
+    ended_ms: int  # 0: it has not
     message: str
 
     @property
@@ -122,10 +127,12 @@ class Jobs:
 
     def drivers(self) -> list[Job]:
         """The jobs that drive, or drove, a sweep."""
+        return [job for job in self._every() if job.sweep]
+
+    def _every(self) -> list[Job]:
         with self._errors():
             every = self._client.list_jobs()
-        found = [_job(details) for details in every if details.type == JobType.SUBMISSION]
-        return [job for job in found if job.sweep]
+        return [_job(details) for details in every if details.type == JobType.SUBMISSION]
 
     def answer(self, job: str, wait_s: float) -> Answer | None:
         """The answer that a job prints; None while there is none after ``wait_s``.
@@ -179,14 +186,20 @@ class Jobs:
         with self._errors():
             self._client.stop_job(job)
 
-    def forget(self, job: str) -> None:
-        """Take a job that has answered off the cluster's list, as soon as it has ended.
+    def clean(self) -> None:
+        """Take jobs that answered a while ago off the cluster's list; the newest ones stay.
 
-        Where that fails it stays there, which harms nobody: the answer counts.
+        Not at once: Ray watches a job beyond its end, and lists one that is gone by then as failed.
+        Where that fails they stay there, which harms nobody.
         """
-        with suppress(Failure), self._errors():
-            if self.ends(job):
-                self._client.delete_job(job)
+        with suppress(Failure):
+            every = self._every()
+            now_ms = max((max(job.started_ms, job.ended_ms) for job in every), default=0)  # there
+            over = [job for job in every if job.is_over and job.id.startswith(ANSWERS)]
+            old = [job for job in over if job.ended_ms < now_ms - 1000 * KEPT_S]
+            for job in old[:MOST_CLEANED]:
+                with self._errors():
+                    self._client.delete_job(job.id)
 
     def ends(self, job: str) -> bool:
         """Wait a moment for a job that has answered to end; whether it is seen to have ended."""
@@ -218,6 +231,14 @@ class Jobs:
             OSError,  # a connection that is refused or times out, too
             RuntimeError,  # what Ray makes of every other reply
         ) as error:
+            if NO_AGENT in str(error):
+                raise Failure(
+                    f"the cluster at {self.url} is up and takes no jobs: the agent of its head is "
+                    "missing. It needs port 52365 there, which another Ray on that machine may "
+                    "have taken first (`ss -ltnp | grep 52365` shows whose it is). End that one, "
+                    "then start the cluster's Ray again: `ray up cluster.yaml`, or `ray stop` and "
+                    "`ray start` on the head. Just after a start, wait a minute instead."
+                ) from error
             raise Failure(
                 f"the job server at {self.url} could not be asked: {_told(error)}. Is the "
                 "cluster up, and is this the address of its dashboard?"
@@ -260,6 +281,7 @@ def _job(details: JobDetails) -> Job:
         sweep=metadata.get(SWEEP, ""),
         storage=metadata.get(ROOT, ""),
         started_ms=details.start_time or 0,
+        ended_ms=details.end_time or 0,
         message=details.message or "",
     )
 

@@ -68,13 +68,13 @@ def ask(
     question = Question(tuple(words), storage, drivers, asked_from)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
+    jobs.clean()  # while it begins
     answer = jobs.answer(job, wait_s)
     if answer is None:
         raise Failure(
             f"the cluster at {jobs.url} has not answered within {wait_s:.0f} s. Its head may be "
             "overloaded, or its storage away: `sweep doctor` looks."
         )
-    jobs.forget(job)
     return answer
 
 
@@ -185,10 +185,7 @@ def _compared(jobs: Jobs, sent: Submission, wait_s: float) -> Answer | None:
     """What the head says of a sweep that is driven already."""
     job = f"compare-{uuid.uuid4().hex[:12]}"
     _started(jobs, job, sent)
-    answer = jobs.answer(job, wait_s)
-    if answer is not None:
-        jobs.forget(job)
-    return answer
+    return jobs.answer(job, wait_s)
 
 
 def _started(jobs: Jobs, job: str, sent: Submission) -> bool:

@@ -40,6 +40,7 @@ class JobServer:
     jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)  # ids are never given out twice
     environment: dict[str, str] = field(default_factory=dict)
+    has_agent: bool = True  # else no job is taken
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def end(self, job: str) -> None:
@@ -96,7 +97,8 @@ class JobServer:
                     return
             code = process.wait()
         if self.jobs[job]["status"] == "RUNNING":
-            self.jobs[job]["status"] = "FAILED" if code else "SUCCEEDED"
+            ended = {"status": "FAILED" if code else "SUCCEEDED"}
+            self.jobs[job] |= ended | {"end_time": time.time_ns() // 1_000_000}
 
     def _environment(self) -> dict[str, str]:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -162,6 +164,9 @@ def job_server(folder: Path, token: str) -> Iterator[JobServer]:
                 self.reply(200, {"stopped": True})
                 return
             wanted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if not state.has_agent:
+                self.reply(500, "No available agent to submit job, please try again later.")
+                return
             job = state.submit(wanted)
             if job is None:
                 self.reply(400, f"ValueError: Job {wanted['submission_id']} already exists.")

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -16,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sweep.jobs import Jobs
+from sweep.jobs import ANSWERS, Job, Jobs
 from sweep.lock import driver_of
 from sweep.views import load_sweep
 from tests.cluster_heads import ROOT, Head, head
@@ -84,8 +86,10 @@ def test_a_submitted_sweep_is_read_from_the_laptop_as_on_the_head(
     laptop: Head, space_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert submitted(space_file) == "mine"
-    followed = sweep("logs", "mine", "-f")
+    follow = [sys.executable, "-m", "sweep.cli", "logs", "mine", "-f"]
+    followed = subprocess.run(follow, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "2 of 2 arms are final" in followed.stdout
+    assert followed.stderr == ""  # nothing of Ray's own
     assert "sweep-answer" not in followed.stdout
     entry = wait_for_state("mine", "finished")
     assert entry["arms"]["final"] == 2
@@ -179,6 +183,27 @@ def test_a_driver_that_is_killed_is_started_again(
     log = sweep("logs", "killed").stdout
     assert f"ended with exit code {128 + signal.SIGKILL} and is started again" in log
     assert all(runs.record(signature) for signature in objects.names("arms"))
+
+
+def test_questions_are_no_failures_and_leave_the_list(
+    laptop: Head, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray's own server watches a job beyond its end."""
+    monkeypatch.setattr("sweep.jobs.KEPT_S", 10.0)
+    asked("list")
+    server = Jobs(laptop.url, laptop.token.read_text())
+    (newest, *_) = sorted(questions(server), key=lambda job: job.started_ms, reverse=True)
+    wait_until(lambda: server.look(newest.id).is_over)
+    ended = time.monotonic()
+    wait_until(lambda: time.monotonic() > ended + 12)
+    asked("list")
+    there = {job.id: job for job in questions(server)}
+    assert newest.id not in there
+    assert {job.state for job in there.values()} <= {"PENDING", "RUNNING", "SUCCEEDED"}
+
+
+def questions(server: Jobs) -> list[Job]:
+    return [job for job in server._every() if job.id.startswith(ANSWERS)]
 
 
 # --- who may ask ----------------------------------------------------------------------------------
