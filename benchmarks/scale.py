@@ -108,7 +108,7 @@ def drive(
 
     began, cpu_began = time.perf_counter(), time.process_time()
     tracker = Tracker(f"sqlite:///{folder}/mlflow.db")
-    read = feed.StoredArms(objects, asked.name)
+    read = feed.StoredArms(objects, asked)
     background = BackgroundTracker(tracker, asked.name, read)
     listeners: Json = {}
     if is_tracked:
@@ -339,7 +339,7 @@ def on_tune(
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, counted() as counts:
         objects = ObjectStore(f"{folder}/root")
         asked = put_definition(objects, Definition("scale", space))
-        read = feed.StoredArms(objects, asked.name)
+        read = feed.StoredArms(objects, asked)
         background = BackgroundTracker(Tracker(f"sqlite:///{folder}/mlflow.db"), asked.name, read)
         told, on_proposal = feed.listeners(background.offer)
 

@@ -23,6 +23,7 @@ from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config import RunConfig, default_constraint, field_names
+from trainables.constraint_config import TOLERANCE
 from trainables.errors import InvalidValue, Misuse, UnknownName
 from trainables.task_facts import facts_of, task_of_model
 
@@ -34,7 +35,14 @@ _NO_SPACES = ("catalog", "published", "published_text", "ranges", "space")
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
 # Fields of a space itself that `--set` may name, beside every field of RunConfig.
-SPACE_FIELDS = ("n_proposals", "sampler", "sampler_seed", "search_seeds", *HOW_IT_RUNS)
+SPACE_FIELDS = (
+    "n_proposals",
+    "sampler",
+    "sampler_seed",
+    "search_seeds",
+    "tolerance",
+    *HOW_IT_RUNS,
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ def setting(
     detached: bool = False,
     alpha: float | None = None,
     n_proposals: int | None = None,
+    least_descent: float = 0.0,
     fields: Mapping[str, Json] | None = None,
     ranges: Mapping[str, Range] | None = None,
 ) -> Setting:
@@ -84,6 +93,7 @@ def setting(
         detached: without the gradient through the layer before; part of the name.
         alpha: the first proposal's.
         n_proposals: at most so many; None: as many as the space's.
+        least_descent: the share of f0 that a winner must be asked to remove over all layers.
         fields: more that this row sets; not part of the name.
         ranges: what it searches in the place of the space's ranges.
 
@@ -109,7 +119,8 @@ def setting(
     name = re.sub(r"[^\w.-]", "-", f"{data}-{called or model}{depth}-g{gamma:g}{form}", flags=re.A)
     is_answered = gamma == 0 and facts_of(task_of_model(model)).has_identity
     most = 1 if is_answered else n_proposals
-    return Setting(name, {**sets, **(fields or {})}, most, ranges or {})
+    least = 0.0 if is_answered else least_descent
+    return Setting(name, {**sets, **(fields or {})}, most, ranges or {}, least)
 
 
 def video_settings(model: str, alphas: Mapping[int, float | None]) -> tuple[Setting, ...]:
@@ -335,6 +346,9 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
         n_proposals=1,
         search_seeds=tuple(configs),
         sampler="random",
+        tolerance=plain.get("tolerance", TOLERANCE),
+        # Configurations that do not say so were exported when every pair was taken for selected.
+        selected_seeds=tuple(configs) if plain.get("selection_biased", True) else (),
     )
     arms = {arm["signature"]: arm for seed, run in runs.items() for arm in _arms_of(seed, run)}
     return Found(space, plain["setting"], Expected(_version_of(plain), arms))

@@ -28,6 +28,7 @@ from search_spaces.ranges import (
     resilience_of,
 )
 from trainables.config import ConstraintConfig, RunConfig, field_of
+from trainables.constraint_config import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName
 from trainables.schedule import effective_dual_steps
 
@@ -47,6 +48,9 @@ class Setting:
     fields: Mapping[str, Json]
     n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
     ranges: Mapping[str, Range] = field(default_factory=dict)  # in the place of the space's
+    # The share of f0 that a winner must be asked to remove, all layers together; see
+    # ``primal_dual.demanded_descent``. 0: whatever it asks for.
+    least_descent: float = 0.0
 
 
 # Fields of the constraint that are allowed or not together: every corner of their ranges is tried.
@@ -76,6 +80,9 @@ class SearchSpace:
     search_seeds: tuple[int, ...] = (0, 1)
     sampler: Sampler = "tpe"
     sampler_seed: int = 0
+    tolerance: float = TOLERANCE  # the missing share that is still feasible; trains nothing
+    # Seeds whose pairs were chosen by their scores elsewhere: of a configuration that is run again.
+    selected_seeds: tuple[int, ...] = ()
     # How its arms are run. Not part of what is trained: numbers do not depend on it.
     gpus_per_arm: float | Literal["measured"] = 1.0  # share of a GPU; measured: by memory
     stall_after_s: float = 3600.0  # without a report for so long, an arm hangs
@@ -102,6 +109,7 @@ class SearchSpace:
                 "search_seeds must be different whole numbers from 0 up, "
                 f"got {list(self.search_seeds)}."
             )
+        self._check_verdicts()
         self._check_running()
         for name, values in self.ranges.items():
             if not field_of(name).startswith("constraint."):
@@ -187,6 +195,20 @@ class SearchSpace:
                 raise InvalidValue(
                     f"{what}: that of {name} must be Uniform, LogUniform, LogDecay or Choice, got "
                     f"{values!r}."
+                )
+
+    def _check_verdicts(self) -> None:
+        if not (is_finite(self.tolerance) and 0 <= self.tolerance < 1):
+            raise InvalidValue(
+                "tolerance must be a share of the demanded descent from 0 up and below 1, got "
+                f"{self.tolerance!r}: at 1 a layer that removes nothing would be feasible."
+            )
+        for setting in self.settings:
+            least = setting.least_descent
+            if not (is_finite(least) and 0 <= least < 1):
+                raise InvalidValue(
+                    f"least_descent of setting {setting.name!r} must be a share of f0 from 0 up "
+                    f"and below 1, got {least!r}."
                 )
 
     def _check_running(self) -> None:
@@ -342,9 +364,10 @@ class SearchSpace:
             "sampler_seed": self.sampler_seed,
         }
         # Left out at their defaults: stored definitions stay as they are.
-        for name in HOW_IT_RUNS:
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                plain[name] = getattr(self, name)
+        for name in ("tolerance", "selected_seeds", *HOW_IT_RUNS):
+            value = getattr(self, name)
+            if value != type(self).__dataclass_fields__[name].default:
+                plain[name] = list(value) if isinstance(value, tuple) else value
         return plain
 
     @classmethod
@@ -363,9 +386,16 @@ class SearchSpace:
         values.setdefault("summary", "")
         values["base"] = RunConfig.from_json(plain["base"])
         values["settings"] = tuple(
-            Setting(s["name"], dict(s["fields"]), s.get("n_proposals"), _ranges_from_json(s))
+            Setting(
+                s["name"],
+                dict(s["fields"]),
+                s.get("n_proposals"),
+                _ranges_from_json(s),
+                s.get("least_descent", 0.0),
+            )
             for s in plain["settings"]
         )
+        values["selected_seeds"] = tuple(plain.get("selected_seeds", ()))
         values["ranges"] = _ranges_from_json(plain)
         return cls(**values)
 
@@ -430,4 +460,6 @@ def _setting_to_json(setting: Setting) -> dict[str, Json]:
         plain["n_proposals"] = setting.n_proposals
     if setting.ranges:
         plain["ranges"] = _ranges_to_json(setting.ranges)
+    if setting.least_descent:
+        plain["least_descent"] = setting.least_descent
     return plain

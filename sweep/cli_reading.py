@@ -26,15 +26,15 @@ from sweep.cli_options import (
 from sweep.definition import Definition, folder, sweep_names
 from sweep.lock import Driver, driver_of
 from sweep.tracking_place import known_id, place_of
+from sweep.verdict_text import verdict_lines
 from trainables.errors import SweepError
 from trainables.object_store import ObjectStore
-from trainables.primal_dual import TOLERANCE
 from trainables.shifts import FAMILIES
 from trainables.task_facts import facts_of, reference_label
 
 Json = Any
 _NOTHING = "—"
-DIFFERENCE = "difference*"  # selection-biased
+DIFFERENCE = "difference"  # with a star where the pair was selected by it
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
 
@@ -201,7 +201,7 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 def best(name: str, storage: str, address: str | None, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
-    Over several search seeds numbers are means; missing shares, feasible and useful are the worst.
+    Over several search seeds numbers are means, and verdicts are those of the mean losses.
     """
     if address is not None:
         entries = remote.json_of(address, "best", name)
@@ -221,10 +221,15 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
         _print_best(entry)
     facts = facts_of(entries[0]["task"])
     metric = facts.metric
+    biased = (
+        f"* of a pair selected on these very {facts.samples}: selection-biased, no result before "
+        "fresh seeds confirm it. "
+        if any(entry["difference"]["selection_biased"] for entry in entries)
+        else ""
+    )
     console().print(
-        f"* of a pair selected on these very {facts.samples}: "
-        "selection-biased, no result before fresh "
-        f"seeds confirm it. Missing share: held out, worst layer; feasible up to {TOLERANCE:.2f}. "
+        f"{biased}Missing share: held out, worst layer, mean over the seeds; "
+        f"feasible up to {entries[0]['tolerance']:.2f}. "
         f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
         f"{metric.direction}; seen: what "
         "training or selection looked at; unseen: all else, the only rows on OOD robustness."
@@ -275,6 +280,8 @@ def _print_best(entry: Mapping[str, Json]) -> None:
         seconds = [(entry[arm] or {}).get("train_seconds") for arm in score_entries.ARMS]
         ours, theirs = (_text(s, ".0f") for s in seconds)
         out.print(f"  training: {ours} s constrained, {theirs} s unconstrained")
+    for line in verdict_lines(entry):
+        out.print(f"  {line}", highlight=False)
     if entry["vacuous"]:
         out.print("  vacuous: the unconstrained arm meets the constraint by itself")
     if not entry["matched_capacity"]:
@@ -294,7 +301,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
     metric = facts_of(entry["task"]).metric
     rows = []
     for who, values in _compared(entry).items():
-        form = "+.3f" if who == DIFFERENCE else ".3f"
+        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
         row = {"": f"  {who}"}
         row |= {
             header: _text(values.get(key), form)
@@ -306,7 +313,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
             )
         }
         row["held-out\nloss"] = _text(
-            values.get("held_out_loss"), "+.2g" if who == DIFFERENCE else ".3g"
+            values.get("held_out_loss"), "+.2g" if who.startswith(DIFFERENCE) else ".3g"
         )
         is_arm = who in score_entries.ARMS
         row["missing\nshare"] = _text(values.get("worst_missing_share"), ".2f") if is_arm else ""
@@ -322,7 +329,7 @@ def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
     shifts = [shift for shift in FAMILIES if shift in shown["shifts"]]
     rows = []
     for who, values in _compared(entry).items():
-        form = "+.3f" if who == DIFFERENCE else ".3f"
+        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
         means = {shift: score_entries.shift_mean(values, shift) for shift in shifts}
         if any(mean is not None for mean in means.values()):
             cells = {f"unseen\n{_short(shift)}": _text(mean, form) for shift, mean in means.items()}
@@ -334,7 +341,7 @@ def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
     shown = facts_of(entry["task"]).metric.shown
     return {
         **{arm: entry[arm] or {} for arm in score_entries.ARMS},
-        DIFFERENCE: entry["difference"],
+        DIFFERENCE + "*" * entry["difference"]["selection_biased"]: entry["difference"],
         **{reference_label(name): entry["references"].get(name, {}) for name in shown},
     }
 

@@ -312,7 +312,7 @@ def _train(
     def tracker() -> Tracker:
         return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
 
-    read = feed.StoredArms(objects, definition.name)
+    read = feed.StoredArms(objects, definition)
     send = advice.command("sync", definition.name, storage=objects.root)
     background = BackgroundTracker(
         tracker(), definition.name, read, warn=note, storage=objects.root

@@ -431,16 +431,18 @@ class Coordinator:
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, store the outcome, let the search know."""
         signatures = self._open.pop((setting, number)).signatures
-        twins = self.plan.baselines[setting]
+        twins, space = self.plan.baselines[setting], self.definition.space
         try:
             pairs = tuple(
                 join(
                     last if last and last.signature == signature else self._final(signature),
                     self._twin(twin.signature),
+                    space.tolerance,
                 )
                 for signature, twin in zip(signatures, twins, strict=True)
             )
-            result = ProposalResult(number, self._points[setting][number], pairs)
+            least = space.setting(setting).least_descent
+            result = ProposalResult(number, self._points[setting][number], pairs, least)
             outcome = ProposalOutcome.of(result)
         except StoreError:
             raise

@@ -1,6 +1,6 @@
 """Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
 
-    tables/{results,layers,shifts,hyperparameters}.{csv,md,tex}
+    tables/{results,layers,shifts,hyperparameters,frontier}.{csv,md,tex}
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
     manifest.json               provenance, and every file with its checksum
 
@@ -20,11 +20,12 @@ from typing import Any
 
 from search_spaces.catalog import CONFIGURATION
 from sweep import provenance, table_formats, tables, views
+from sweep.frontier_table import frontier_table
 from sweep.layers_table import layers_table
+from sweep.selection import is_selected
 from sweep.views import SettingView, SweepView
 from trainables.config import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
-from trainables.primal_dual import TOLERANCE
 from trainables.results import ArmRecord
 
 Json = Any
@@ -79,7 +80,8 @@ def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
         "proposal": shown.number,
         "winner": setting.chosen.winner is not None,
         "why": setting.chosen.why or None,
-        "tolerance": TOLERANCE,
+        "tolerance": view.definition.space.tolerance,
+        "selection_biased": is_selected(view.definition.space, setting.setting),
         "training_version": TRAINING_VERSION,
         "environments": provenance.distinct_environments(records),
         "runs": {
@@ -111,6 +113,7 @@ def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) 
         layers_table(space, entries),
         tables.shifts_table(space, entries),
         tables.hyperparameters_table(space, entries),
+        frontier_table(space, entries),
     ):
         files[f"tables/{table.name}.csv"] = table_formats.to_csv(table)
         files[f"tables/{table.name}.md"] = table_formats.to_markdown(table)

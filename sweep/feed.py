@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweep.definition import Definition
-from sweep.pairs import Pair, join
+from sweep.edges import edges_of
+from sweep.pairs import COUNTED, Pair, join
 from sweep.plan import Arm, arms_of_proposal, baselines
 from sweep.proposals import stored_proposals
 from sweep.selection import ProposalResult
 from sweep.tracking_rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
 from trainables.object_store import ObjectStore
+from trainables.primal_dual import demanded_descent
 from trainables.results import (
+    DEMANDED_DESCENT,
     FEASIBLE,
     HELD_OUT_LOSS,
     OOD_MEAN,
+    UNITS_MET,
     USEFUL,
     WORST_MISSING_SHARE,
     WORST_MISSING_SHARE_RELAXED,
     WORST_MISSING_SHARE_TRAIN,
+    WORST_MISSING_SHARE_UPPER,
     ArmRecord,
 )
 from trainables.run_store import RunStore
@@ -45,10 +50,10 @@ KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 class StoredArms:
     """Reads arms of one sweep as tracking is to show them now."""
 
-    def __init__(self, objects: ObjectStore, sweep: str) -> None:
+    def __init__(self, objects: ObjectStore, definition: Definition) -> None:
         """Nothing is read yet."""
         self._store = RunStore(objects)
-        self._sweep = sweep
+        self._sweep, self._space = definition.name, definition.space
         self._twins: dict[str, ArmRecord] = {}  # final ones: most arms of a setting share theirs
 
     def __call__(self, arm: Arm) -> TrackedArm | None:
@@ -61,7 +66,7 @@ class StoredArms:
         twin = arm.config.unconstrained().signature()
         if not record.is_final:
             return self._tracked(arm, record, twin=twin)
-        pair = join(record, self._twin(twin))
+        pair = join(record, self._twin(twin), self._space.tolerance)
         return self._tracked(arm, record, outcome=pair.outcome, pair=pair, twin=twin)
 
     def _tracked(
@@ -80,8 +85,22 @@ class StoredArms:
             proposal=arm.proposal,
             outcome=outcome,
             pair={} if pair is None else pair_metrics(pair),
+            verdict={} if pair is None else self._verdict(arm, pair),
             unconstrained_signature=twin,
         )
+
+    def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:
+        """What else is to be known of a pair, as tags."""
+        setting = self._space.setting(arm.setting)
+        point = {name: arm.config.value_of(name) for name in self._space.ranges}
+        tags = {"edges": "; ".join(edges_of(self._space, setting, point))}
+        if pair.judgement is not None:
+            tags["certificate"] = pair.judgement.certificate.verdict
+        if pair.is_vacuous:
+            tags["vacuous"] = "yes"
+        if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
+            tags["unconstrained_ended"] = pair.unconstrained.status
+        return {name: value for name, value in tags.items() if value}
 
     def _twin(self, signature: str) -> ArmRecord | None:
         record = self._twins.get(signature) or self._store.record(signature)
@@ -102,7 +121,12 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         WORST_MISSING_SHARE_TRAIN: float(np.max(judged.training)),
         FEASIBLE: float(judged.feasible),
         USEFUL: float(judged.useful),
+        WORST_MISSING_SHARE_UPPER: float(np.max(judged.certificate.upper)),
+        UNITS_MET: judged.certificate.least_met,
     }
+    config = pair.constrained.config
+    if config.constraint is not None:
+        metrics[DEMANDED_DESCENT] = demanded_descent(config.constraint, config.model.layers)
     if judged.relaxed is not None:
         metrics[WORST_MISSING_SHARE_RELAXED] = float(np.max(judged.relaxed))
     differences = pair.differences
@@ -134,7 +158,7 @@ def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
 
 def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:
     """Every arm of the sweep that has a record, one at a time."""
-    read = StoredArms(objects, definition.name)
+    read = StoredArms(objects, definition)
     for arm in stored_arms(objects, definition):
         tracked = read(arm)
         if tracked is not None:

@@ -46,7 +46,7 @@ OnNews = Callable[[News], None]
 
 
 def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> News:
-    """The first proposal of the sweep that is feasible and useful on every search seed."""
+    """The first proposal of the sweep that is a winner (``sweep/selection.py``)."""
     return News(
         "first_winner",
         sweep,

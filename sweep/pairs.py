@@ -1,32 +1,42 @@
 """PURE: join the two arms of a pair, and judge both under the pair's own constraint.
 
 A pair is a constrained arm and the unconstrained arm that differs in nothing else. The join is by
-config, never by position: arms that are no twins are refused.
+config, never by position: arms that are no twins are refused. Arms that differ in their seed alone
+are judged by the mean of their losses.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
+from trainables.certificate import Certificate, certify, clusters_of, upper_shares
 from trainables.config import ConstraintConfig
+from trainables.constraint_config import TOLERANCE
 from trainables.errors import InvalidValue
+from trainables.objective import objective_of
 from trainables.primal_dual import (
-    TOLERANCE,
+    DescentConstraints,
+    Floats,
     descent_constraints,
     is_feasible,
     missing_shares,
     slack,
 )
-from trainables.results import ArmRecord, Evaluation, Outcome, first_layer
+from trainables.results import ArmRecord, Evaluation, Outcome, Status, first_layer
 
 Shares = tuple[float, ...]
+# An unconstrained arm that ended so counts as the best constant prediction: that training came to
+# nothing is a result. One that failed (no memory, no disk) says nothing, and is trained again.
+COUNTED: tuple[Status, ...] = ("diverged", "stopped")
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """One finished arm under one constraint: missing shares of its layers, and the verdict."""
+    """Finished arms under one constraint: missing shares of their mean losses, and the verdict."""
 
     held_out: Shares  # dev units at train_gamma, unrelaxed: what feasibility is judged by
     training: Shares  # training units, fresh draws, unrelaxed
@@ -36,6 +46,8 @@ class Judgement:
     feasible: bool
     useful: bool
     why_not_useful: str  # empty when useful
+    certificate: Certificate  # what the dev units say of that verdict, with its error
+    seeds_upper: Shares | None  # upper 95 % bound of the shares over the seeds; None for one seed
     first_layer: int = 1  # the layer of the first share: 0 with ``bound_zero``
 
     @property
@@ -58,20 +70,32 @@ class Pair:
     judgement: Judgement | None  # of the constrained arm; None unless it finished
     unconstrained_judgement: Judgement | None  # of its twin, under the constrained arm's constraint
     outcome: Outcome
+    tolerance: float = TOLERANCE  # the missing share that is still feasible
 
     @property
     def is_vacuous(self) -> bool:
         """The unconstrained arm meets the constraint by itself, so the pair tests nothing."""
         return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
 
+    @cached_property
+    def compared(self) -> ArmRecord | None:
+        """The unconstrained arm as it is compared; None where there is nothing to compare with.
+
+        One that diverged or was stopped carries what the best constant prediction would come to.
+        """
+        theirs, ours = self.unconstrained, self.constrained.evaluation
+        if theirs is None or theirs.status not in COUNTED or ours is None:
+            return theirs if theirs is not None and theirs.evaluation is not None else None
+        return replace(theirs, evaluation=constant_prediction(self.constrained, ours))
+
     @property
     def differences(self) -> dict[str, float]:
-        """Constrained minus unconstrained, by measure; empty until both arms finished.
+        """Constrained minus unconstrained, by measure; empty until both arms can be compared.
 
         Those of a search's winners are selection-biased (decision 0008).
         """
         ours = self.constrained.evaluation
-        theirs = None if self.unconstrained is None else self.unconstrained.evaluation
+        theirs = None if self.compared is None else self.compared.evaluation
         if ours is None or theirs is None:
             return {}
         difference = {
@@ -84,7 +108,9 @@ class Pair:
         return difference
 
 
-def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
+def join(
+    constrained: ArmRecord, unconstrained: ArmRecord | None, tolerance: float = TOLERANCE
+) -> Pair:
     """Join two arms into a pair; InvalidValue unless they differ in the constraint alone."""
     constraint = constrained.config.constraint
     if constraint is None:
@@ -100,7 +126,7 @@ def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
             f"arm {unconstrained.signature} is no twin of {constrained.signature}: "
             "they differ in more than the constraint."
         )
-    judgement = judge(constrained, constraint)
+    judgement = judge([constrained], constraint, tolerance)
     if constrained.status == "running":
         raise InvalidValue(
             f"arm {constrained.signature} is still running: a pair is joined from final records."
@@ -110,29 +136,50 @@ def join(constrained: ArmRecord, unconstrained: ArmRecord | None) -> Pair:
     else:
         outcome = "feasible" if judgement.feasible else "infeasible"
     final_twin = unconstrained if unconstrained is not None and unconstrained.is_final else None
-    twin = None if final_twin is None else judge(final_twin, constraint)
-    return Pair(constrained, final_twin, judgement, twin, outcome)
+    twin = None if final_twin is None else judge([final_twin], constraint, tolerance)
+    return Pair(constrained, final_twin, judgement, twin, outcome, tolerance)
 
 
 def judge(
-    record: ArmRecord, constraint: ConstraintConfig, tolerance: float = TOLERANCE
+    records: Sequence[ArmRecord], constraint: ConstraintConfig, tolerance: float = TOLERANCE
 ) -> Judgement | None:
-    """Judge an arm under ``constraint``, which may be its twin's; None unless it finished."""
-    measured = record.evaluation
-    if record.status != "finished" or measured is None:
+    """Judge arms that differ in their seed alone by their mean losses; None unless all finished.
+
+    Constraints are linear in the losses, so the mean over seeds is what the arms come to on
+    average, and one more seed makes that surer, never harder to meet.
+
+    Args:
+        records: one arm, or the same arm on several seeds.
+        constraint: what is asked; it may be their twins'.
+        tolerance: the missing share that is still feasible.
+    """
+    measured = [r.evaluation for r in records if r.evaluation is not None]
+    if not records or len(measured) < len(records):
         return None
-    constraints = descent_constraints(constraint, record.config.model.layers, measured.scales)
-    unit = measured.scales.constant_loss
-    held_out_F = np.array(measured.held_out_losses()) / unit
-    training_F = np.array(measured.training_losses()) / unit
+    if any(record.status != "finished" for record in records):
+        return None
+    first, config = measured[0], records[0].config
+    if any(m.dev_units != first.dev_units for m in measured):
+        raise InvalidValue(
+            f"arms {', '.join(r.signature for r in records)} were measured on other held-out "
+            "units, so their mean is that of no unit. Train them again on one data set."
+        )
+    constraints = descent_constraints(constraint, config.model.layers, first.scales)
+    unit = first.scales.constant_loss
+    dev_SJF = np.array([m.dev_losses for m in measured]) / unit
+    seeds_SF = np.array([m.held_out_losses() for m in measured]) / unit
+    held_out_F = seeds_SF.mean(axis=0)
+    training_F = np.mean([m.training_losses() for m in measured], axis=0) / unit
     held_out_L = missing_shares(constraints, held_out_F)
     relaxed: Shares | None = None
-    if measured.multipliers:
-        slack_L = np.array(record.reports[-1].layers.get("slacks", ()))
-        if constraint.resilience_form == "decay" or not slack_L.size:
-            slack_L = slack(constraint, constraints, np.array(measured.multipliers), held_out_F)
-        relaxed = tuple(missing_shares(constraints, held_out_F, slack_L).tolist())
-    why = why_not_useful(record, measured)
+    if all(m.multipliers for m in measured):
+        slacks = [
+            _slack(*arm, constraint, constraints) for arm in zip(records, seeds_SF, strict=True)
+        ]
+        relaxed_L = missing_shares(constraints, held_out_F, np.mean(slacks, axis=0))
+        relaxed = tuple(relaxed_L.tolist())
+    clusters, cluster = clusters_of(first.dev_units, config.facts.unit)
+    why = _why_not_useful(records[0], first, float(held_out_F[-1]) * unit)
     return Judgement(
         held_out=tuple(held_out_L.tolist()),
         training=tuple(missing_shares(constraints, training_F).tolist()),
@@ -140,18 +187,72 @@ def judge(
         feasible=is_feasible(held_out_L, tolerance),
         useful=not why,
         why_not_useful=why,
+        certificate=certify(
+            constraints,
+            dev_SJF.mean(axis=0),
+            tolerance=tolerance,
+            clusters=clusters,
+            cluster=cluster,
+        ),
+        seeds_upper=upper_shares(constraints, seeds_SF, tolerance),
         first_layer=first_layer(len(held_out_F), len(held_out_L)),
     )
 
 
-def why_not_useful(record: ArmRecord, measured: Evaluation) -> str:
-    """Why a finished arm is not *useful*, or an empty string when it is.
+def _slack(
+    record: ArmRecord,
+    held_out_F: Floats,
+    constraint: ConstraintConfig,
+    constraints: DescentConstraints,
+) -> Floats:
+    """What resilience grants one arm, in the violations' unit."""
+    assert record.evaluation is not None  # it finished
+    slack_L: Floats = np.array(record.reports[-1].layers.get("slacks", ()))
+    if constraint.resilience_form == "decay" or not slack_L.size:
+        multipliers_L = np.array(record.evaluation.multipliers)
+        slack_L = slack(constraint, constraints, multipliers_L, held_out_F)
+    return slack_L
+
+
+def constant_prediction(record: ArmRecord, measured: Evaluation) -> Evaluation:
+    """What the best constant prediction comes to on the data that ``record`` was measured on.
+
+    Scores, objective and held-out loss; nothing by layer, since it has none.
+    """
+    scores = dict(measured.references["constant"])
+    gammas = sorted(scores, key=float)
+    facts = record.config.facts
+    return replace(
+        measured,
+        dev_units=["constant prediction"],
+        dev_losses=[[measured.reference_losses["constant"]]],
+        train_units=[],
+        train_losses=[],
+        scores=scores,
+        layer_losses_by_gamma={},
+        ood_auc=float(np.trapezoid([scores[g] for g in gammas], list(map(float, gammas)))),
+        objective=objective_of(
+            facts.metric, scores, measured.references, measured.objective_gammas
+        ),
+        descent_ratio_quantiles=[],
+        descent_share=[],
+        multipliers=[],
+        shift_scores=measured.shift_references.get("constant", {}),
+        shift_layer_losses={},
+        layer_scores_by_gamma={},
+        probe_losses=[],
+        probe_train_losses=[],
+        probe_scores=[],
+    )
+
+
+def _why_not_useful(record: ArmRecord, measured: Evaluation, loss: float) -> str:
+    """Why finished arms of this held-out loss are not *useful*; empty when they are.
 
     Useful: the held-out loss at train_gamma is below that of the best constant prediction and,
     where the unchanged input is a prediction, of that (identity): there the input is its own answer
     at train_gamma 0, so nothing can be useful (docs/method.md, Feasible, useful, winner).
     """
-    loss = measured.held_out_losses()[-1]
     facts = record.config.facts
     if facts.has_identity and record.config.train_gamma == 0:
         return "train_gamma is 0: the input is its own answer"

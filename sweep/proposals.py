@@ -22,14 +22,14 @@ from typing import Any
 
 from sweep.definition import folder
 from sweep.parallel_reads import at_once
-from sweep.selection import ProposalResult
+from sweep.selection import Hindrance, ProposalResult
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord, Outcome, Status
 
 Json = Any
 Point = dict[str, Json]  # dotted field of RunConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
-JUDGING_VERSION = 2
+JUDGING_VERSION = 3
 _JUDGED = "judged.json"
 
 
@@ -41,7 +41,9 @@ class Told:
     point: Point
     outcome: Outcome
     objective: float  # mean over the search seeds that finished, lower is better; NaN when none did
-    worst_missing_share: float  # worst over seeds and layers, of a stopped seed as last reported
+    # Worst layer, mean over the seeds; where one ended early the worst of the others, and of a
+    # stopped one as last reported.
+    worst_missing_share: float
 
     @property
     def can_be_told(self) -> bool:
@@ -90,6 +92,9 @@ class ProposalOutcome:
     worst_missing_share: float  # NaN unless every seed finished
     useful: bool
     can_win: bool
+    demanded_descent: float  # the share of f0 that all layers together are asked to remove
+    hindrance: Hindrance  # what keeps it from winning
+    certificate: str  # what the held-out units say of the verdict
     arms: tuple[ArmEnd, ...]  # how the constrained ones ended, in the order of the search seeds
     # What the search is told, from the seeds that measured something; NaN when none did.
     told_objective: float
@@ -119,6 +124,9 @@ class ProposalOutcome:
             worst_missing_share=result.worst_missing_share,
             useful=result.useful,
             can_win=result.can_win,
+            demanded_descent=result.demanded_descent,
+            hindrance=result.hindrance,
+            certificate=result.certificate,
             arms=tuple(ArmEnd.of(pair.constrained) for pair in result.pairs),
             told_objective=result.told_objective,
             told_missing_share=result.told_missing_share,
@@ -133,6 +141,9 @@ class ProposalOutcome:
             "worst_missing_share": _or_none(self.worst_missing_share),
             "useful": self.useful,
             "can_win": self.can_win,
+            "demanded_descent": self.demanded_descent,
+            "hindrance": self.hindrance,
+            "certificate": self.certificate,
             "arms": [asdict(arm) for arm in self.arms],
             "told_objective": _or_none(self.told_objective),
             "told_missing_share": _or_none(self.told_missing_share),
@@ -150,6 +161,9 @@ class ProposalOutcome:
             worst_missing_share=_or_nan(plain["worst_missing_share"]),
             useful=plain["useful"],
             can_win=plain["can_win"],
+            demanded_descent=plain["demanded_descent"],
+            hindrance=plain["hindrance"],
+            certificate=plain["certificate"],
             arms=tuple(map(ArmEnd.from_json, plain["arms"])),
             told_objective=_or_nan(plain["told_objective"]),
             told_missing_share=_or_nan(plain["told_missing_share"]),

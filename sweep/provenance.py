@@ -12,7 +12,6 @@ from typing import Any
 from sweep.score_entries import finite
 from sweep.views import SettingView, SweepView
 from trainables.config import TRAINING_VERSION
-from trainables.primal_dual import TOLERANCE
 from trainables.results import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
@@ -35,7 +34,7 @@ def manifest(view: SweepView, run_ids: Mapping[str, str]) -> dict[str, Json]:
         "definition": view.definition.to_json()["space"],
         "is_finished": view.is_finished,
         "training_version": TRAINING_VERSION,
-        "tolerance": TOLERANCE,
+        "tolerance": space.tolerance,
         "sampler": {"name": space.sampler, "seed": space.sampler_seed},
         "search_seeds": list(space.search_seeds),
         "data": data_provenance(final),

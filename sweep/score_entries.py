@@ -1,4 +1,7 @@
-"""What arms, differences of pairs and references come to over the search seeds, as plain JSON."""
+"""What arms, differences of pairs and references come to over the search seeds, as plain JSON.
+
+Everything is the mean over the seeds: scores, and the losses that verdicts and shares are taken of.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,10 @@ from trainables.results import (
     TRAIN_SECONDS,
     ArmRecord,
     Evaluation,
-    first_layer,
 )
 from trainables.shifts import gamma_key, seen_gammas
 
 Json = Any
-Judged = tuple[ArmRecord, Judgement | None]  # one arm of a pair, judged by the pair's constraint
 
 ARMS = ("constrained", "unconstrained")
 PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
@@ -32,47 +33,39 @@ COSTS = {  # key here: scalar of a report
 NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
 
 
-def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, Json] | None:
-    """One arm of a proposal over its search seeds; None when there is nothing to show."""
+def arms_entry(
+    arms: Sequence[ArmRecord], judgement: Judgement | None, run_ids: Mapping[str, str]
+) -> dict[str, Json] | None:
+    """One arm of a proposal over its search seeds; None when there is nothing to show.
+
+    Args:
+        arms: of every seed; one that ended early may carry the constant prediction's scores.
+        judgement: of their mean, by the pair's constraint; None unless all finished.
+        run_ids: MLflow run by signature.
+    """
     if not arms:
         return None
-    first = arms[0][0]
-    measured = [record.evaluation for record, _ in arms]
-    done = [m for m in measured if m is not None]
-    judged = [judgement for _, judgement in arms if judgement is not None]
+    first = arms[0]
+    done = [record.evaluation for record in arms if record.evaluation is not None]
     whole = len(done) == len(arms)
-    everywhere = whole and len(judged) == len(arms)
-    shares = _worst_by_layer([j.held_out for j in judged]) if everywhere else None
-    relaxed = [j.relaxed for j in judged if j.relaxed is not None]
-    first_constrained = first_layer(len(done[0].dev_losses[0]), len(shares)) if shares else 1
+    finished = whole and all(record.status == "finished" for record in arms)
     return {
         "signature": first.signature,
         "config": first.config.to_json(),
-        "status": [record.status for record, _ in arms],
-        "reason": next((record.reason for record, _ in arms if record.reason), None),
+        "status": [record.status for record in arms],
+        "counted_as_constant": sum(r.status != "finished" for r in arms if r.evaluation),
+        "reason": next((record.reason for record in arms if record.reason), None),
         "objective": _mean([m.objective for m in done]) if whole else None,
         "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
         "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
         "ood_range": list(done[0].gamma_range) if whole else None,
         "ood_step": done[0].gamma_step if whole else None,
-        **(_blocks([record for record, _ in arms]) if whole else NO_BLOCKS),
+        **(_blocks(arms) if whole else NO_BLOCKS),
         "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
-        "feasible": all(j.feasible for j in judged) if everywhere else None,
-        "useful": all(j.useful for j in judged) if everywhere else None,
-        "why_not_useful": next((j.why_not_useful for j in judged if not j.useful), None),
-        "worst_missing_share": _worst(shares) if shares else None,
-        "worst_layer": first_constrained + shares.index(max(shares)) if shares else None,
-        "first_layer": first_constrained if shares else None,
-        "missing_share": shares,
-        "missing_share_training": _worst_by_layer([j.training for j in judged])
-        if everywhere
-        else None,
-        "missing_share_relaxed": _worst_by_layer(relaxed)
-        if relaxed and len(relaxed) == len(arms)
-        else None,
+        **verdict_entry(judgement),
         "scores": _means([m.scores for m in done]) if whole else None,
-        "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if whole else None,
-        "layer_scores": _layer_scores(first.config, done) if whole else None,
+        "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if finished else None,
+        "layer_scores": _layer_scores(first.config, done) if finished else None,
         **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
         "scales": vars(done[0].scales) if whole else None,
         **{name: _cost(arms, scalar) for name, scalar in COSTS.items()},
@@ -80,9 +73,61 @@ def arms_entry(arms: Sequence[Judged], run_ids: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _cost(arms: Sequence[Judged], scalar: str) -> float | None:
+def verdict_entry(judgement: Judgement | None) -> dict[str, Json]:
+    """Verdict, missing shares by layer, and what the held-out units and the seeds say of them."""
+    if judgement is None:
+        return dict.fromkeys(VERDICT)
+    certificate, seeds = judgement.certificate, judgement.seeds_upper
+    return {
+        "feasible": judgement.feasible,
+        "useful": judgement.useful,
+        "why_not_useful": judgement.why_not_useful or None,
+        "worst_missing_share": judgement.worst,
+        "worst_layer": judgement.worst_layer,
+        "first_layer": judgement.first_layer,
+        "missing_share": list(judgement.held_out),
+        "missing_share_training": list(judgement.training),
+        "missing_share_relaxed": None if judgement.relaxed is None else list(judgement.relaxed),
+        "certificate": certificate.verdict,
+        "certificate_units": certificate.units,
+        "certificate_cluster": certificate.cluster,
+        "missing_share_upper": list(certificate.upper),
+        "missing_share_lower": list(certificate.lower),
+        "worst_missing_share_upper": _worst(certificate.upper),
+        "units_met": list(certificate.met),
+        "least_units_met": certificate.least_met,
+        "missing_share_seeds_upper": None if seeds is None else list(seeds),
+        "worst_missing_share_seeds_upper": None if seeds is None else _worst(seeds),
+    }
+
+
+# The keys of ``verdict_entry``.
+VERDICT = (
+    "feasible",
+    "useful",
+    "why_not_useful",
+    "worst_missing_share",
+    "worst_layer",
+    "first_layer",
+    "missing_share",
+    "missing_share_training",
+    "missing_share_relaxed",
+    "certificate",
+    "certificate_units",
+    "certificate_cluster",
+    "missing_share_upper",
+    "missing_share_lower",
+    "worst_missing_share_upper",
+    "units_met",
+    "least_units_met",
+    "missing_share_seeds_upper",
+    "worst_missing_share_seeds_upper",
+)
+
+
+def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
     """Mean over the seeds of what an arm's last report says; None where one says nothing."""
-    last = [record.reports[-1].scalars.get(scalar) for record, _ in arms if record.reports]
+    last = [record.reports[-1].scalars.get(scalar) for record in arms if record.reports]
     found = [value for value in last if value is not None]
     return _mean(found) if len(found) == len(arms) else None
 
@@ -98,13 +143,14 @@ def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] |
     return _mean_by_layer(rows) if whole and all(rows) else None
 
 
-def difference_entry(pairs: Sequence[Pair]) -> dict[str, Json]:
-    """Constrained minus unconstrained, mean over the seeds; selected on, so labelled as biased."""
-    entry: dict[str, Json] = {"selection_biased": True}
+def difference_entry(pairs: Sequence[Pair], *, selected: bool) -> dict[str, Json]:
+    """Constrained minus unconstrained, mean over the seeds; biased where the pair was selected."""
+    entry: dict[str, Json] = {"selection_biased": selected}
     differences = [pair.differences for pair in pairs]
     if differences and all(differences):
         entry |= {name: _mean([d[name] for d in differences]) for name in differences[0]}
-        entry |= _minus(*(_blocks([getattr(p, arm) for p in pairs]) for arm in ARMS))
+        theirs = [p.compared for p in pairs if p.compared is not None]
+        entry |= _minus(_blocks([p.constrained for p in pairs]), _blocks(theirs))
     return entry
 
 
@@ -199,10 +245,6 @@ def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _mean_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
     return [_mean(column) for column in zip(*rows, strict=True)]
-
-
-def _worst_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [_worst(column) for column in zip(*rows, strict=True)]
 
 
 def _worst(values: Sequence[float]) -> float:

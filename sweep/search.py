@@ -26,7 +26,6 @@ from scipy.stats import qmc
 from search_spaces.ranges import at_share
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.proposals import Point, Told
-from trainables.primal_dual import TOLERANCE
 
 Json = Any
 
@@ -74,7 +73,7 @@ def propose(
     return _ask(space, of, _sampler(space, setting, number, told), told, pending)
 
 
-def worth_telling(told: Sequence[Told]) -> Sequence[Told]:
+def worth_telling(told: Sequence[Told], tolerance: float) -> Sequence[Told]:
     """The TOLD_BEST best and the newest of the other outcomes that can be told, TOLD_LIMIT in all.
 
     Ranked as TPE does: by objective where the constraint is met, else by how far it is missed. All
@@ -84,7 +83,7 @@ def worth_telling(told: Sequence[Told]) -> Sequence[Told]:
         return told
 
     def rank(outcome: Told) -> tuple[bool, float, int]:
-        missed = constraint_of(outcome)
+        missed = constraint_of(outcome, tolerance)
         return missed > 0, missed if missed > 0 else outcome.objective, outcome.number
 
     ranked = sorted((t for t in told if t.can_be_told), key=rank)
@@ -92,17 +91,17 @@ def worth_telling(told: Sequence[Told]) -> Sequence[Told]:
     return [*ranked[:TOLD_BEST], *rest[TOLD_BEST - TOLD_LIMIT :]]
 
 
-def constraint_of(told: Told) -> float:
+def constraint_of(told: Told, tolerance: float) -> float:
     """The one constraint that a sampler is told: at most 0 when the proposal is feasible.
 
     Of a diverged proposal it is the most that is told; of a stopped one what its last report
     missed, and STOPPED_SHARE at least.
 
-    >>> round(constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35)), 12)
+    >>> round(constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35), 0.1), 12)
     0.25
-    >>> round(constraint_of(Told(1, {}, "stopped", math.nan, worst_missing_share=0.35)), 12)
+    >>> round(constraint_of(Told(1, {}, "stopped", math.nan, worst_missing_share=0.35), 0.1), 12)
     0.9
-    >>> constraint_of(Told(1, {}, "diverged", 0.5, worst_missing_share=0.35))
+    >>> constraint_of(Told(1, {}, "diverged", 0.5, worst_missing_share=0.35), 0.1)
     5.0
     """
     low, high = CONSTRAINT_RANGE
@@ -111,7 +110,7 @@ def constraint_of(told: Told) -> float:
         share = STOPPED_SHARE if math.isnan(share) else max(share, STOPPED_SHARE)
     if told.outcome == "diverged" or math.isnan(share):  # infinite ones are stored as absent
         return high
-    return min(max(share - TOLERANCE, low), high)
+    return min(max(share - tolerance, low), high)
 
 
 def stand_in(told: Sequence[Told]) -> float:
@@ -137,7 +136,7 @@ def _ask(
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=sampler, direction="minimize")
     missing = stand_in(told)
-    for outcome in sorted(worth_telling(told), key=lambda t: t.number):
+    for outcome in sorted(worth_telling(told, space.tolerance), key=lambda t: t.number):
         study.add_trial(finished_trial(space, setting, outcome, missing))
     for point in sorted(pending, key=repr):
         params = _params(space, setting, point)
@@ -165,14 +164,14 @@ def finished_trial(
         value=told.objective if math.isfinite(told.objective) else missing_objective,
         params=params,
         distributions=distributions,
-        constraints={CONSTRAINT: constraint_of(told)},
+        constraints={CONSTRAINT: constraint_of(told, space.tolerance)},
     )
 
 
 def _sampler(space: SearchSpace, setting: str, number: int, told: Sequence[Told]) -> BaseSampler:
     """A fresh sampler with every setting pinned: Optuna's defaults have changed before."""
     seed = _seed(space, setting, number)
-    missed = [constraint_of(t) for t in told if t.can_be_told]
+    missed = [constraint_of(t, space.tolerance) for t in told if t.can_be_told]
     is_flat = min(missed, default=0.0) > 0 and len(set(missed)) == 1  # a GP would divide by 0
     if space.sampler == "gp" and len(missed) <= GP_LIMIT and not is_flat:
         return GPSampler(

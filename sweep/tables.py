@@ -16,8 +16,17 @@ from typing import Any
 from search_spaces.space import SearchSpace
 from sweep.score_entries import ARMS, COSTS, shift_mean
 from sweep.table_formats import NOTHING, Row, Table, number
+from sweep.verdict_text import (
+    bias_text,
+    difference_header,
+    listed,
+    share_text,
+    verdict_columns,
+    verdict_legend,
+    verdict_notes,
+)
 from trainables.config import ConstraintConfig, RunConfig, field_names
-from trainables.primal_dual import TOLERANCE, Scales, reference_share
+from trainables.primal_dual import Scales, reference_share
 from trainables.shifts import (
     FAMILIES,
     gamma_key,
@@ -43,20 +52,22 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     rows = [_results_row(_config(space, entry), entry) for entry in entries]
     facts = space.base.facts
     label, mean = facts.metric.label, f"mean_{facts.metric.key}"
-    difference = f"difference_{mean}_selection_biased"
+    difference = f"difference_{mean}"
     shown = [
         ("setting", [_setting_text(row) for row in rows]),
         ("pair", [_pair_text(row) for row in rows]),
         (f"constrained {label}", [number(row[f"constrained_{mean}"], ".3f") for row in rows]),
         (f"unconstrained {label}", [number(row[f"unconstrained_{mean}"], ".3f") for row in rows]),
-        ("difference (selection-biased)", [number(r[difference], "+.3f") for r in rows]),
+        (difference_header(rows), [number(r[difference], "+.3f") for r in rows]),
         *(
             (f"{block}: {arm}", [number(r[f"{arm}_{block}_{mean}"], ".3f") for r in rows])
             for block in ("seen", "unseen")
             for arm in ARMS
         ),
-        ("missing share", [_share_text(row, "constrained") for row in rows]),
-        ("unconstrained missing share", [_share_text(row, "unconstrained") for row in rows]),
+        ("missing share", [share_text(row, "constrained") for row in rows]),
+        ("units that meet it", [number(r["constrained_units_met"], ".0%") for r in rows]),
+        ("descent asked", [number(row["demanded_descent"], ".2f") for row in rows]),
+        ("unconstrained missing share", [share_text(row, "unconstrained") for row in rows]),
         ("useful", [_yes(row["constrained_useful"]) for row in rows]),
         *(
             (f"{reference_label(n)} {label}", [number(r[f"{n}_{mean}"], ".3f") for r in rows])
@@ -69,23 +80,17 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         f"{facts.samples}, in {facts.metric.unit}; {facts.metric.direction}.",
         _seen_and_unseen(facts),
         *reference_notes(facts.metric),
-        "missing share: worst layer and seed, held out at train gamma; "
-        f"feasible up to {TOLERANCE:.2f}.",
-        "difference: constrained minus unconstrained of a pair that was selected on these "
-        f"{facts.samples}, so it is selection-biased and carries no interval; fresh seeds must "
-        "confirm it.",
+        *verdict_legend(space.tolerance),
+        f"difference: constrained minus unconstrained{bias_text(rows, facts.samples)}.",
         *(
             f"{row['setting']}: no winner: {row['why'].rstrip('.')}."
             for row in rows
             if not row["winner"]
         ),
-        *(_VACUOUS.format(row["setting"]) for row in rows if row["vacuous"]),
+        *verdict_notes(rows, entries),
         *_unmatched_note(rows),
     ]
     return Table("results", "Constrained and unconstrained arms", rows, shown, notes)
-
-
-_VACUOUS = "{}: vacuous: the unconstrained arm meets the constraint by itself."
 
 
 def _seen_and_unseen(facts: TaskFacts) -> str:
@@ -137,7 +142,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
             for header, column, form in (
                 (f"constrained {label}", f"constrained_{key}", ".3f"),
                 (f"unconstrained {label}", f"unconstrained_{key}", ".3f"),
-                ("difference (selection-biased)", f"difference_{key}_selection_biased", "+.3f"),
+                (difference_header(rows), f"difference_{key}", "+.3f"),
                 *(
                     (f"{reference_label(name)} {label}", f"{name}_{key}", ".3f")
                     for name in facts.metric.references
@@ -162,8 +167,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         ]
     notes += [
         *reference_notes(facts.metric),
-        "difference: constrained minus unconstrained of a pair that was selected on these "
-        f"{facts.samples}.",
+        f"difference: constrained minus unconstrained{bias_text(firsts, facts.samples)}.",
         *_unmatched_note(firsts),
     ]
     return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5)
@@ -235,6 +239,11 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         **{f"n_{outcome}": count for outcome, count in entry["outcomes"].items()},
         "vacuous": entry["vacuous"],
         "matched_capacity": entry["matched_capacity"],
+        "selection_biased": entry["difference"]["selection_biased"],
+        "tolerance": entry["tolerance"],
+        "demanded_descent": entry["demanded_descent"],
+        "least_descent": entry["least_descent"],
+        "edges": "; ".join(entry["edges"]) or None,
     }
     mean = f"mean_{config.facts.metric.key}"
     for arm in ARMS:
@@ -249,18 +258,19 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
             f"{arm}_worst_missing_share": values.get("worst_missing_share"),
             f"{arm}_worst_layer": values.get("worst_layer"),
             f"{arm}_first_layer": values.get("first_layer"),
-            f"{arm}_missing_share_by_layer": _listed(values.get("missing_share")),
-            f"{arm}_missing_share_training_by_layer": _listed(values.get("missing_share_training")),
-            f"{arm}_missing_share_relaxed_by_layer": _listed(values.get("missing_share_relaxed")),
+            f"{arm}_missing_share_by_layer": listed(values.get("missing_share")),
+            f"{arm}_missing_share_training_by_layer": listed(values.get("missing_share_training")),
+            f"{arm}_missing_share_relaxed_by_layer": listed(values.get("missing_share_relaxed")),
+            **verdict_columns(arm, values),
             f"{arm}_signature": values.get("signature"),
             **{f"{arm}_{cost}": values.get(cost) for cost in COSTS},
             **_by_layer(config.facts.metric, arm, values),
         }
     measured = entry["constrained"] or entry["unconstrained"] or {}
-    row["ood_auc_range"] = _listed(measured.get("ood_range"))
+    row["ood_auc_range"] = listed(measured.get("ood_range"))
     row["ood_auc_step"] = measured.get("ood_step")
-    row[f"difference_{mean}_selection_biased"] = entry["difference"].get("ood_mean")
-    row["difference_held_out_loss_selection_biased"] = entry["difference"].get("held_out_loss")
+    row[f"difference_{mean}"] = entry["difference"].get("ood_mean")
+    row["difference_held_out_loss"] = entry["difference"].get("held_out_loss")
     for name in config.facts.metric.references:
         values = entry["references"].get(name, {})
         row[f"{name}_{mean}"] = values.get("ood_mean")
@@ -281,21 +291,21 @@ def _by_layer(metric: Metric, arm: str, values: Mapping[str, Json]) -> Row:
         "probe_loss": "probe_losses",
         f"probe_{metric.key}": "probe_scores",
     }
-    return {f"{arm}_{name}_by_layer": _listed(values.get(key)) for name, key in columns.items()}
+    return {f"{arm}_{name}_by_layer": listed(values.get(key)) for name, key in columns.items()}
 
 
 def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     """Means over the seen gammas, the unseen gammas, and every family's severities (unseen)."""
     row: Row = {
-        "seen_gammas": _listed(seen_gammas(config)),
-        "unseen_gammas": _listed(unseen_gammas(config)),
+        "seen_gammas": listed(seen_gammas(config)),
+        "unseen_gammas": listed(unseen_gammas(config)),
     }
     metric, everywhere = config.facts.metric, shift_references(config.facts)
     mean = f"mean_{metric.key}"
     shifts = dict.fromkeys((*shifts_of(metric), *config.facts.shifts))
     measured = {
         **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
-        "difference": (entry["difference"], f"difference_{{}}_{mean}_selection_biased"),
+        "difference": (entry["difference"], f"difference_{{}}_{mean}"),
         **{n: (entry["references"].get(n, {}), f"{n}_{{}}_{mean}") for n in metric.references},
     }
     for who, (values, column) in measured.items():
@@ -339,15 +349,14 @@ def _shift_row(
         "n_seeds": len(entry["search_seeds"]),
         "vacuous": entry["vacuous"],
         "matched_capacity": entry["matched_capacity"],
+        "selection_biased": entry["difference"]["selection_biased"],
         "block": block,
         "shift": shift,
         "severity": severity,
         "unit": facts.noise_unit if shift == GAUSSIAN else FAMILIES[shift].unit,
         f"constrained_{key}": ours,
         f"unconstrained_{key}": theirs,
-        f"difference_{key}_selection_biased": None
-        if ours is None or theirs is None
-        else ours - theirs,
+        f"difference_{key}": None if ours is None or theirs is None else ours - theirs,
         **{
             f"{name}_{key}": score(entry["references"].get(name, {}))
             for name in facts.metric.references
@@ -380,13 +389,13 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     return row | {
         "reference_loss_absolute": _reference_loss(config.constraint, entry["constrained"]),
         "form": _form(config.constraint),
-        "test_gammas": _listed(config.test_gammas),
+        "test_gammas": listed(config.test_gammas),
         "searched": " ".join(space.ranges),
-        "search_seeds": _listed(space.search_seeds),
+        "search_seeds": listed(space.search_seeds),
         "n_proposals": space.proposals_of(space.setting(entry["setting"])),
         "sampler": space.sampler,
         "sampler_seed": space.sampler_seed,
-        "tolerance": TOLERANCE,
+        "tolerance": space.tolerance,
     }
 
 
@@ -465,17 +474,9 @@ def _severities_text(block: Sequence[Row]) -> str:
 def _pair_text(row: Row) -> str:
     if row["proposal"] is None:
         return "none finished"
-    text = "winner" if row["winner"] else "closest, no winner"
-    return f"{text}, vacuous" if row["vacuous"] else text
-
-
-def _share_text(row: Row, arm: str) -> str:
-    share = row[f"{arm}_worst_missing_share"]
-    if share is None:
-        return NOTHING
-    if row[f"{arm}_feasible"]:
-        return f"{share:.2f}"
-    return f"{share:.2f} infeasible (layer {row[f'{arm}_worst_layer']})"
+    text = ["winner" if row["winner"] else "closest, no winner"]
+    text += ["vacuous"] * row["vacuous"] + ["at an edge"] * bool(row.get("edges"))
+    return ", ".join(text)
 
 
 def _value_text(value: Json) -> str:
@@ -486,7 +487,3 @@ def _value_text(value: Json) -> str:
 
 def _yes(value: bool | None) -> str:
     return NOTHING if value is None else "yes" if value else "no"
-
-
-def _listed(values: Sequence[float] | None) -> str | None:
-    return None if values is None else " ".join(map(repr, values))

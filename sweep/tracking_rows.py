@@ -51,7 +51,16 @@ def difference_of(metric: str) -> str:
 OBJECTIVE_DIFFERENCE = difference_of(OBJECTIVE)  # there when both arms finished
 
 # Tags that an arm may have at one time and not at another, beside those of its environment.
-_MAY_GO = ("proposal", "reason", "unconstrained_signature", "non_finite")
+_MAY_GO = (
+    "proposal",
+    "reason",
+    "unconstrained_signature",
+    "non_finite",
+    "certificate",
+    "edges",
+    "vacuous",
+    "unconstrained_ended",
+)
 
 RUN_STATUS: Mapping[Status, str] = {
     "running": "RUNNING",
@@ -86,6 +95,8 @@ class TrackedArm:
     pair: Mapping[str, float] = field(
         default_factory=dict
     )  # by metric name, known once the pair is joined
+    # Tags of a judged pair: certificate, edges, vacuous, unconstrained_ended.
+    verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the twin of a constrained arm
 
     @property
@@ -123,6 +134,7 @@ def tags_of(arm: TrackedArm) -> dict[str, str]:
         "reason": record.reason,
         "unconstrained_signature": arm.unconstrained_signature or "",
         "matched_capacity": "" if record.config.matched_capacity else "no",
+        **arm.verdict,
         "non_finite": _non_finite(arm),
         "mlflow.note.content": _note(record),
     }

@@ -1,9 +1,9 @@
 """What a sweep has come to, read from the store: per setting its winner or closest pair, as JSON.
 
 Reading needs no driver and works while one runs: what is final counts, the rest is listed as open.
-Over several search seeds a number is the mean, except that missing shares and claims are the worst:
-feasible, useful and vacuous hold when they hold on every seed. ``seeds`` has each seed alone;
-the signature, config and MLflow run beside an aggregate are those of the first search seed.
+Over several search seeds a number is the mean, and verdicts and missing shares are those of the
+mean losses. ``seeds`` has each seed alone; the signature, config and MLflow run beside an aggregate
+are those of the first search seed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from search_spaces.space import Setting
 from sweep.definition import Definition, load_definition
+from sweep.edges import edges_of
 from sweep.pairs import join
 from sweep.parallel_reads import at_once
 from sweep.proposals import (
@@ -35,6 +36,7 @@ from sweep.selection import (
     SettingResult,
     closest_of,
     counted,
+    is_selected,
     select,
     winner_of,
 )
@@ -201,6 +203,7 @@ class _Asked:
     ) -> None:
         space, seeds = definition.space, definition.space.search_seeds
         self.setting, self.proposals = setting, tuple(proposals)
+        self.tolerance = space.tolerance
         self.twins = [space.run(setting, {}, seed=s).unconstrained().signature() for s in seeds]
         self.arms = {
             p.number: tuple(space.run(setting, p.point, seed=s).signature() for s in seeds)
@@ -254,8 +257,10 @@ class _Asked:
         if len(ours) < len(self.twins):
             return None
         theirs = map(records, self.twins)
-        pairs = tuple(join(our, their) for our, their in zip(ours, theirs, strict=True))
-        return ProposalResult(number, self.points[number], pairs)
+        pairs = tuple(
+            join(our, their, self.tolerance) for our, their in zip(ours, theirs, strict=True)
+        )
+        return ProposalResult(number, self.points[number], pairs, self.setting.least_descent)
 
     def view(self, records: _Records, *, with_pairs: bool) -> SettingView:
         """The setting as it was read."""
@@ -309,12 +314,13 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     chosen = setting.chosen
     shown = chosen.shown
     pairs = () if shown is None else shown.pairs
-    seeds = view.definition.space.search_seeds
-    ours = [(p.constrained, p.judgement) for p in pairs]
-    theirs = [(p.unconstrained, p.unconstrained_judgement) for p in pairs if p.unconstrained]
+    space = view.definition.space
+    seeds = space.search_seeds
+    ours = [p.constrained for p in pairs]
+    theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
     if not pairs:  # the unconstrained arms come first: show them before any proposal is finished
-        theirs = [(a.record, None) for a in setting.arms if a.proposal is None and a.record]
-    every = [record for record, _ in (*ours, *theirs)]
+        theirs = [a.record for a in setting.arms if a.proposal is None and a.record]
+    selected = is_selected(space, setting.setting)
     return {
         "setting": setting.setting.name,
         "task": view.definition.space.base.task,
@@ -331,19 +337,29 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         "point": None if shown is None else shown.point,
         "search_seeds": list(seeds),
         "matched_capacity": matched_capacity(view, setting),
-        "vacuous": bool(pairs) and all(p.is_vacuous for p in pairs),
-        "constrained": arms_entry(ours, run_ids),
-        "unconstrained": arms_entry(theirs if len(theirs) == len(seeds) else [], run_ids),
-        "difference": difference_entry(pairs),
-        "references": references_entry(every),
+        "tolerance": space.tolerance,
+        "demanded_descent": None if shown is None else shown.demanded_descent,
+        "least_descent": setting.setting.least_descent,
+        "edges": [] if shown is None else edges_of(space, setting.setting, shown.point),
+        "frontier": [vars(point) for point in chosen.frontier],
+        "vacuous": shown is not None and shown.vacuous,
+        "constrained": arms_entry(ours, None if shown is None else shown.judgement, run_ids),
+        "unconstrained": arms_entry(
+            theirs if len(theirs) == len(seeds) else [],
+            None if shown is None else shown.unconstrained_judgement,
+            run_ids,
+        ),
+        "difference": difference_entry(pairs, selected=selected),
+        "references": references_entry([*ours, *theirs]),
         "seeds": {
             str(seed): {
-                "constrained": arms_entry([(p.constrained, p.judgement)], run_ids),
+                "constrained": arms_entry([p.constrained], p.judgement, run_ids),
                 "unconstrained": arms_entry(
-                    [(p.unconstrained, p.unconstrained_judgement)] if p.unconstrained else [],
+                    [p.compared or p.unconstrained] if p.unconstrained else [],
+                    p.unconstrained_judgement,
                     run_ids,
                 ),
-                "difference": difference_entry([p]),
+                "difference": difference_entry([p], selected=selected),
             }
             for seed, p in zip(seeds, pairs, strict=False)
         },
@@ -366,7 +382,7 @@ def lost(setting: SettingView) -> dict[str, int]:
             continue
         reason: str = result.outcome
         if result.outcome == "feasible":
-            reason = "worse objective" if result.can_win else "feasible, not useful"
+            reason = "worse objective" if result.can_win else f"feasible, {result.hindrance}"
         reasons[reason] = reasons.get(reason, 0) + 1
     return reasons
 

@@ -20,7 +20,7 @@ from sweep.proposals import retired_settings
 from sweep.views import load_sweep
 from tests.oracles import TINY
 from tests.records import finished
-from tests.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
+from tests.toy_sweeps import LOSSES, PLAIN, definition, ends_where, outcomes, started, train
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord, Report
@@ -423,7 +423,7 @@ def test_the_best_of_a_setting_is_known_while_it_runs(objects: ObjectStore) -> N
         coordinator,
         lambda arm: finished(
             arm.config,
-            losses,
+            losses if arm.config.constraint else PLAIN,
             objective=objective[arm.proposal],
         ),
     )

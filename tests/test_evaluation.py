@@ -21,10 +21,10 @@ from trainables.evaluation import (
     evaluate_by_unit,
     measure,
     measure_shifted,
-    objective,
     unit_losses,
     units_of,
 )
+from trainables.objective import objective
 from trainables.results import ArmRecord
 from trainables.shifts import VIDEO_FAMILIES, gamma_key, near_shift_gammas, severity_key
 from trainables.tasks.base import Batch

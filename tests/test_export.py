@@ -34,7 +34,7 @@ def test_an_export_holds_tables_winning_configurations_and_a_manifest(
     files = write(stored, tmp_path / "out")
     tables = {
         f"tables/{table}.{form}"
-        for table in ("results", "layers", "shifts", "hyperparameters")
+        for table in ("results", "layers", "shifts", "hyperparameters", "frontier")
         for form in ("csv", "md", "tex")
     }
     assert set(files) == tables | {f"configs/{FIRST}.json", "manifest.json"}

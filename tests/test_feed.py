@@ -10,7 +10,7 @@ from sweep import feed
 from sweep.coordinator import Coordinator
 from sweep.definition import load_definition
 from sweep.plan import Arm
-from sweep.tracking_rows import TrackedArm
+from sweep.tracking_rows import TrackedArm, tags_of
 from sweep.views import load_sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.object_store import ObjectStore
@@ -37,7 +37,7 @@ def test_a_driver_that_starts_tells_of_every_stored_arm(objects: ObjectStore) ->
     definition = load_definition(objects, "tiny")
     coordinator = Coordinator(objects, definition, on_record=on_record, on_proposal=on_proposal)
     coordinator.start()
-    read = feed.StoredArms(objects, "tiny")
+    read = feed.StoredArms(objects, definition)
     assert {signature: read(arm) for signature, arm in told.items()} == by_signature(objects)
 
 
@@ -93,3 +93,20 @@ def test_an_arm_in_training_is_running_and_names_its_twin(objects: ObjectStore) 
     arm = by_signature(objects)[signature]
     assert (arm.outcome, arm.pair) == ("running", {})
     assert arm.unconstrained_signature is not None
+
+
+def test_tracking_is_told_how_sure_a_verdict_is_and_where_the_point_lies(
+    objects: ObjectStore,
+) -> None:
+    arms = by_signature(objects).values()
+    feasible = next(a for a in arms if a.outcome == "feasible")
+    assert feasible.verdict["certificate"] == "undecided"  # two windows certify nothing feasible
+    assert "alpha 0.2 is at the low end" in feasible.verdict["edges"]
+    tags, plain = tags_of(feasible), next(a for a in arms if a.proposal is None)
+    assert (tags["certificate"], "vacuous" in tags) == ("undecided", False)
+    assert "certificate" not in tags_of(plain)
+    assert feasible.pair["feasibility/units_met"] == 1.0
+    assert feasible.pair["feasibility/demanded_descent"] == pytest.approx(1 - 0.7999**2)
+    assert feasible.pair["feasibility/worst_missing_share_upper"] == pytest.approx(
+        feasible.pair["feasibility/worst_missing_share"]
+    )

@@ -12,7 +12,8 @@ import torch
 from tests.checkpoints import tiny_vit
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.errors import InvalidValue
-from trainables.evaluation import measure, objective
+from trainables.evaluation import measure
+from trainables.objective import objective
 from trainables.tasks import linear_references as references_module
 from trainables.tasks.denoising import cut_into_patches
 from trainables.tasks.frame_denoising import FrameDenoising

@@ -48,11 +48,11 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     ours, theirs = finished(TEXT, LOSSES), finished(TEXT.unconstrained(), LOSSES)
     constraint = TEXT.constraint
     assert constraint is not None
-    judged = judge(ours, constraint), judge(theirs, constraint)
+    judged = judge([ours], constraint), judge([theirs], constraint)
     entry = {
         "setting": "one", "winner": True, "proposal": 0, "search_seeds": [0],
-        "constrained": score_entries.arms_entry([(ours, judged[0])], {}),
-        "unconstrained": score_entries.arms_entry([(theirs, judged[1])], {}),
+        "constrained": score_entries.arms_entry([ours], judged[0], {}),
+        "unconstrained": score_entries.arms_entry([theirs], judged[1], {}),
     }  # fmt: skip
     table = layers_table(TEXTS, [entry])
     assert "probe's loss: unconstrained" in to_markdown(table)
@@ -74,12 +74,12 @@ def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> N
 
 def test_costs_are_means_over_seeds_of_what_last_reports_say() -> None:
     records = [finished(replace(TEXT, seed=seed), LOSSES) for seed in (0, 1)]
-    entry = score_entries.arms_entry([(record, None) for record in records], {})
+    entry = score_entries.arms_entry(records, None, {})
     assert entry is not None
     assert entry["train_seconds"] is None  # reports of an older version say nothing
     for record, seconds in zip(records, (10.0, 30.0), strict=True):
         record.reports[-1].scalars["train/seconds"] = seconds
-    entry = score_entries.arms_entry([(record, None) for record in records], {})
+    entry = score_entries.arms_entry(records, None, {})
     assert entry is not None
     assert entry["train_seconds"] == 20.0
     assert entry["peak_memory_mb"] is None

@@ -14,7 +14,7 @@ from sweep.plan import Arm
 from sweep.supervise import supervise
 from tests.drivers import tiny
 from tests.records import finished
-from tests.toy_sweeps import LOSSES, definition, ends_where, started, train
+from tests.toy_sweeps import LOSSES, PLAIN, definition, ends_where, started, train
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord, Report
 
@@ -24,7 +24,9 @@ FEASIBLE = [1.0, 0.4, 0.16, 0.06]  # for every alpha below a half
 def train_telling(
     objects: ObjectStore,
     asked: Definition | None = None,
-    record_of: Callable[[Arm], ArmRecord] = lambda arm: finished(arm.config, FEASIBLE),
+    record_of: Callable[[Arm], ArmRecord] = lambda arm: finished(
+        arm.config, FEASIBLE if arm.config.constraint else PLAIN
+    ),
     limit: int = 1000,
 ) -> tuple[Coordinator, list[News]]:
     told: list[News] = []

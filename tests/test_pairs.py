@@ -61,7 +61,7 @@ def test_a_finished_arm_without_measurements_is_failed() -> None:
 def test_the_gate_is_unrelaxed_and_the_relaxed_share_is_beside_it() -> None:
     config = pair_config(resilience=0.5)
     losses = [0.5, 0.4, 0.34, 0.26]  # a little too high in layers 2 and 3
-    judgement = judge(finished(config, losses), config.constraint)  # type: ignore[arg-type]
+    judgement = judge([finished(config, losses)], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
     assert judgement.relaxed is not None
     assert not judgement.feasible
@@ -72,7 +72,7 @@ def test_the_gate_is_unrelaxed_and_the_relaxed_share_is_beside_it() -> None:
 
 def test_slack_on_the_violation_is_in_units_of_the_schedule() -> None:
     config = pair_config(resilience=0.5, dual_signal="violation")
-    judgement = judge(finished(config, [0.5, 0.4, 0.34, 0.26]), config.constraint)  # type: ignore[arg-type]
+    judgement = judge([finished(config, [0.5, 0.4, 0.34, 0.26])], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
     # u = c lambda s: 0.25 of 1, 0.8 and 0.64
     by_hand = [(0.4 - 1 - 0.25) / 0.2, (0.02 - 0.2) / 0.08, (-0.012 - 0.16) / 0.068]
@@ -85,7 +85,7 @@ def test_slack_variables_relax_by_what_they_are_and_not_by_c_lambda(form: str) -
     arm = finished(config, [0.5, 0.4, 0.34, 0.26])
     last = replace(arm.reports[-1], layers={**arm.reports[-1].layers, "slacks": [0.1, 0.0, 0.01]})
     arm.reports[-1] = last
-    judgement = judge(arm, config.constraint)  # type: ignore[arg-type]
+    judgement = judge([arm], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
     # in units of the schedule 1, 0.8, 0.64
     by_hand = [(0.4 - 1 - 0.1) / 0.2, 0.02 / 0.08, (-0.012 - 0.0064) / 0.068]
@@ -99,7 +99,7 @@ def test_ratios_are_judged_as_differences_are(reference: str) -> None:
                  multipliers=[0.4] * (4 if reference == "bound_zero" else 3))
         for form in ("difference", "ratio")
     ]  # fmt: skip
-    difference, ratio = (judge(arm, arm.config.constraint) for arm in arms)  # type: ignore[arg-type]
+    difference, ratio = (judge([arm], arm.config.constraint) for arm in arms)  # type: ignore[arg-type]
     assert difference is not None
     assert ratio is not None
     assert ratio.held_out == pytest.approx(difference.held_out)
@@ -111,7 +111,7 @@ def test_ratios_are_judged_as_differences_are(reference: str) -> None:
 
 def test_with_bound_zero_the_input_is_layer_0_of_the_judgement() -> None:
     config = pair_config(reference="bound_zero", reference_loss=0.4)
-    judgement = judge(finished(config, [0.5, 0.4, 0.3, 0.2]), config.constraint)  # type: ignore[arg-type]
+    judgement = judge([finished(config, [0.5, 0.4, 0.3, 0.2])], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
     # (f_0 - f0) / (alpha f0), then against 0.8 of the layer before
     by_hand = [0.1 / 0.08, 0.0, (0.3 - 0.32) / 0.08, (0.2 - 0.24) / 0.06]
@@ -152,7 +152,7 @@ def test_useful_means_better_than_what_needs_no_training(
     losses: list[float], gamma: float, why: str
 ) -> None:
     config = replace(pair_config(), train_gamma=gamma)
-    judgement = judge(finished(config, losses), config.constraint)  # type: ignore[arg-type]
+    judgement = judge([finished(config, losses)], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
     assert judgement.useful == (not why)
     assert why in judgement.why_not_useful
@@ -161,6 +161,6 @@ def test_useful_means_better_than_what_needs_no_training(
 def test_a_constant_prediction_must_be_beaten_too() -> None:
     config = pair_config()
     references = {"identity": 0.5, "constant": 0.1, "wiener": 0.2}
-    judgement = judge(finished(config, FEASIBLE, reference_losses=references), config.constraint)  # type: ignore[arg-type]
+    judgement = judge([finished(config, FEASIBLE, reference_losses=references)], config.constraint)  # type: ignore[arg-type]
     assert judgement is not None
     assert "not below the constant" in judgement.why_not_useful

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -238,6 +239,9 @@ def test_a_complete_trial_always_carries_its_constraint() -> None:
     trial = trial_of(space("gp", narrow=True), told_of(1, {ALPHA: 0.3}, 0.5, 0.4))
     assert trial.state == TrialState.COMPLETE
     assert trial.constraints == {CONSTRAINT: pytest.approx(0.3)}
+    lenient = replace(space("gp", narrow=True), tolerance=0.45)
+    trial = trial_of(lenient, told_of(1, {ALPHA: 0.3}, 0.5, 0.4))
+    assert trial.constraints == {CONSTRAINT: pytest.approx(-0.05)}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +250,7 @@ def test_a_complete_trial_always_carries_its_constraint() -> None:
 def test_the_constraint_is_the_missing_share_over_the_tolerance_clipped(
     missing: float, told: float
 ) -> None:
-    assert constraint_of(told_of(1, {}, 0.5, missing)) == pytest.approx(told)
+    assert constraint_of(told_of(1, {}, 0.5, missing), 0.1) == pytest.approx(told)
 
 
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
@@ -270,7 +274,7 @@ def test_of_many_outcomes_the_best_and_the_newest_are_told() -> None:
     rng = random.Random(0)
     told = [told_of(k, {ALPHA: 0.3}, rng.random(), rng.random() / 5) for k in range(2000)]
     lost = [Told(2000 + k, {ALPHA: 0.3}, "failed", math.nan, math.nan) for k in range(50)]
-    kept = worth_telling(rng.sample(told + lost, 2050))
+    kept = worth_telling(rng.sample(told + lost, 2050), 0.1)
     assert len(kept) == TOLD_LIMIT
     feasible = sorted((t for t in told if t.worst_missing_share <= 0.1), key=lambda t: t.objective)
     assert [t.number for t in kept[:TOLD_BEST]] == [t.number for t in feasible[:TOLD_BEST]]
@@ -280,13 +284,13 @@ def test_of_many_outcomes_the_best_and_the_newest_are_told() -> None:
 
 def test_few_outcomes_are_told_as_they_are() -> None:
     told = history(space("tpe"), 6)
-    assert worth_telling(told) is told
+    assert worth_telling(told, 0.1) is told
 
 
 def test_where_nothing_is_feasible_the_closest_are_told() -> None:
     told = [told_of(k, {ALPHA: 0.3}, 0.5, 5.0 - k / 1000) for k in range(1000)]
     closest = range(999, 999 - TOLD_BEST, -1)
-    assert [t.number for t in worth_telling(told)[:TOLD_BEST]] == list(closest)
+    assert [t.number for t in worth_telling(told, 0.1)[:TOLD_BEST]] == list(closest)
 
 
 def test_the_search_raises_no_warnings() -> None:

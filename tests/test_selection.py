@@ -1,11 +1,16 @@
-"""A winner is feasible and useful on every seed; without one, the closest and the reason."""
+"""A winner is feasible, useful and no vacuous pair, in the mean over seeds; else the closest."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from sweep.pairs import Pair, join
-from sweep.selection import ProposalResult, select
+from sweep.proposals import ProposalOutcome
+from sweep.selection import ProposalResult, frontier_of, select
 from tests.records import ended, finished, pair_config
 from trainables.results import ArmRecord
 
@@ -63,7 +68,7 @@ def test_the_order_of_proposals_does_not_matter_and_ties_go_to_the_first() -> No
 def test_one_bad_seed_keeps_a_proposal_from_winning() -> None:
     good = pair(FEASIBLE, objective=-1.0)
     for worst, outcome in (
-        (pair(INFEASIBLE, seed=1), "infeasible"),
+        (pair([0.5, 0.4, 0.5, 0.2], seed=1), "infeasible"),  # in the mean, too
         (bad("diverged", 1), "diverged"),
         (bad("failed", 1), "failed"),
         (bad("stopped", 1), "stopped"),
@@ -74,11 +79,93 @@ def test_one_bad_seed_keeps_a_proposal_from_winning() -> None:
         assert select("s", [two_seeds]).winner is None
 
 
-def test_seeds_are_averaged_in_the_objective_and_the_worst_counts_for_the_share() -> None:
+def test_seeds_are_averaged_in_the_objective_and_in_the_losses_that_are_judged() -> None:
     two = proposal(0, pair(FEASIBLE, objective=-0.1), pair(INFEASIBLE, seed=1, objective=-0.3))
     assert math.isclose(two.objective, -0.2)
-    assert math.isclose(two.worst_missing_share, 0.75)
+    # layer 2: (0.34 - 0.32) / 0.08; the worse seed alone misses 0.75
+    assert math.isclose(two.worst_missing_share, 0.25)
     assert math.isnan(proposal(0, pair(FEASIBLE), bad("diverged", 1)).worst_missing_share)
+
+
+def test_more_seeds_do_not_make_a_proposal_less_feasible() -> None:
+    """Shares of layer 2 that are 0 in the mean: with k seeds the worst one grows, the mean not."""
+    rng = np.random.default_rng(0)
+    pairs = [
+        [pair([0.5, 0.4, 0.32 + 0.08 * share, 0.2], seed=s) for s, share in enumerate(shares)]
+        for shares in rng.normal(0.0, 0.15, (60, 12))
+    ]
+
+    def feasible(seeds: int) -> float:
+        found = [proposal(0, *of[:seeds]).outcome == "feasible" for of in pairs]
+        return sum(found) / len(found)
+
+    def every_seed(seeds: int) -> float:
+        found = [all(p.outcome == "feasible" for p in of[:seeds]) for of in pairs]
+        return sum(found) / len(found)
+
+    assert feasible(1) < feasible(4) < feasible(12) == 1.0
+    assert every_seed(12) < 0.1 < every_seed(1)
+
+
+def test_a_vacuous_pair_never_wins() -> None:
+    config = pair_config()
+    ours = finished(config, FEASIBLE, objective=-9.0)
+    vacuous = proposal(0, join(ours, finished(config.unconstrained(), FEASIBLE)))
+    result = select("s", [vacuous, proposal(1, pair(FEASIBLE, objective=-0.1))])
+    assert result.winner is not None
+    assert result.winner.number == 1
+    alone = select("s", [vacuous])
+    assert alone.winner is None
+    assert "vacuous: the unconstrained arm meets the constraint of proposal 0" in alone.why
+    assert alone.frontier == ()
+
+
+def test_a_pair_is_vacuous_by_the_mean_of_its_unconstrained_arms() -> None:
+    def one(seed: int, theirs: list[float]) -> Pair:
+        config = pair_config(seed)
+        return join(finished(config, FEASIBLE), finished(config.unconstrained(), theirs))
+
+    assert proposal(0, one(0, FEASIBLE), one(1, [0.5, 0.4, 0.33, 0.2])).vacuous
+    assert not proposal(0, one(0, FEASIBLE), one(1, INFEASIBLE)).vacuous
+
+
+def test_a_winner_asks_for_the_least_descent_that_its_setting_demands() -> None:
+    whole = proposal(0, pair(FEASIBLE))  # alpha 0.2, two factors: 1 - 0.8^2
+    assert math.isclose(whole.demanded_descent, 0.36)
+    assert replace(whole, least_descent=0.36).can_win
+    weak = replace(whole, least_descent=0.4)
+    result = select("s", [weak])
+    assert result.winner is None
+    assert "remove 36% of f0, and a winner here must ask for 40% at least" in result.why
+    assert [point.number for point in result.frontier] == [0]
+
+
+def summary(number: int, **fields: Any) -> ProposalOutcome:
+    """What is stored of a feasible proposal, with these fields instead of its own."""
+    return replace(ProposalOutcome.of(proposal(number, pair(FEASIBLE))), **fields)
+
+
+def test_the_frontier_holds_what_no_other_beats_in_objective_and_descent() -> None:
+    rng = np.random.default_rng(1)
+    points = [
+        summary(k, demanded_descent=float(d), objective=float(o))
+        for k, (d, o) in enumerate(rng.uniform(size=(60, 2)).round(1))
+    ]
+    kept_out = [
+        summary(60 + k, demanded_descent=2.0, objective=-1.0, hindrance=why)
+        for k, why in enumerate(("vacuous", "not useful", "not feasible"))
+    ]
+
+    def beats(p: ProposalOutcome, q: ProposalOutcome) -> bool:
+        as_good = p.demanded_descent >= q.demanded_descent and p.objective <= q.objective
+        equal = (p.demanded_descent, p.objective) == (q.demanded_descent, q.objective)
+        return as_good and (p.number < q.number if equal else True)
+
+    by_hand = {q.number for q in points if not any(beats(p, q) for p in points if p != q)}
+    found = frontier_of([*reversed(points), *kept_out])
+    assert {point.number for point in found} == by_hand
+    demands = [point.demanded_descent for point in found]
+    assert demands == sorted(demands)
 
 
 def test_without_a_winner_the_closest_and_its_worst_layer_are_named() -> None:

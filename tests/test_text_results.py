@@ -85,11 +85,11 @@ def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
     clean = replace(TEXT, train_gamma=0.0)
     assert TEXT.constraint is not None
     for config in (TEXT, clean):
-        judged = judge(finished(config, LOSSES), TEXT.constraint)
+        judged = judge([finished(config, LOSSES)], TEXT.constraint)
         assert judged is not None
         assert judged.useful
         assert judged.feasible
-    at_chance = judge(finished(clean, [1.0, 1.0, 1.0, 1.0]), TEXT.constraint)
+    at_chance = judge([finished(clean, [1.0, 1.0, 1.0, 1.0])], TEXT.constraint)
     assert at_chance is not None
     assert "constant prediction's 1" in at_chance.why_not_useful
     # where the input is its own answer nothing is useful without noise
@@ -99,7 +99,7 @@ def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
 def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> None:
     from sweep.pairs import join
 
-    twin = finished(TEXT.unconstrained(), LOSSES)
+    twin = finished(TEXT.unconstrained(), [1.0, 1.0, 1.0, LOSSES[-1]])  # misses the constraint
     better, worse = (
         ProposalResult(n, {}, (join(replace_objective(finished(TEXT, LOSSES), value), twin),))
         for n, value in ((1, 0.2), (0, 0.3))
@@ -116,8 +116,8 @@ def replace_objective(record: ArmRecord, value: float) -> ArmRecord:
 
 
 def test_an_entry_has_accuracy_and_probe_beside_the_loss_of_every_layer() -> None:
-    arms = [(finished(replace(TEXT, seed=s), LOSSES), None) for s in (0, 1)]
-    entry = score_entries.arms_entry(arms, {})
+    arms = [finished(replace(TEXT, seed=s), LOSSES) for s in (0, 1)]
+    entry = score_entries.arms_entry(arms, None, {})
     assert entry is not None
     assert entry["layer_losses"] == pytest.approx(LOSSES)
     assert entry["layer_scores"] == pytest.approx([0.5, 0.6, 0.7, 0.8])  # at train_gamma
@@ -133,16 +133,19 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     entry: dict[str, Any] = {
         "setting": "one", "task": TEXT.task, "winner": False, "why": "a reason", "outcomes": {},
         "proposals": {"finished": 1}, "proposal": 0, "search_seeds": [0],
-        "matched_capacity": True, "vacuous": False, "difference": {"ood_mean": 0.01},
-        "constrained": score_entries.arms_entry([(ours, None)], {}),
-        "unconstrained": score_entries.arms_entry([(theirs, None)], {}),
+        "matched_capacity": True, "vacuous": False,
+        "difference": {"ood_mean": 0.01, "selection_biased": True},
+        "tolerance": 0.1, "demanded_descent": 0.4, "least_descent": 0.0, "edges": [],
+        "frontier": [],
+        "constrained": score_entries.arms_entry([ours], None, {}),
+        "unconstrained": score_entries.arms_entry([theirs], None, {}),
         "references": score_entries.references_entry([ours]),
     }  # fmt: skip
     table = tables.results_table(SPACE, [entry])
     (row,) = table.rows
     assert row["constrained_mean_accuracy"] == 0.7
     assert row["constant_mean_accuracy"] == pytest.approx(0.5)
-    assert row["difference_mean_accuracy_selection_biased"] == 0.01
+    assert row["difference_mean_accuracy"] == 0.01
     assert row["constrained_probe_accuracy_by_layer"] == "0.5 0.7 0.8 0.9"
     assert (row["ood_auc_range"], row["ood_auc_step"]) == ("0.0 0.8", 0.2)
     assert not [name for name in row if "rmse" in name]

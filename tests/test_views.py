@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from search_spaces.space import Uniform
 from sweep import score_entries, views
 from sweep.cli_reading import print_best
 from sweep.definition import put_extension
 from sweep.proposals import put_proposal
-from tests.records import finished, pair_config
+from tests.records import ended, finished, pair_config
 from tests.sweeps import (
     DIVERGED,
     FEASIBLE,
     FIRST,
     INFEASIBLE,
+    PLAIN,
     SECOND,
     SPACE,
     USELESS,
@@ -40,7 +43,7 @@ def measure_again(objects: ObjectStore, config: RunConfig, losses: list[float]) 
     record = store.record(config.signature())
     assert record is not None
     assert record.evaluation is not None
-    record.evaluation.dev_losses[:] = [losses]
+    record.evaluation.dev_losses[:] = [losses] * len(record.evaluation.dev_units)
     store.forget(config.signature())
     store.put_record(record)
 
@@ -83,22 +86,38 @@ def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: Object
     assert one["constrained"]["signature"] != two["constrained"]["signature"]
 
 
-def test_a_proposal_that_fails_on_one_seed_is_no_winner(objects: ObjectStore) -> None:
+def test_seeds_are_judged_by_their_mean_and_each_stays_visible(objects: ObjectStore) -> None:
     definition = store_sweep(objects, {FIRST: [FEASIBLE]})
     setting = definition.space.setting(FIRST)
     measure_again(objects, definition.space.run(setting, point(0), seed=1), INFEASIBLE)
     entry = entries(objects)[0]
     assert entry["winner"] is False
-    assert entry["constrained"]["feasible"] is False
-    assert entry["constrained"]["worst_missing_share"] == pytest.approx(1.0)
-    assert entry["seeds"]["0"]["constrained"]["feasible"] is True
+    ours = entry["constrained"]
+    assert ours["feasible"] is False
+    # layer 2 of the mean of both seeds: 0.3 and 0.4 against 0.8 of 0.4
+    assert ours["worst_missing_share"] == pytest.approx((0.35 - 0.32) / 0.08, abs=1e-2)
+    seeds = [entry["seeds"][seed]["constrained"] for seed in "01"]
+    assert [seed["feasible"] for seed in seeds] == [True, False]
+    assert seeds[1]["worst_missing_share"] == pytest.approx(1.0)
+    # other seeds: t over two of them reaches far beyond the worse one
+    assert ours["worst_missing_share_seeds_upper"] > 3
+    assert seeds[0]["missing_share_seeds_upper"] is None
+    measure_again(objects, definition.space.run(setting, point(0), seed=1), [0.5, 0.4, 0.33, 0.2])
+    assert entries(objects)[0]["winner"] is True
 
 
-def test_every_difference_is_marked_as_selection_biased(objects: ObjectStore) -> None:
-    store_sweep(objects, {FIRST: [FEASIBLE]})
-    for entry in entries(objects):
-        assert entry["difference"]["selection_biased"] is True
-        assert all(s["difference"]["selection_biased"] for s in entry["seeds"].values())
+def test_differences_are_marked_as_biased_where_a_pair_was_selected(objects: ObjectStore) -> None:
+    once = replace(SPACE, n_proposals=1)
+    again = replace(once, selected_seeds=(1, 2))  # of a configuration that was a winner on them
+    fresh = replace(again, search_seeds=(3, 4))
+    for k, (space, biased) in enumerate(
+        [(SPACE, True), (once, False), (again, True), (fresh, False)]
+    ):
+        store = ObjectStore(f"{objects.root}/{k}")
+        store_sweep(store, {FIRST: [FEASIBLE]}, space=space)
+        entry = entries(store)[0]
+        assert entry["difference"]["selection_biased"] is biased
+        assert all(s["difference"]["selection_biased"] is biased for s in entry["seeds"].values())
 
 
 def test_json_holds_no_nan(objects: ObjectStore) -> None:
@@ -247,7 +266,7 @@ def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
     view = views.load_sweep(objects, "tiny")
     failed = RunStore(objects).record(view.settings[0].results[0].signatures[0])
     assert failed is not None
-    entry = score_entries.arms_entry([(failed, None)], {})
+    entry = score_entries.arms_entry([failed], None, {})
     assert entry is not None
     assert (entry["seen_mean"], entry["unseen_mean"], entry["shifts"]) == (None, None, {})
 
@@ -349,3 +368,93 @@ def test_a_mean_that_an_older_version_stored_is_not_believed() -> None:
     record = ArmRecord.from_json(plain)
     assert record.evaluation is not None
     assert record.evaluation.ood_mean == pytest.approx((1 + 4 + 9) / 3)
+
+
+def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winning(
+    objects: ObjectStore,
+) -> None:
+    best_weak = {(FIRST, 0): -0.3, (FIRST, 1): -0.25, (FIRST, 2): -0.27}
+    demands = [1 - (1 - point(k)["constraint.alpha"]) ** 2 for k in range(3)]
+    for least, winner in ((0.0, 0), ((demands[0] + demands[1]) / 2, 2)):
+        store = ObjectStore(f"{objects.root}/{winner}")
+        settings = tuple(replace(s, least_descent=least) for s in SPACE.settings)
+        store_sweep(
+            store,
+            {FIRST: [FEASIBLE, FEASIBLE, FEASIBLE]},
+            space=replace(SPACE, settings=settings),
+            objectives=best_weak,
+        )
+        entry = entries(store)[0]
+        assert entry["proposal"] == winner
+        assert entry["demanded_descent"] == pytest.approx(demands[winner])
+        assert entry["least_descent"] == least
+        # proposal 2 asks for more than 1 and is better; 0 is the best of all and asks for least
+        assert [p["number"] for p in entry["frontier"]] == [0, 2]
+        assert [p["objective"] for p in entry["frontier"]] == pytest.approx([-0.295, -0.265])
+        stored = views.load_sweep(store, "tiny").settings[0]
+        assert views.lost(stored) == (
+            {"worse objective": 2}
+            if not least
+            else {"worse objective": 1, "feasible, asks for too little": 1}
+        )
+
+
+def test_a_winner_at_an_end_of_its_range_is_marked(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    (edge,) = entries(objects)[0]["edges"]
+    assert edge == "alpha 0.2 is at the low end of its range, which asks for the least"
+    middle = replace(SPACE, ranges={"constraint.alpha": Uniform(0.1, 0.3)})
+    store = ObjectStore(f"{objects.root}/middle")
+    store_sweep(store, {FIRST: [FEASIBLE]}, space=middle)
+    assert entries(store)[0]["edges"] == []
+
+
+def test_a_tolerance_is_that_of_the_space_and_changes_no_signature(objects: ObjectStore) -> None:
+    losses = [0.5, 0.4, 0.335, 0.2]  # layer 2 misses 0.19 of what is asked of it
+    signatures = []
+    for tolerance, wins in ((0.1, False), (0.25, True)):
+        store = ObjectStore(f"{objects.root}/{tolerance}")
+        space = replace(SPACE, tolerance=tolerance)
+        store_sweep(store, {FIRST: [losses]}, space=space)
+        entry = entries(store)[0]
+        assert entry["winner"] is wins
+        assert entry["tolerance"] == tolerance
+        signatures.append(entry["constrained"]["signature"])
+    assert signatures[0] == signatures[1]
+
+
+@pytest.mark.parametrize("status", ["diverged", "stopped"])
+def test_an_unconstrained_arm_that_ended_early_counts_as_the_constant_prediction(
+    objects: ObjectStore, status: str
+) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    space = definition.space
+    plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
+    RunStore(objects).forget(plain.signature())
+    RunStore(objects).put_record(ended(plain, status, "the loss is nan"))
+    entry = entries(objects)[0]
+    assert entry["winner"] is True
+    theirs = entry["unconstrained"]
+    assert theirs["counted_as_constant"] == 1
+    assert theirs["status"] == ["finished", status]
+    # 50 grey levels everywhere on seed 1, its own scores (1, 4 and 9) on seed 0
+    assert theirs["ood_mean"] == pytest.approx((50 + 14 / 3) / 2)
+    assert theirs["held_out_loss"] == pytest.approx((1.0 + PLAIN[-1]) / 2)
+    assert entry["difference"]["ood_mean"] == pytest.approx(
+        entry["constrained"]["ood_mean"] - theirs["ood_mean"]
+    )
+    # what was not measured is not made up
+    assert (theirs["feasible"], theirs["missing_share"], theirs["layer_losses"]) == (None,) * 3
+
+
+def test_an_unconstrained_arm_that_failed_still_keeps_a_pair_from_winning(
+    objects: ObjectStore,
+) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    space = definition.space
+    plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
+    RunStore(objects).forget(plain.signature())
+    RunStore(objects).put_record(ended(plain, "failed", "no memory"))
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert "no finished unconstrained arm to stand beside: no memory" in entry["why"]

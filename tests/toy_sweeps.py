@@ -16,6 +16,7 @@ from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # feasible under small alphas, useful
+PLAIN = [1.0, 1.0, 1.0, 0.3]  # of an unconstrained arm that meets no constraint unasked
 
 
 def definition(

@@ -7,6 +7,10 @@ from typing import Literal
 
 from trainables.sections import Section, require
 
+# A layer delivers at least 90 % of the descent asked of it (decision 0001), unless a space says
+# otherwise. Early signs of a bad run keep to it, so that no space changes what an arm trains to.
+TOLERANCE = 0.10
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintConfig(Section):

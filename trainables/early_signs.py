@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.config import ConstraintConfig, RunConfig
+from trainables.constraint_config import TOLERANCE
 from trainables.primal_dual import (
-    TOLERANCE,
     DescentConstraints,
     Scales,
     allowed_losses,

@@ -20,9 +20,10 @@ from torch import Tensor, nn
 from trainables.config import RunConfig
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
+from trainables.objective import objective_of
 from trainables.results import Evaluation
 from trainables.shifts import family_of, gamma_key, near_shift_gammas, severity_key
-from trainables.task_facts import Metric, shift_references
+from trainables.task_facts import shift_references
 from trainables.tasks.base import SPLITS, Batch, References, Task, TokenTask
 from trainables.unit_scores import UnitScores, at_gamma, under_shift
 
@@ -243,7 +244,7 @@ def evaluate_by_unit(
         references=references.metrics,
         reference_losses=references.losses,
         ood_auc=float(np.trapezoid(list(scores.values()), config.test_gammas)),
-        objective=objective_of(config.facts.metric, scores, references, near),
+        objective=objective_of(config.facts.metric, scores, references.metrics, near),
         objective_gammas=near,
         descent_ratio_quantiles=quantiles.tolist(),
         descent_share=share.tolist(),
@@ -367,38 +368,6 @@ def measure_shifted(
         metric=task.metric(float(score)),
         unchanged=task.metric(float(by_unit.mean(axis=0)[-1])) if has_identity else None,
     )
-
-
-def objective_of(
-    metric: Metric, scores: dict[str, float], references: References, gammas: list[float]
-) -> float:
-    """What the search minimises, from the metric at ``gammas``; lower is better for every task.
-
-    Of a metric of which higher is better, up to 1: what is missing to 1. Else relative to the
-    Wiener filter, or to the constant prediction where a task has no such filter.
-    """
-    if metric.higher_is_better:
-        return 1.0 - mean_over(scores, gammas)
-    by_gamma = references.metrics
-    return objective(scores, by_gamma.get("wiener", by_gamma["constant"]), gammas)
-
-
-def mean_over(scores: dict[str, float], gammas: list[float]) -> float:
-    """Trapezoid mean of the metric over ``gammas``; the value itself where there is but one."""
-    values = [scores[gamma_key(g)] for g in gammas]
-    if len(values) == 1:
-        return values[0]
-    return float(np.trapezoid(values, gammas)) / (gammas[-1] - gammas[0])
-
-
-def objective(scores: dict[str, float], wiener: dict[str, float], gammas: list[float]) -> float:
-    """Mean over ``gammas`` of log(metric / the Wiener filter's metric); lower is better.
-
-    The plain mean is ruled by the largest gamma; relative to a linear filter fitted at each gamma,
-    all count.
-    """
-    ratios = [scores[gamma_key(g)] / wiener[gamma_key(g)] for g in gammas]
-    return float(np.mean(np.log(ratios)))
 
 
 def descent_ratios(losses: Floats) -> tuple[Floats, Floats]:

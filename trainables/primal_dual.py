@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.config import ConstraintConfig
+from trainables.constraint_config import TOLERANCE
 
 Array = Any  # a NumPy array or a torch tensor: only @, +, -, *, / and slices are used
 Floats = NDArray[np.float64]
 
-TOLERANCE = 0.10  # a layer delivers at least 90 % of the descent asked of it (decision 0001)
 # Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
 SMALLEST_LOSS = 1e-12
 

@@ -1,0 +1,51 @@
+"""PURE: searched values that lie at an end of their range: the box may have stopped the search."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from search_spaces.ranges import Choice, Range, Uniform
+from search_spaces.space import SearchSpace, Setting
+
+Json = Any
+NEAR = 0.02  # of a range's length, on its own scale
+# What less, and more, of a searched field does to what is asked of a network.
+_EFFECTS = {
+    "constraint.alpha": ("asks for the least", "asks for the most"),
+    "constraint.dual_lr": ("presses the least", "presses the most"),
+    "constraint.resilience": ("grants the least slack", "grants the most slack"),
+    "constraint.reference_loss": ("asks for the most", "asks for the least"),
+}
+
+
+def edges_of(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> list[str]:
+    """Which searched values of a point lie at an end of their range, in words; a choice has none.
+
+    What was found there says where the range ends, not where the best value is.
+    """
+    at = space.coordinates_of(setting, point)
+    found = (_edge(n, r, at[n], point[n]) for n, r in space.ranges_of(setting).items())
+    return [text for text in found if text]
+
+
+def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
+    """The end that the coordinate lies at, in words; empty where it lies at none.
+
+    >>> _edge("constraint.alpha", Uniform(0.1, 0.3), 0.297, 0.297)
+    'alpha 0.297 is at the high end of its range, which asks for the most'
+    """
+    if isinstance(values, Choice):
+        return ""
+    scale = float if isinstance(values, Uniform) else math.log
+    low, high = scale(values.low), scale(values.high)
+    share = (scale(coordinate) - low) / (high - low)
+    if NEAR < share < 1 - NEAR:
+        return ""
+    end = share >= 0.5
+    effect = _EFFECTS.get(name)
+    return (
+        f"{name.removeprefix('constraint.')} {value:.3g} is at the {'high' if end else 'low'} end "
+        "of its range" + (f", which {effect[end]}" if effect else "")
+    )

@@ -1,0 +1,78 @@
+"""A verdict in plain words: how sure it is, what it asks, what was counted, where it lies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sweep import views
+from sweep.cli_reading import print_best
+from sweep.table_formats import to_markdown
+from sweep.tables import results_table
+from sweep.verdict_text import certificate_text, verdict_lines
+from tests.records import ended
+from tests.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+
+def test_every_certificate_has_its_words() -> None:
+    values = {
+        "feasible": True, "certificate": "feasible", "certificate_units": 30,
+        "certificate_cluster": "text", "worst_missing_share_upper": 0.05, "least_units_met": 0.9,
+    }  # fmt: skip
+    assert certificate_text(values, 0.1) == (
+        "certified feasible: over 30 texts every layer misses at most 0.05 (95 % bound, allowed "
+        "0.10); 90% of texts meet the layer that fewest meet"
+    )
+    missed = {**values, "feasible": False, "certificate": "infeasible"}
+    assert "certified infeasible: over 30 texts some layer misses more" in certificate_text(
+        missed, 0.1
+    )
+    one = {**values, "certificate": "undecided", "certificate_units": 1}
+    text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
+    assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer is")
+    assert "fewer than 10" in text
+
+
+def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tuple(replace(s, least_descent=0.3) for s in SPACE.settings)
+    space = replace(SPACE, settings=settings)
+    store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]}, space=space, objectives={(FIRST, 0): -0.3})
+    plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
+    RunStore(objects).forget(plain.signature())
+    RunStore(objects).put_record(ended(plain, "diverged", "the loss is nan"))
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    lines = verdict_lines(entries[0])
+    for words in (
+        "undecided: feasible by its mean, but over 2 windows",
+        "by a 95 % t bound over 2 seeds",
+        "asks all layers together to remove 36% of f0; a winner must ask for 30% at least",
+        "at the edge of its box: alpha 0.2 is at the low end",
+        "the unconstrained arm diverged on 1 of 2 seeds, and counts as the best constant",
+        "descent asked, best objective (lower is better): 36% -0.2950 (p0), 36% -0.1950 (p1)",
+    ):
+        assert any(words in line for line in lines), words
+    print_best(entries)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(" ".join(line.split()) in printed for line in lines)
+    assert "selection-biased" in printed
+    notes = to_markdown(results_table(space, entries))
+    assert "diverged on 1 of 2 seeds, and counts as the best constant prediction" in notes
+    assert "winner, at an edge" in notes
+
+
+def test_nothing_says_biased_where_nothing_was_selected(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = replace(SPACE, n_proposals=1)
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    print_best(entries)
+    assert "biased" not in capsys.readouterr().out
+    table = results_table(space, entries)
+    assert "biased" not in to_markdown(table)
+    assert [row["selection_biased"] for row in table.rows] == [False, False]
