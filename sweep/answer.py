@@ -17,7 +17,8 @@ from pathlib import Path
 from sweep.advice import ADDRESS, ASKED_FROM
 from sweep.cli import main as command_line
 from sweep.lock import driving_jobs
-from sweep.submission import Answer, Question, code_version, is_same_root, root_on_cluster
+from sweep.submission import Answer, Question, is_same_root, root_on_cluster
+from trainables.code_version import code_version
 from trainables.errors import SweepError
 
 

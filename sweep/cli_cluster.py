@@ -32,8 +32,9 @@ from sweep.cli_running import (
     workers_option,
 )
 from sweep.requirements import refuse_keys
-from sweep.submission import ANSWER, Submission, code_version
+from sweep.submission import ANSWER, Submission
 from sweep.tracking_place import tracking_uri
+from trainables.code_version import code_version
 from trainables.errors import Failure, Misuse, UnknownName
 from trainables.remote_folders import is_address
 

@@ -287,11 +287,16 @@ class Coordinator:
         self.problems.append(f"this driver ends: {why}.")
         self.stop(why)
 
-    def store_trouble(self, problem: str) -> None:
-        """The store failed for longer than writers wait: stop. Nothing stored is lost."""
+    def store_trouble(self, problem: str, what: str = "the store cannot be used") -> None:
+        """The store failed for longer than writers wait: stop. Nothing stored is lost.
+
+        Args:
+            problem: in full.
+            what: in a few words; the data or the code of a machine may be at fault, too.
+        """
         if problem not in self.problems:
             self.problems.append(problem)
-        self.stop("the store cannot be used")
+        self.stop(what)
 
     def arms(self) -> Iterator[Arm]:
         """Every arm asked for so far: baselines, then the arms of stored proposals."""

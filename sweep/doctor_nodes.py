@@ -18,7 +18,7 @@ from sweep import doctor
 from sweep.doctor_check import Check, nearest, writable
 from sweep.doctor_data import Need, folder_check, look, need_check
 from sweep.doctor_ports import NEVER_OPEN, answering, listeners
-from sweep.submission import code_version
+from trainables.code_version import code_version
 from trainables.environment import package_versions
 from trainables.errors import SweepError
 from trainables.object_store import ObjectStore

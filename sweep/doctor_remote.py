@@ -21,8 +21,8 @@ from sweep.doctor_data import Need
 from sweep.doctor_nodes import token_file
 from sweep.doctor_ports import NEVER_OPEN, answering
 from sweep.jobs import Jobs
-from sweep.submission import code_version
 from sweep.tracking_place import refuse_password
+from trainables.code_version import code_version
 from trainables.errors import SweepError
 
 Json = Any

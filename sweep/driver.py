@@ -239,7 +239,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
         elif result.get(trial.STORE_PROBLEM):
             coordinator.unfinished(hand.signature)
-            coordinator.store_trouble(str(problem))
+            coordinator.store_trouble(str(problem), "a worker cannot train")
         elif problem:
             coordinator.unfinished(hand.signature, str(problem))
         elif coordinator.stopping:

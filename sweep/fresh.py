@@ -23,7 +23,11 @@ from trainables.run_store import RunStore
 
 Json = Any
 SHOWN = 8  # differences printed per arm
-_OURS = ("commit", "dirty")  # where the code stood: said, but no reason for other numbers by itself
+_OURS = (
+    "code",
+    "commit",
+    "dirty",
+)  # where the code stood: said, but no reason for other numbers by itself
 
 
 def run_fresh(

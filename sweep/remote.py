@@ -21,7 +21,8 @@ import click
 
 from sweep.advice import place
 from sweep.cli_options import given_storage, note
-from sweep.submission import NOT_YET, Answer, Question, Submission, code_version
+from sweep.submission import NOT_YET, Answer, Question, Submission
+from trainables.code_version import code_version
 from trainables.errors import Failure
 
 if TYPE_CHECKING:

@@ -6,28 +6,23 @@ the job's log, behind a mark, so that nothing else that a job prints can be take
 
 from __future__ import annotations
 
-import hashlib
-import importlib.metadata
 import json
 import os
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from sweep.advice import STORAGE
+from trainables.code_version import DISTRIBUTION, code_version
 from trainables.errors import Failure, Misuse
 
 Json = Any
 FILE = "submission.json"
 ANSWER = "sweep-answer: "  # what an answer's line begins with
 NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet
-DISTRIBUTION = "descent-sweep"
-# Search spaces are the laptop's business: they arrive resolved, so a new one is no new version.
-RUNS_THERE = ("trainables/**/*.py", "sweep/**/*.py", "search_spaces/space.py")
 
 
 @dataclass(frozen=True)
@@ -120,24 +115,6 @@ class Answer:
             if line.startswith(ANSWER) and line.endswith("\n"):
                 return cls(**json.loads(line.removeprefix(ANSWER)))
         return None
-
-
-@cache
-def code_version() -> str:
-    """The installed version, and a digest of what a cluster runs of this package.
-
-    The number alone stays the same from commit to commit; `ray up` installs whatever lies here.
-    """
-    try:
-        number = importlib.metadata.version(DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
-        number = "0"
-    root = Path(__file__).parents[1]
-    files = sorted(file for pattern in RUNS_THERE for file in root.glob(pattern))
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.relative_to(root)}\0".encode() + file.read_bytes())
-    return f"{number}+{digest.hexdigest()[:8]}"
 
 
 def check_version(theirs: str, *, any_version: bool) -> None:

@@ -43,11 +43,11 @@ from sweep.submission import (
     Answer,
     Submission,
     check_version,
-    code_version,
     is_same_root,
     root_on_cluster,
 )
 from sweep.tracking_place import place_of, remember_place
+from trainables.code_version import code_version
 from trainables.errors import Failure, Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore

@@ -10,6 +10,7 @@ import logging
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -40,8 +41,11 @@ def make_client(uri: str) -> MlflowClient:
     # It announces every new database on stderr, in the middle of the sweep's own output.
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
     path = sqlite_path(uri)
-    if path is not None and not path.exists():
-        _create_whole(path)
+    if path is not None:
+        if not path.exists():
+            _create_whole(path)
+        with suppress(OSError):  # of another user, say
+            _remove_left_overs(path)
     try:
         return MlflowClient(tracking_uri=uri)
     except ImportError as error:
@@ -63,16 +67,34 @@ def _create_whole(path: Path) -> None:
     from mlflow import MlflowClient
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as aside:
-        made, whole = Path(aside, "made.db"), Path(aside, "whole.db")
+    whole = path.with_name(f"{_aside(path)}{uuid.uuid4().hex}")
+    # mlflow keeps the file open and may still write when the process ends.
+    with tempfile.TemporaryDirectory(prefix="sweep-mlflow-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder, "made.db")
         MlflowClient(tracking_uri=f"sqlite:///{made}").search_experiments(max_results=1)
-        shutil.copyfile(made, whole)  # a file of its own: mlflow keeps the first one open
         try:
+            shutil.copyfile(made, whole)
             os.link(whole, path)
         except FileExistsError:
             pass
-        except OSError:  # a file system without hard links; here the last of two makers stays
-            os.replace(whole, path)
+        except OSError:  # a file system without hard links; or another's is there, and ours is gone
+            if not path.exists():
+                os.replace(whole, path)
+        finally:
+            whole.unlink(missing_ok=True)
+
+
+def _remove_left_overs(path: Path) -> None:
+    """Delete what makers of a database that is there left beside it when they were killed."""
+    for left in path.parent.glob(f"{_aside(path)}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> str:
+    return f".{path.name}-"
 
 
 def foreign_errors() -> tuple[type[Exception], ...]:

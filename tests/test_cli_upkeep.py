@@ -12,6 +12,7 @@ from sweep.lock import driver_lock
 from sweep.views import load_sweep
 from tests.command_line import contents, refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
+from trainables.code_version import code_version
 from trainables.object_store import ObjectStore
 
 # --- export ---------------------------------------------------------------------------------------
@@ -31,6 +32,14 @@ def test_export_offers_no_closest_pair_where_none_finished(root: Path, tmp_path:
         note = sweep("export", "ended", "--out", out, *words).stderr
         assert note.endswith(f"no configuration for {FIRST}: no finished pair.\n")
         assert (f"no configuration for {SECOND}: no winner. --all" in note) == offered
+
+
+def test_the_manifest_names_the_code_also_where_there_is_no_git(
+    trained: Path, tmp_path: Path
+) -> None:
+    sweep("export", "mine", "--out", str(tmp_path / "out"))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [environment["code"] for environment in manifest["environments"]] == [code_version()]
 
 
 # --- rm -------------------------------------------------------------------------------------------

@@ -348,7 +348,7 @@ def assert_every_arm_was_trained_once(objects: ObjectStore, arms: int) -> None:
         started = Path(objects.root, "arms", name, "attempts.json").stat().st_mtime
         assert started <= record.ended_ms / 1e3
         left = set(os.listdir(Path(objects.root, "arms", name)))
-        assert left <= {"attempts.json", "record.json", "weights.pt"}
+        assert left <= {"attempts.json", "record.json", "scores.npz", "weights.pt"}
 
 
 def assert_tracked_once(cluster: LabCluster, objects: ObjectStore, folder: Path) -> None:

@@ -22,8 +22,8 @@ from sweep.doctor_nodes import (
     shared_storage,
     token_file,
 )
-from sweep.submission import code_version
 from tests.sweeps import SPACE
+from trainables.code_version import code_version
 from trainables.object_store import ObjectStore
 
 # --- one node -------------------------------------------------------------------------------------

@@ -192,6 +192,9 @@ def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
     assert_tracked_once(sweep)
 
 
+KEPT = {"attempts.json", "record.json", "scores.npz", "weights.pt"}  # of an arm that is final
+
+
 def assert_reports_are_whole(sweep: Sweep) -> None:
     """Every arm is finished, with each of its reports once, in order, and no checkpoint left."""
     expected = list(range(LONG["report_every"], LONG["steps"] + 1, LONG["report_every"]))
@@ -201,7 +204,7 @@ def assert_reports_are_whole(sweep: Sweep) -> None:
         times = [report.timestamp_ms for report in record.reports]
         assert times == sorted(times)
         left = set(os.listdir(Path(sweep.objects.root, "arms", name)))
-        assert left <= {"attempts.json", "record.json", "weights.pt"}  # nothing half-written either
+        assert left <= KEPT  # nothing half-written either
 
 
 def assert_tracked_once(sweep: Sweep) -> None:

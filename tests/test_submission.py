@@ -19,11 +19,11 @@ from sweep.submission import (
     Question,
     Submission,
     check_version,
-    code_version,
     is_same_root,
     root_on_cluster,
 )
 from tests.drivers import tiny
+from trainables.code_version import code_version
 from trainables.errors import Failure, Misuse
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_half_an_answer_is_none() -> None:
 
 
 def version_of(folder: Path) -> str:
-    code = "from sweep.submission import code_version; print(code_version())"
+    code = "from trainables.code_version import code_version; print(code_version())"
     return subprocess.run(
         [sys.executable, "-c", code], cwd=folder, check=True, capture_output=True, text=True,
         env={"PATH": "/usr/bin:/bin"},

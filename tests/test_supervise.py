@@ -23,12 +23,13 @@ from sweep.lock import Driver, already_running, driver_of, driving_jobs
 from sweep.news import News
 from sweep.plan import Arm
 from sweep.signals import KNOWN, request_stop, stop_on_request, stop_request
-from sweep.submission import ANSWER, Answer, Submission, code_version
+from sweep.submission import ANSWER, Answer, Submission
 from sweep.supervise import DEATHS, NotYet, Progress, accept, supervise
 from sweep.tracking_place import place_of
 from tests.drivers import tiny, wait_until
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition, ends_where, started, train
+from trainables.code_version import code_version
 from trainables.errors import Failure, UnknownName
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord

@@ -25,7 +25,11 @@ from trainables.results import (
 
 # What training again measures anew, beside all times.
 MEASURED = (EVAL_SECONDS, TRAIN_PEAK_MEMORY_MB, TRAIN_SECONDS, TRAIN_STEPS_PER_S)
-SOURCE = ("environment.commit", "environment.dirty")  # somebody may be at work on it
+SOURCE = (
+    "environment.code",
+    "environment.commit",
+    "environment.dirty",
+)  # somebody may be at work on it
 ARMS = 9  # three seeds, two proposals
 
 

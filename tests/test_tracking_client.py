@@ -24,18 +24,29 @@ from tests.tracked_arms import STARTED, SWEEP, history
 
 MAKE = "import sys; from sweep.tracking_client import make_client; make_client(sys.argv[1])"
 
+ENDS = """
+import pathlib, sys, tempfile, threading, time
+import mlflow
+from sweep.tracking_client import make_client
+threading.Thread(target=make_client, args=sys.argv[1:], daemon=True).start()
+while not any(pathlib.Path(tempfile.gettempdir()).glob("**/made.db")):
+    time.sleep(0.002)
+"""
+
 
 def test_a_database_whose_maker_was_killed_is_made_again(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/store/mlflow.db"
-    maker = subprocess.Popen([sys.executable, "-c", MAKE, uri])
+    (tmp_path / "aside").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "aside")}
+    maker = subprocess.Popen([sys.executable, "-c", MAKE, uri], env=environment)
     until = time.monotonic() + 60
-    while not any(f.stat().st_size for f in tmp_path.glob("store/**/*.db")):  # its first tables
+    while not any(f.stat().st_size for f in tmp_path.glob("aside/**/*.db")):  # its first tables
         assert maker.poll() is None
         assert time.monotonic() < until
         time.sleep(0.005)
     maker.kill()
     maker.wait()
-    assert not Path(tmp_path, "store", "mlflow.db").exists()
+    assert os.listdir(tmp_path / "store") == []
 
     assert [e.name for e in make_client(uri).search_experiments()] == ["Default"]
 
@@ -50,6 +61,25 @@ def test_the_first_of_two_makers_stays(tmp_path: Path) -> None:
     assert {e.name for e in make_client(uri).search_experiments()} == {"Default", "mine"}
     assert path.stat().st_ino == made
     assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_what_killed_makers_left_goes_when_the_database_is_there(tmp_path: Path) -> None:
+    (tmp_path / ".mlflow.db-4f1c").write_bytes(b"copied by half")
+    (tmp_path / ".mlflow.db-x_7b").mkdir()
+    (tmp_path / ".mlflow.db-x_7b" / "made.db").touch()
+    make_client(f"sqlite:///{tmp_path}/mlflow.db")
+    assert os.listdir(tmp_path) == ["mlflow.db"]
+
+
+def test_a_process_that_ends_while_it_makes_the_database_ends_quietly(tmp_path: Path) -> None:
+    """MLflow's tables come one by one, and their journal while the folder is removed."""
+    (tmp_path / "aside").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS, f"sqlite:///{tmp_path}/store/mlflow.db"],
+        env=os.environ | {"TMPDIR": str(tmp_path / "aside")},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
 
 
 def test_a_file_system_without_hard_links_gets_a_database_too(

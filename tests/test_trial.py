@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,8 @@ import pytest
 import torch
 from ray._private.label_utils import validate_label_selector
 
-from tests.drivers import tiny
+from tests.drivers import ROOT, tiny
+from trainables.code_version import code_version
 from trainables.config import RunConfig
 from trainables.object_store import ObjectStore
 from trainables.run_store import MAX_DEATHS, RunStore
@@ -66,6 +70,35 @@ def test_a_step_is_a_report_interval_and_the_last_one_says_finished(objects: Obj
     record = RunStore(objects).record(arm().signature())
     assert record is not None
     assert [report_of(first), report_of(last)] == record.reports
+
+
+OTHER_CODE = """
+import json, sys
+from trainables.trial import ArmTrial
+trial = ArmTrial(config=json.loads(sys.argv[1]))
+print(json.dumps(trial.step()))
+"""
+
+
+def test_a_worker_with_other_code_of_the_same_version_trains_nothing(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    for package in ("trainables", "search_spaces", "sweep"):
+        shutil.copytree(ROOT / package, tmp_path / "other" / package)
+    build = tmp_path / "other" / "trainables" / "build.py"
+    build.write_text(build.read_text() + "# a change that nobody told\n")
+    worker = subprocess.run(
+        [sys.executable, "-c", OTHER_CODE, json.dumps(told(arm(), objects.root))],
+        cwd=tmp_path / "other", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    result = json.loads(worker.stdout.splitlines()[-1])
+    assert result[STORE_PROBLEM]
+    assert "has other code (descent-sweep" in result[PROBLEM]
+    assert objects.names("arms") == []
+    trial_of(objects, arm()).step()  # the driver's own
+    record = RunStore(objects).record(arm().signature())
+    assert record is not None
+    assert record.environment["code"] == code_version()
 
 
 def test_at_most_eight_numbers_of_ours_go_to_tune(objects: ObjectStore) -> None:

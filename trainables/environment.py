@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from trainables.code_version import code_version
 from trainables.plugins import installed
 
 Json = Any
@@ -27,7 +28,9 @@ PACKAGES = (
 
 @functools.cache
 def environment(device: str) -> dict[str, Json]:
-    """Commit, dirty flag, versions, processor, GPU where one is used; unknown values are None.
+    """Code, commit, dirty flag, versions, processor, GPU where one is used; None is unknown.
+
+    ``code`` names the code where there is no git, as on the nodes of a cluster.
 
     ``plugins``, where there are any: package and version of all that are installed.
     """
@@ -37,6 +40,7 @@ def environment(device: str) -> dict[str, Json]:
     properties = torch.cuda.get_device_properties() if on_gpu else None
     plugins = installed()
     return {
+        "code": code_version(),
         **source_commit(),
         "python": platform.python_version(),
         "packages": package_versions(),

@@ -77,6 +77,10 @@ class GpuLost(Failure):
     """CUDA does not start on a machine: the fault of no arm, to be tried on another one."""
 
 
+class OtherCode(Failure):
+    """A worker has other code than its driver: what it trains would be other numbers."""
+
+
 class StoreError(Failure):
     """The store cannot be read or written, or holds what this version cannot read."""
 

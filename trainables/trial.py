@@ -20,8 +20,9 @@ import ray
 from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables import results
+from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config import RunConfig
-from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError
+from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
 from trainables.fetched_folders import Background
 from trainables.patient_store import PatientStore
 from trainables.remote_folders import is_address
@@ -37,7 +38,7 @@ Json = Any
 SIGNATURE = "signature"
 FINISHED = "finished"  # the arm's final record is in the store
 PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
-STORE_PROBLEM = "store_problem"  # whether that was the store, or the data: all arms end then
+STORE_PROBLEM = "store_problem"  # whether that was the store, data or code: all arms end then
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
 GPU_LOST = "gpu_lost"  # whether that was the machine's GPU: another machine may do
 NODE = "node"  # Ray's id of the machine; empty outside Ray
@@ -59,6 +60,8 @@ def trial_config(
 ) -> dict[str, Json]:
     """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing.
 
+    The driver's code is named, too: a worker that has other code trains nothing.
+
     Args:
         config: what to train.
         root: of the storage.
@@ -76,6 +79,7 @@ def trial_config(
         "landmark": landmark,
         "driver": driver,
         "avoid": ", ".join(avoid),
+        "code": training_version(),
     }
 
 
@@ -114,11 +118,12 @@ class ArmTrial(Trainable):
         """
         try:
             if self._run is None:
+                self._refuse_other_code()
                 if how_far := self._fetching():
                     return {FINISHED: False, FETCHING: how_far, "done": False}
                 self._run = self._arm_run()
             return _result(self._run.advance())
-        except StoreError as error:
+        except (OtherCode, StoreError) as error:
             return _problem(str(error), STORE_PROBLEM)
         except BadData as error:
             place = f"on {socket.gethostname()}, where an arm is to be trained"
@@ -152,6 +157,18 @@ class ArmTrial(Trainable):
 
             self._fetch = Background(lambda tell: fetch(config, tell))
         return self._fetch.news(FETCH_TOLD_S)
+
+    def _refuse_other_code(self) -> None:
+        """Raise OtherCode unless the code here is the driver's."""
+        told = self._trial_config
+        if told["code"] != training_version():
+            raise OtherCode(
+                f"{socket.gethostname()}, where an arm is to be trained, has other code "
+                f"({DISTRIBUTION} {training_version()}) than the sweep's driver ({told['code']}); "
+                "it would train to other numbers, so it trains nothing. Install the same on every "
+                "machine (`ray up` installs the laptop's checkout; `sweep doctor` names those that "
+                "differ), or leave the files alone while a sweep runs; then resume it."
+            )
 
     def _arm_run(self) -> ArmRun:
         from trainables import memory
