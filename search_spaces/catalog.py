@@ -11,6 +11,7 @@ import fnmatch
 import importlib
 import importlib.util
 import json
+import math
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,15 +124,44 @@ def setting(
     return Setting(name, {**sets, **(fields or {})}, most, ranges or {}, least)
 
 
-def video_settings(model: str, alphas: Mapping[int, float | None]) -> tuple[Setting, ...]:
+def highest_alpha(reached: float, factors: int) -> float:
+    """The largest alpha that can be met, to two decimals: what lies above it is not searched.
+
+    Args:
+        reached: the lowest loss that the network attains, as a share of f0.
+        factors: factors of 1 - alpha between f0 and the last layer's bound: L - 1 with
+            ``bound_first``, else L.
+
+    >>> highest_alpha(0.134, 4)
+    0.39
+    """
+    return math.floor(100 * (1 - math.pow(reached, 1 / factors))) / 100
+
+
+def twice(alpha: float) -> float:
+    """The alpha that asks for twice the descent, in logarithms; to three decimals.
+
+    >>> twice(0.1)
+    0.19
+    """
+    return round(1 - (1 - alpha) ** 2, 3)
+
+
+def video_settings(
+    model: str,
+    alphas: Mapping[int, float | None],
+    ranges: Mapping[int, Range] | None = None,
+) -> tuple[Setting, ...]:
     """The paper's video comparisons of a model: every data set, depth and training noise.
 
     Args:
         model: as in ModelConfig.name.
         alphas: the first proposal's alpha by depth; None: the base's.
+        ranges: of alpha by depth; None: the space's.
     """
+    own = {layers: {"constraint.alpha": values} for layers, values in (ranges or {}).items()}
     return tuple(
-        setting(data, model, layers, gamma, alpha=alpha)
+        setting(data, model, layers, gamma, alpha=alpha, ranges=own.get(layers))
         for data in DATA_SETS
         for layers, alpha in alphas.items()
         for gamma in TRAIN_GAMMAS

@@ -5,7 +5,7 @@ differences of the pairs are free of selection bias. The weights: docs/text.md.
 """
 
 from search_spaces.catalog import setting
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 SPACE = SearchSpace(
@@ -55,7 +55,7 @@ SPACE = SearchSpace(
     ranges={
         "constraint.alpha": Uniform(0.02, 0.2),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(0.1, 2.0),  # of the violation in units of chance
-        "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.05, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=1,
     search_seeds=(0, 1, 2, 3),

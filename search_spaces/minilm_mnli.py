@@ -6,7 +6,7 @@ never saw them (docs/text.md). Both arms start from the same weights, so their d
 
 from search_spaces import minilm_imdb
 from search_spaces.catalog import setting
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 
 SPACE = SearchSpace(
     name="minilm_mnli",
@@ -18,7 +18,7 @@ SPACE = SearchSpace(
     ranges={
         "constraint.alpha": Uniform(0.002, 0.03),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(0.1, 2.0),  # of the violation in units of chance
-        "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.05, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=1,
     search_seeds=(0, 1, 2),

@@ -10,7 +10,7 @@ theirs, so it gets one proposal, whatever the others get.
 from dataclasses import replace
 
 from search_spaces.catalog import setting
-from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 
 GAMMA, LAYERS = 0.13, 5
@@ -65,7 +65,7 @@ SPACE = SearchSpace(
     ranges={
         "constraint.alpha": Uniform(0.03, 0.4),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-3, 0.5),  # of the clipped signal
-        "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.05, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=1,
     search_seeds=(0, 1, 2),

@@ -1,7 +1,7 @@
 """The tutorial: UT on the built-in photographs, two depths, a few minutes on a laptop."""
 
 from search_spaces.catalog import setting
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 
 SPACE = SearchSpace(
@@ -12,13 +12,13 @@ SPACE = SearchSpace(
         steps=1000,
         report_every=250,
         eval_windows=8,
-        constraint=ConstraintConfig(alpha=0.15, dual_lr=3e-4, resilience=0.05),
+        constraint=ConstraintConfig(alpha=0.15, dual_lr=3e-4),
     ),
     settings=tuple(setting("photographs", "ut", layers, 0.15) for layers in (4, 5)),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.25),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=4,
     search_seeds=(0,),

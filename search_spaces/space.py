@@ -423,7 +423,12 @@ def _dual_steps(config: RunConfig, values: Mapping[str, Json]) -> dict[str, floa
             f"{of('dual_every_unit')!r}: how many epochs a run has, only its data say. Give "
             f"{RESILIENCE} a LogUniform range of plain values in a space file."
         )
-    timing = ConstraintConfig(dual_every=of("dual_every"), warmup_steps=of("warmup_steps"))
+    timing = replace(
+        constraint,
+        dual_every=of("dual_every"),
+        dual_every_unit="step",
+        warmup_steps=of("warmup_steps"),
+    )
     steps = effective_dual_steps(
         replace(config, constraint=timing), steps_per_epoch=1, until=config.steps
     )

@@ -7,9 +7,9 @@ dtype=float32`` is for small ones.
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting
+from search_spaces.catalog import setting, twice
 from search_spaces.published_text import CHECKPOINTS, TRAIN_GAMMAS
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # alpha: half of the descent, in logarithms, from chance to what such encoders reach, over six
@@ -41,18 +41,25 @@ SPACE = SearchSpace(
             reference_loss=1.0,  # chance
             reference_unit="constant",
             dual_lr=5e-3,
-            resilience=1e-3,
         ),
     ),
     settings=tuple(
-        setting(data, "encoder", None, gamma, called="distilbert", alpha=alpha)
+        setting(
+            data,
+            "encoder",
+            None,
+            gamma,
+            called="distilbert",
+            alpha=alpha,
+            ranges={"constraint.alpha": Uniform(0.01, twice(alpha))},
+        )
         for data, alpha in ALPHAS.items()
         for gamma in TRAIN_GAMMAS
     ),
     ranges={
         "constraint.alpha": Uniform(0.01, 0.2),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-4, 5e-2),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),

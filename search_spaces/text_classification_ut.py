@@ -5,9 +5,9 @@ Source: arXiv 2601.17257, Table 4. Other words: ``--set model.checkpoint=NAME_OR
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting
+from search_spaces.catalog import setting, twice
 from search_spaces.published_text import CHECKPOINTS, TRAIN_GAMMAS
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # First guesses of alpha: half of the descent, in logarithms, that leads from chance to about 0.35
@@ -39,11 +39,18 @@ SPACE = SearchSpace(
             reference_loss=1.0,  # chance
             reference_unit="constant",
             dual_lr=5e-3,
-            resilience=1e-3,
         ),
     ),
     settings=tuple(
-        setting(data, "text_ut", layers, gamma, called="ut", alpha=alpha)
+        setting(
+            data,
+            "text_ut",
+            layers,
+            gamma,
+            called="ut",
+            alpha=alpha,
+            ranges={"constraint.alpha": Uniform(0.005, twice(alpha))},
+        )
         for data, alphas in ALPHAS.items()
         for layers, alpha in alphas.items()
         for gamma in TRAIN_GAMMAS
@@ -51,7 +58,7 @@ SPACE = SearchSpace(
     ranges={
         "constraint.alpha": Uniform(0.005, 0.3),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-4, 5e-2),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-4, 1e-1),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),

@@ -7,7 +7,7 @@ arm, as the paper does, and every table then says that the capacity is not match
 from dataclasses import replace
 
 from search_spaces.catalog import video_settings
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # First guesses of alpha, from early experiments on UCSD Ped2: the paper's 0.25 held with five
@@ -37,7 +37,7 @@ SPACE = SearchSpace(
     ranges={
         "constraint.alpha": Uniform(0.05, 0.45),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),

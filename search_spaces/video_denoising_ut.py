@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
-from search_spaces.catalog import video_settings
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.catalog import highest_alpha, video_settings
+from search_spaces.ped2_ut import REACHED
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
-# First guesses of alpha. On UCSD Ped2 three layers meet about 0.4 unasked, and five could not reach
-# much more than 0.2 (docs/ped2.md): L - 1 factors of 1 - alpha lead from the input's loss, f0, to
-# what the network attains. The paper's 0.22 starts from an f0 of 40 times the input's loss.
+# First guesses of alpha. L - 1 factors of 1 - alpha lead from the input's loss, f0, to what the
+# network attains, REACHED on UCSD Ped2 at gamma 0.15; what that leaves out is not searched, nor is
+# what three layers meet unasked. The paper's 0.22 starts from an f0 of 40 times the input's loss.
 ALPHAS: dict[int, float | None] = {3: 0.45, 5: 0.2, 7: 0.1}
+LOWEST = {3: 0.3, 5: 0.05, 7: 0.05}
+RANGES = {n: Uniform(low, highest_alpha(REACHED, n - 1)) for n, low in LOWEST.items()}
 
 SPACE = SearchSpace(
     name="video_denoising_ut",
@@ -18,13 +21,13 @@ SPACE = SearchSpace(
         data=DataConfig(name="ucsd_ped2"),
         model=ModelConfig(name="ut"),
         steps=1000,
-        constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4, resilience=0.05),
+        constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4),
     ),
-    settings=video_settings("ut", ALPHAS),
+    settings=video_settings("ut", ALPHAS, RANGES),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.55),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),

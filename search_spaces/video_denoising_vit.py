@@ -8,7 +8,7 @@ on a GPU, like the paper's; ``--set device=cpu`` is for tiny checkpoints.
 from dataclasses import replace
 
 from search_spaces.catalog import video_settings
-from search_spaces.space import LogUniform, SearchSpace, Uniform
+from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 CHECKPOINT = "google/vit-base-patch16-224"
@@ -39,7 +39,7 @@ SPACE = SearchSpace(
     ranges={
         "constraint.alpha": Uniform(0.03, 0.35),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal
-        "constraint.resilience": LogUniform(1e-2, 1.0),  # slack a layer is granted per multiplier
+        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },
     n_proposals=8,
     search_seeds=(0, 1),
