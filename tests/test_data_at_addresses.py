@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sweep.doctor_data import folder_check, need_check, needs_of
 from sweep.requirements import fetch, resolve_checkpoints, resolve_data
 from tests.clouds import Cloud, enter
 from tests.command_line import refused, sweep
-from tests.drivers import Driver, records, tiny, undisturbed
+from tests.drivers import ROOT, Driver, records, tiny, undisturbed
 from tests.oracles import TINY
 from tests.ped2_folders import config as ped2
 from tests.ped2_folders import write_original
@@ -164,6 +165,38 @@ def test_doctor_lists_an_address_and_fetches_nothing(clips: Path, own_cache: Pat
     assert folder_check(ADDRESS).passed
     missing = folder_check("s3://lab/nothing")
     assert (missing.passed, "there is nothing below" in missing.found) == (False, True)
+
+
+# One setting of each of two built-in spaces, with everything that takes time made small.
+SMALL = (
+    *("--set", "steps=2", "--set", "report_every=1", "--set", "batch_size=2", "--set", "threads=1"),
+    *("--set", "eval_windows=2", "--set", "eval_draws=1", "--set", "device=cpu"),
+    *("--set", "sampler=random", "--proposals", "1", "--seeds", "0,", "--where", "inline"),
+)
+VIDEO = ("--set", "data.frame_size=16", "--set", "data.patch_size=4", "--set", "data.frames=3")
+TEXT = ("--set", "data.max_length=32", "--set", "data.dev_share=0.4", "--set", "dtype=float32")
+
+
+@pytest.mark.slow
+def test_the_shipped_cluster_file_runs_a_video_and_a_text_space(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On what its nodes find in their environment, once the bucket has what its comments put."""
+    text = (ROOT / "cluster.yaml").read_text().replace("s3://FILL-IN", f"s3://{BUCKET}")
+    exported = dict(re.findall(r"(SWEEP_STORAGE|SWEEP_DATA)=(\S+)", text))
+    assert exported == {"SWEEP_STORAGE": f"s3://{BUCKET}/sweeps", "SWEEP_DATA": ADDRESS}
+    for name, value in exported.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    upload(cloud, write_original(tmp_path / "ped2"), "UCSD_Anomaly_Dataset.v1p2/UCSDped2")
+    run = tiny_text(tmp_path)
+    upload(cloud, tmp_path / "aclImdb", "aclImdb")
+    upload(cloud, Path(str(run.model.checkpoint)), "checkpoints/bert")
+    weights = ("--set", f"model.checkpoint={ADDRESS}/checkpoints/bert")
+    ran = sweep("run", "video_denoising_ut", "--only", "ucsd_ped2-ut-L3-g0.15", *VIDEO, *SMALL)
+    assert "2 of 2 arms are final" in ran.stdout
+    ran = sweep("run", "text_classification_ut", "--only", "imdb-ut-L3-g1", *TEXT, *weights, *SMALL)
+    assert "2 of 2 arms are final" in ran.stdout
 
 
 @pytest.mark.slow
