@@ -78,12 +78,12 @@ def report(request: Request, node: str, gpus: float, is_head: bool) -> NodeRepor
     probe = request.probe
     if probe is not None:
         steps.append(lambda: shared_storage(request.storage, probe, node))
-    if request.folder is not None and not is_head:
+    if request.folder is not None:
         folder = request.folder
         steps.append(lambda: folder_check(folder))
-    needs = () if is_head else request.needs  # arms run on workers
-    checks = [step() for step in steps] + [need_check(need) for need in needs]
-    return NodeReport(socket.gethostname(), dict(_facts(needs)), tuple(checks))
+    # The head trains nothing, but it is where a sweep's data and weights get their fingerprints.
+    checks = [step() for step in steps] + [need_check(need) for need in request.needs]
+    return NodeReport(socket.gethostname(), dict(_facts(request.needs)), tuple(checks))
 
 
 def clock() -> float:

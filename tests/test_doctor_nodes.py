@@ -168,8 +168,8 @@ def test_a_node_reports_what_it_is_asked_for(objects: ObjectStore) -> None:
     assert needs[0].name in worker.facts
     head = report(replace(request, probe=None), "node-0", gpus=0, is_head=True)
     names = [check.name for check in head.checks]
-    assert "open ports" in names
-    assert not {"storage", needs[0].name} & set(names)  # no arm runs there
+    assert {"open ports", needs[0].name} <= set(names)  # a submission is fingerprinted there
+    assert "storage" not in names
 
 
 # --- many nodes -----------------------------------------------------------------------------------
