@@ -232,6 +232,38 @@ def only(space: SearchSpace, patterns: Sequence[str]) -> SearchSpace:
     return replace(space, settings=kept)
 
 
+def is_data_set(data: str) -> bool:
+    """Whether ``--data`` names a data set of the library `datasets`, and no folder."""
+    return data.startswith("hf:")
+
+
+def with_data_set(space: SearchSpace, name: str) -> SearchSpace:
+    """The space on another data set of texts (``--data hf:NAME``) in the place of its own.
+
+    Of a space of several data sets those settings stay that are of the first one.
+    """
+    if space.base.task != "text_classification":
+        raise InvalidValue(
+            f"--data {name} names texts, and {space.name} is of the task {space.base.task}. Give a "
+            "folder, or choose a space of text_classification."
+        )
+
+    def of(setting: Setting) -> str:
+        return str(setting.fields.get("data.name", space.base.data.name))
+
+    first, label = of(space.settings[0]), re.sub(r"[^\w.-]", "-", name, flags=re.A)
+    kept = tuple(
+        replace(
+            s,
+            name=re.sub(f"^{re.escape(first)}(?=-|$)", label, s.name),
+            fields={n: name if n == "data.name" else value for n, value in s.fields.items()},
+        )
+        for s in space.settings
+        if of(s) == first
+    )
+    return replace(space, base=space.base.with_fields({"data.name": name}), settings=kept)
+
+
 def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
     """The space with fields of its own or of its base run replaced (``--set name=value``)."""
     known = (*SPACE_FIELDS, *field_names())

@@ -344,9 +344,10 @@ class SearchSpace:
                     f"Searched: {', '.join(self.ranges)}."
                 )
             if any(name in s.fields for s in self.settings):
+                other = " Give other texts with --data hf:NAME." * (name == "data.name")
                 raise InvalidValue(
                     f"{name} is fixed by the settings of {self.name}, so it cannot be set for all "
-                    "of them."
+                    f"of them.{other}"
                 )
         return replace(self, base=self.base.with_fields(values))
 

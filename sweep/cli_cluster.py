@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep import advice, notifications, remote
 from sweep.advice import ADDRESS
@@ -172,7 +173,8 @@ def _for_the_head(notify: str | None) -> str | None:
 def _driver_options(
     data: str | None, workers: int | None, stall_after: float | None
 ) -> tuple[str, ...]:
-    given = {"--data": data, "--workers": workers, "--stall-after": stall_after}
+    folder = None if data is None or catalog.is_data_set(data) else data
+    given = {"--data": folder, "--workers": workers, "--stall-after": stall_after}
     return tuple(
         word for name, value in given.items() if value is not None for word in (name, str(value))
     )

@@ -86,8 +86,9 @@ stall_option = click.option(
 )
 data_option = click.option(
     "--data",
-    metavar="DIR|ADDRESS",
-    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA.",
+    metavar="DIR|ADDRESS|hf:NAME",
+    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME are "
+    "texts of the library `datasets`.",
 )
 notify_option = click.option(
     "--notify",
@@ -187,13 +188,16 @@ def asked_for(
         wanted["n_proposals"] = proposals
     if seeds is not None:
         wanted["search_seeds"] = parse_seeds(seeds)
-    if data is not None:
+    space_asked = found.space
+    if data is not None and catalog.is_data_set(data):
+        space_asked = catalog.with_data_set(space_asked, data)
+    elif data is not None:
         wanted["data.folder"] = data
     if stall_after is not None:
         wanted["stall_after_s"] = stall_after
     if name is None:
         name = f"{found.name}-full" if full else found.name
-    chosen = catalog.only(found.space, patterns)
+    chosen = catalog.only(space_asked, patterns)
     return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
 
 
@@ -243,7 +247,7 @@ def resume(
     if stall_after is not None:
         there = replace(there, space=replace(there.space, stall_after_s=stall_after))
     if data is not None:
-        there = with_folder(there, absolute(data))
+        there = with_folder(there, _folder(data))
     more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
     there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
     refuse_second_driver(objects, name)
@@ -259,6 +263,13 @@ def resume(
         notify=notify,
     )
     raise SystemExit(code)
+
+
+def _folder(data: str) -> str | None:
+    """Where the data of a stored sweep lie now; which data they are does not change."""
+    if catalog.is_data_set(data):
+        raise Misuse(f"--data must be a folder here, got {data}: the sweep keeps its data set.")
+    return absolute(data)
 
 
 @click.command()

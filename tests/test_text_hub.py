@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from search_spaces import catalog
+from sweep.views import load_sweep
+from tests.command_line import refused, sweep
+from tests.test_text_spaces import TINY
 from tests.text_folders import MNLI_LABELS, PAIRS, PAIRS_TEST, REVIEWS, REVIEWS_TEST, TEXT_LAYOUTS
+from tests.text_runs import checkpoint_in
 from trainables.config import DataConfig
 from trainables.datasets.text import load_text, resolve
 from trainables.errors import BadData
+from trainables.object_store import ObjectStore
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -216,3 +222,30 @@ def test_without_the_library_the_message_says_what_to_install() -> None:
     )
     assert ran.returncode == 1
     assert "needs the Python package `datasets`, version 4 or newer; it is not" in ran.stderr
+
+
+@pytest.mark.slow
+def test_a_built_in_space_trains_on_a_data_set_of_the_library(library: Any, tmp_path: Path) -> None:
+    """As README and docs/data.md say it; the settings are those of the space's first data set."""
+    folder = saved(reviews(library), tmp_path / "saved")
+    checkpoint = checkpoint_in(tmp_path / "encoder")
+    small = TINY | {"model.checkpoint": checkpoint, "dtype": "float32", "data.folder": str(folder)}
+    words = [word for name, value in small.items() for word in ("--set", f"{name}={value}")]
+    space, data = "text_classification_ut", "hf:some/reviews"
+    storage = ("--storage", str(tmp_path / "root"), "--where", "inline")
+    ran = sweep("run", space, "--data", data, "--only", "*-L3-g0.2", *words, *storage)
+    assert "2 of 2 arms are final" in ran.stdout
+    view = load_sweep(ObjectStore(tmp_path / "root"), space)
+    assert [s.setting.name for s in view.settings] == ["hf-some-reviews-ut-L3-g0.2"]
+
+
+def test_another_data_set_takes_the_place_of_the_first_of_a_space() -> None:
+    space = catalog.find("text_classification_distilbert").space
+    other = catalog.with_data_set(space, "hf:glue:qnli")
+    assert {other.run(s, {}, seed=0).data.name for s in other.settings} == {"hf:glue:qnli"}
+    imdb = [s.name for s in space.settings if s.name.startswith("imdb-")]
+    assert [s.name for s in other.settings] == [n.replace("imdb", "hf-glue-qnli") for n in imdb]
+    assert "Give other texts with --data hf:NAME" in refused(
+        "run", "text_classification_ut", "--set", "data.name=hf:glue:qnli"
+    )
+    assert "names texts" in refused("run", "quickstart", "--data", "hf:glue:qnli")
