@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+from urllib.parse import unquote_plus
 
 import click
 from click.core import ParameterSource
@@ -24,6 +25,9 @@ from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
 from trainables.object_store import ObjectStore
 
 Json = Any
+_SECRET_OPTION = re.compile(
+    r"[?&;][^=&;]*(secret|key|token|pass|sas|signature|credential)[^=&;]*=", re.I
+)
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 storage_option: Callable[[Verb], Verb] = click.option(
@@ -72,7 +76,11 @@ def given_storage() -> str | None:
 def refuse_key(address: str, what: str = "a storage root") -> None:
     """Raise Misuse for an address that carries a secret key: addresses are stored and shown."""
     place, mark, rest = address.partition("://")
-    if mark and (re.match(r"[^/@]*:.*@", rest) or (place == "s3" and ":" in rest.split("/")[0])):
+    if mark and (
+        re.match(r"[^/@]*:.*@", rest)
+        or (place == "s3" and ":" in rest.split("/")[0])
+        or _SECRET_OPTION.search(unquote_plus(rest))
+    ):
         raise Misuse(
             f"{what} must be without a key, got one of kind {place}://: it is stored and "
             "shown. Keys come from the environment (AWS_ACCESS_KEY_ID and "

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import signal
 import socket
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -155,11 +156,29 @@ def _remove_left_overs() -> None:
     """Remove the folders of drivers that were killed: nobody holds their lock any more."""
     for owner in Path(_short_folder()).glob(f"{PREFIX}*/{OWNER}"):
         try:
-            with open(owner) as file:
+            with _own_file(owner) as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # in use, or another user's
+        except OSError:  # in use, or not ours
             continue
         shutil.rmtree(owner.parent, ignore_errors=True)
+
+
+@contextmanager
+def _own_file(path: Path) -> Iterator[int]:
+    """Open a plain file of this user in a folder of this user; OSError for all else.
+
+    The folder above is everybody's: a stranger's pipe would be waited for, for ever.
+    """
+    if path.parent.lstat().st_uid != os.getuid():
+        raise PermissionError(f"{path.parent} is another user's")
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.getuid() or not stat.S_ISREG(found.st_mode):
+            raise PermissionError(f"{path} is no file of this user")
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _short_folder() -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 import socket
 import subprocess
 import tempfile
@@ -37,10 +38,9 @@ SSH_OPTIONS = {
     "ExitOnForwardFailure": "yes",
     "ServerAliveInterval": "5",
     "ServerAliveCountMax": "3",
-    "StrictHostKeyChecking": "no",  # as Ray: a cloud's addresses get new machines
-    "UserKnownHostsFile": os.devnull,
     "LogLevel": "ERROR",
 }
+KNOWN_HOSTS = "~/.ssh/descent-sweep.known_hosts"  # heads with fixed addresses, as first met
 
 
 @dataclass(frozen=True)
@@ -52,10 +52,11 @@ class Route:
     key: str | None  # path of the private key; None: what ssh finds by itself
     proxy_command: str | None
     port: int = DASHBOARD_PORT  # that is wanted of the head's loopback: the job server's
+    is_fixed: bool = False  # the address is of one machine for good, not a cloud's
 
     def command(self, local_port: int) -> list[str]:
         """The tunnel; it ends when its standard input does, so it cannot outlive its owner."""
-        options = dict(SSH_OPTIONS)
+        options = SSH_OPTIONS | self._host_keys()
         if self.key is not None:
             options["IdentitiesOnly"] = "yes"
         if self.proxy_command is not None:
@@ -68,6 +69,13 @@ class Route:
             f"{self.user}@{self.host}",
             f"echo {READY}; cat >/dev/null",
         ]
+
+    def _host_keys(self) -> dict[str, str]:
+        """Of a fixed address the key that it had first; a cloud's addresses get new machines."""
+        if not self.is_fixed:
+            return {"StrictHostKeyChecking": "no", "UserKnownHostsFile": os.devnull}  # as Ray
+        file = f'"{Path(KNOWN_HOSTS).expanduser()}"'
+        return {"StrictHostKeyChecking": "accept-new", "UserKnownHostsFile": file}
 
 
 @contextmanager
@@ -143,8 +151,9 @@ def route(file: Path) -> Route:
     provider, auth = config.get("provider") or {}, config.get("auth") or {}
     start = " ".join(map(str, config.get("head_start_ray_commands") or ()))
     port = re.search(r"--dashboard-port[= ](\d+)", start)
+    is_fixed = provider.get("type") == "local" and bool(provider.get("head_ip"))
     try:
-        if provider.get("type") == "local" and provider.get("head_ip"):
+        if is_fixed:
             host = str(provider["head_ip"])
         else:
             if not auth.get("ssh_private_key"):
@@ -163,6 +172,7 @@ def route(file: Path) -> Route:
         auth.get("ssh_private_key"),
         auth.get("ssh_proxy_command"),
         int(port.group(1)) if port else DASHBOARD_PORT,
+        is_fixed,
     )
 
 
@@ -236,6 +246,12 @@ def _wait(ssh: subprocess.Popen[bytes], to: Route, said: IO[bytes]) -> None:
         if READY.encode() not in heard and (ended or time.monotonic() > give_up):
             said.seek(0)
             text = said.read().decode(errors="replace").strip() or "no word from ssh"
+            if to.is_fixed and "host key" in text.lower():
+                forget = shlex.join(["ssh-keygen", "-R", to.host, "-f"])
+                text += (
+                    f" Its key is not the one that it had before. If the machine was set up anew: "
+                    f"`{forget} {KNOWN_HOSTS}`; else somebody else answers at its address."
+                )
             raise Failure(f"ssh to the head {to.user}@{to.host} failed: {text}")
         time.sleep(WAIT_S)
 

@@ -236,7 +236,8 @@ def test_every_decision_record_is_short_and_complete() -> None:
 
 
 def test_readme_file_tree_equals_the_disk(request: pytest.FixtureRequest) -> None:
-    files = [f for f in listed_files() if f.name != "__init__.py" or (ROOT / f).stat().st_size]
+    empty = ("__init__.py", "py.typed")
+    files = [f for f in listed_files() if f.name not in empty or (ROOT / f).stat().st_size]
     silent = [str(f) for f in files if not comment_on(f)]
     assert not silent, (
         "no first line to take the tree's comment from: give a module a docstring, a Markdown file "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import threading
 from pathlib import Path
 from typing import IO
@@ -94,3 +95,36 @@ def test_the_folder_of_a_driver_that_was_killed_is_removed(
     (left / ray_session.OWNER).touch()
     ray_session._remove_left_overs()
     assert not left.exists()
+
+
+def test_what_strangers_leave_in_the_temporary_folder_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sweep import ray_session
+
+    monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
+    for name in ("pipe", "link", "folder"):
+        (tmp_path / f"{ray_session.PREFIX}{name}").mkdir()
+    os.mkfifo(tmp_path / f"{ray_session.PREFIX}pipe" / ray_session.OWNER)
+    (tmp_path / "mine").touch()
+    link = tmp_path / f"{ray_session.PREFIX}link" / ray_session.OWNER
+    link.symlink_to(tmp_path / "mine")
+    (tmp_path / f"{ray_session.PREFIX}folder" / ray_session.OWNER).mkdir()
+    ray_session._remove_left_overs()
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file away")
+def test_another_users_folder_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sweep import ray_session
+
+    monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
+    for whose in ("folder", "lock"):
+        left = tmp_path / f"{ray_session.PREFIX}{whose}"
+        left.mkdir()
+        (left / ray_session.OWNER).touch()
+        os.chown(left if whose == "folder" else left / ray_session.OWNER, 65534, 65534)
+    ray_session._remove_left_overs()
+    assert len(list(tmp_path.iterdir())) == 2

@@ -120,7 +120,7 @@ def test_a_url_is_used_as_it_is() -> None:
 
 
 def test_the_way_to_a_head_is_what_its_file_says(cluster_file: Path) -> None:
-    assert route(cluster_file) == Route("10.0.0.7", "me", "~/.ssh/lab", None, 8270)
+    assert route(cluster_file) == Route("10.0.0.7", "me", "~/.ssh/lab", None, 8270, True)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Ray's open files
@@ -246,3 +246,22 @@ def test_a_tunnel_does_not_outlive_a_laptop_that_is_killed(ssh: Path, head: int)
             return probe.connect_ex(("127.0.0.1", port)) != 0
 
     wait_until(is_closed)
+
+
+def test_a_fixed_head_keeps_its_host_key_and_a_clouds_address_does_not() -> None:
+    """On premises whoever answers at the address would be sent the token."""
+    fixed, cloud = (
+        Route("10.0.0.7", "me", None, None, is_fixed=is_fixed) for is_fixed in (True, False)
+    )
+    assert "StrictHostKeyChecking=accept-new" in fixed.command(1)
+    ours = Path.home() / ".ssh" / "descent-sweep.known_hosts"
+    assert f'UserKnownHostsFile="{ours}"' in fixed.command(1)
+    assert "StrictHostKeyChecking=no" in cloud.command(1)
+
+
+def test_another_host_key_is_told_with_what_to_do(ssh: Path) -> None:
+    program = ssh.parent / "bin" / "ssh"
+    program.write_text("#!/bin/sh\necho 'Host key verification failed.' >&2; exit 255\n")
+    fixed = Route("10.0.0.7", "me", None, None, is_fixed=True)
+    with pytest.raises(Failure, match=r"ssh-keygen -R 10.0.0.7 -f ~/.ssh/"), tunnel(fixed):
+        pytest.fail("it was let in")
