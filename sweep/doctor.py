@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -58,11 +59,21 @@ def python() -> Check:
     return Check("Python", passed, version, "Install Python 3.11 or newer.")
 
 
+def _reinstall() -> str:
+    """What installs this package and what it needs again, from where it came."""
+    checkout = Path(__file__).parents[1]
+    pip = f"{shlex.quote(sys.executable)} -m pip install"
+    if (checkout / "Makefile").is_file():
+        place = shlex.quote(str(checkout))
+        return f"Install it again: `make -C {place} setup`, or `{pip} -e {place}`."
+    return f"Install it again: `{pip} --force-reinstall`, with the wheel that this came from."
+
+
 def packages() -> Check:
     """Installed versions against the requirements of this package."""
     from packaging.requirements import Requirement
 
-    advice = "Run `make setup`, or `pip install -e . -c constraints.txt`."
+    advice = _reinstall()
     try:
         texts = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
@@ -86,7 +97,7 @@ def _device() -> Check:
     try:
         import torch
     except Exception as error:  # a broken installation fails in many ways
-        return Check("torch", False, f"does not import: {error}", "Install it again: `make setup`.")
+        return Check("torch", False, f"does not import: {error}", _reinstall())
     if torch.cuda.is_available():
         return Check("torch", True, f"{torch.__version__}, {torch.cuda.get_device_name()}")
     return Check("torch", True, f"{torch.__version__}, no GPU: trains on the CPU")
@@ -157,7 +168,7 @@ def tracking(storage: str, mlflow: str | None) -> Check:
 
 def _ray() -> Check:
     """In a process of its own: an import of Ray here would stay for nothing."""
-    advice = "Install it again: `make setup`. `sweep run --where inline` works without it."
+    advice = f"{_reinstall()} `sweep run --where inline` works without it."
     command = [sys.executable, "-c", "import ray.tune; print(ray.__version__)"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=IMPORT_S)
