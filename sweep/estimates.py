@@ -27,6 +27,7 @@ from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConf
 from trainables.errors import BadData, Misuse, UnknownName
 from trainables.remote_folders import is_address
 from trainables.shifts import family_of
+from trainables.task_facts import SAMPLES_PER_UNIT
 
 Json = Any
 DType = Literal["float32", "float64", "bfloat16"]
@@ -48,10 +49,13 @@ class TextShape:
     """What texts of one data set are like."""
 
     tokens: int  # of a sample, cut at 256
-    per_unit: int  # samples of a held-out unit
+    examples: float  # of the data set's own training split, of which dev is a share
 
 
-TEXTS: Mapping[str, TextShape] = {"imdb": TextShape(230, 7), "mnli": TextShape(45, 3)}
+TEXTS: Mapping[str, TextShape] = {
+    "imdb": TextShape(230, 25_000),
+    "mnli": TextShape(45, 392_702),
+}
 # (layers, width) of checkpoints that need not be here to be counted; others are read
 ENCODERS: Mapping[str, tuple[int, int]] = {
     "distilbert-base-uncased": (6, 768),
@@ -185,16 +189,19 @@ def arm_seconds(config: RunConfig, gpu: str | None = None) -> float:
 
 def evaluated_samples(config: RunConfig) -> float:
     """Samples that pass forward in an arm's reports and its final evaluation."""
+    reports = math.ceil(config.steps / config.report_every)
+    severities = sum(len(family_of(shift).severities) for shift in config.shifts)
+    held_out = reports + len(config.test_gammas) + config.eval_draws + severities  # passes
     if config.task == "text_classification":
-        window = _text_shape(config).per_unit
-    elif config.task == "frame_denoising":
+        most = min(config.eval_windows * SAMPLES_PER_UNIT, config.data.max_items or math.inf)
+        there, share = _text_shape(config).examples, config.data.dev_share
+        dev, train = min(most, share * there), min(most, (1 - share) * there)
+        return held_out * dev + config.eval_draws * train
+    if config.task == "frame_denoising":
         window = config.data.frames
     else:
         window = (config.data.frame_size // config.data.patch_size) ** 2
-    reports = math.ceil(config.steps / config.report_every)
-    severities = sum(len(family_of(shift).severities) for shift in config.shifts)
-    passes = reports + len(config.test_gammas) + 2 * config.eval_draws + severities
-    return float(passes * config.eval_windows * window)
+    return float((held_out + config.eval_draws) * config.eval_windows * window)
 
 
 def arm_memory_gb(config: RunConfig, gpu: str | None = None) -> float:
@@ -251,8 +258,8 @@ def _work_of_texts(config: RunConfig) -> Work:
 
 
 def _text_shape(config: RunConfig) -> TextShape:
-    known = TEXTS.get(config.data.name, TextShape(config.data.max_length, 1))
-    return TextShape(min(known.tokens, config.data.max_length), known.per_unit)
+    known = TEXTS.get(config.data.name, TextShape(config.data.max_length, math.inf))
+    return TextShape(min(known.tokens, config.data.max_length), known.examples)
 
 
 @lru_cache(maxsize=64)

@@ -123,6 +123,26 @@ def test_an_arm_costs_its_steps_and_its_evaluation() -> None:
     assert twice - estimates.START_S == pytest.approx(2 * (once - estimates.START_S), rel=0.01)
 
 
+def test_texts_are_counted_as_they_are_scored() -> None:
+    """Windows stand for three samples each, of which there are no more than the data set has."""
+    fields = {
+        "steps": 1000,
+        "report_every": 300,
+        "eval_windows": 200,
+        "data.dev_share": 0.1,
+        "shifts": ["typos"],
+    }
+    run = RunConfig(
+        task="text_classification",
+        data=DataConfig(name="imdb"),
+        model=ModelConfig(name="text_ut", checkpoint="x"),
+    ).with_fields(fields)
+    passes = 4 + len(run.test_gammas) + run.eval_draws + 3
+    assert estimates.evaluated_samples(run) == (passes + run.eval_draws) * 600
+    most = run.with_fields({"eval_windows": 10**6})
+    assert estimates.evaluated_samples(most) == passes * 2_500 + run.eval_draws * 22_500
+
+
 def test_the_sum_counts_a_shared_unconstrained_arm_once() -> None:
     space = catalog.find("ped2_ut").space
     cost = estimates.estimate(space, "a100")

@@ -15,11 +15,13 @@ from click.testing import CliRunner
 
 from search_spaces import catalog, published_text
 from search_spaces.published_text import COMPARISONS, Comparison, least_loss
+from sweep import estimates
 from sweep.cli import main
 from sweep.views import SweepView, load_sweep
 from tests.text_folders import TEXT_LAYOUTS
 from tests.text_runs import LONGEST, checkpoint_in
 from trainables.object_store import ObjectStore
+from trainables.task_facts import SAMPLES_PER_UNIT
 
 # Two steps of what the spaces train, on texts of 32 tokens, measured on one unit.
 TINY = {
@@ -175,6 +177,18 @@ def test_the_list_for_people_shows_the_marks() -> None:
     row = plain["published"]["imdb-ut-L3-g0"]
     assert row["ood_auc"] == {"constrained": 1.719, "unconstrained": 1.707}
     assert row["doubts"] == []
+
+
+@pytest.mark.parametrize("model", ["ut", "distilbert", "roberta"])
+def test_the_full_spaces_score_what_table_4_needs(model: str) -> None:
+    """All of IMDb's dev reviews; the standard errors are those of docs/text.md."""
+    full = catalog.find(f"text_classification_{model}", full=True).space.base
+    samples = full.eval_windows * SAMPLES_PER_UNIT
+    assert samples >= full.data.dev_share * estimates.TEXTS["imdb"].examples
+    for data, accuracy, error in (("imdb", 0.85, 0.0071), ("mnli", 0.80, 0.0052)):
+        there = full.data.dev_share * estimates.TEXTS[data].examples
+        scored = min(samples, there)
+        assert math.sqrt(accuracy * (1 - accuracy) / scored) == pytest.approx(error, abs=5e-5)
 
 
 # --- two steps of each ----------------------------------------------------------------------------

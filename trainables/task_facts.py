@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips")
 TEXT_DATA = ("max_length", "max_items")
+# of texts: eval_windows stand for so many samples each, however large groups are (a premise has 3,
+# an IMDb film about 7)
+SAMPLES_PER_UNIT = 3
 
 
 @dataclasses.dataclass(frozen=True)

@@ -37,11 +37,11 @@ from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual import Scales
 from trainables.random_keys import keyed_generator
 from trainables.shifts import TEXT_FAMILIES, gamma_key
+from trainables.task_facts import SAMPLES_PER_UNIT
 from trainables.tasks.base import Batch, Embed, Tokens, autocast_of
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 
 Ints = NDArray[np.int64]
-SAMPLES_PER_UNIT = 3  # of a premise; an IMDb film has about seven reviews
 _EVAL_SAMPLES = 64  # of a held-out batch, at most; scores do not depend on it but for rounding
 _EVAL_TOKENS = 8192  # of a held-out batch, padding included, at most; a longer text goes alone
 _EMBEDDED_AT_ONCE = 4096  # words, to bound memory
