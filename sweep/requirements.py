@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from search_spaces.space import SearchSpace, Setting
 from sweep.cli_options import refuse_key
 from sweep.definition import Definition
-from sweep.submission import DISTRIBUTION
+from trainables.code_version import DISTRIBUTION
 from trainables.config import DataConfig, ModelConfig, RunConfig
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.remote_folders import is_address, without_scheme
