@@ -115,7 +115,7 @@ def numbers(record: ArmRecord) -> list[str]:
     """
     measured, constraint = record.evaluation, record.config.constraint
     if measured is not None:
-        judged = None if constraint is None else judge(record, constraint)
+        judged = None if constraint is None else judge([record], constraint)
         share = None if judged is None else max(judged.held_out)
         return _glance(measured.held_out_losses()[-1], share)
     scalars = record.reports[-1].scalars if record.reports else {}
