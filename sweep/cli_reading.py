@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from sweep import advice, remote, score_entries, tables, views
+from sweep import advice, remote, score_entries, table_columns, views
 from sweep.cli_options import (
     address_option,
     console,
@@ -233,7 +233,7 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
         f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
         f"{metric.direction}; seen: what "
         "training or selection looked at; unseen: all else, the only rows on OOD robustness."
-        + "".join(f" {note}" for note in tables.reference_notes(metric))
+        + "".join(f" {note}" for note in table_columns.reference_notes(metric))
     )
 
 
@@ -260,10 +260,12 @@ def _print_best(entry: Mapping[str, Json]) -> None:
     out = console()
     seeds = len(entry["search_seeds"])
     place = f"proposal {entry['proposal']}, {seeds} search seed{'s' * (seeds > 1)}"
+    model = score_entries.model_text(entry["model"], entry["model_variant"])
+    name = f"[bold]{entry['setting']}[/bold], {escape(model)}"
     if entry["winner"]:
-        out.print(f"[bold]{entry['setting']}[/bold]: winner, {place}")
+        out.print(f"{name}: winner, {place}")
     else:
-        out.print(f"[bold]{entry['setting']}[/bold]: no winner: {escape(entry['why'])}")
+        out.print(f"{name}: no winner: {escape(entry['why'])}")
         if entry["proposal"] is not None:
             out.print(f"  closest: {place}")
     if entry["point"]:

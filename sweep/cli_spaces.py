@@ -20,6 +20,7 @@ from sweep.cli_options import (
     set_option,
     table,
 )
+from sweep.score_entries import model_text
 from trainables.errors import Misuse
 
 if TYPE_CHECKING:
@@ -153,6 +154,8 @@ def _print_space(space: SearchSpace) -> None:
         f"search seeds {seeds}: {constrained} constrained and {plain} unconstrained arms (shared "
         f"ones are trained once) of {_steps(space)} steps."
     )
+    for line in _models(space):
+        out.print(escape(line))
     out.print()
     out.print(table([_setting_row(space, s) for s in space.settings], right=("proposals",)))
     compared = [c for c in (_comparison(s.name) for s in space.settings) if c is not None]
@@ -175,6 +178,17 @@ def _print_space(space: SearchSpace) -> None:
             for name, values in space.ranges.items()
         ]
         out.print(table(rows, right=("first",)))
+
+
+def _models(space: SearchSpace) -> list[str]:
+    """What is trained, by model and variant, and where that is not what the paper trained."""
+    runs = [space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings]
+    found = dict.fromkeys((run.model.name, run.model.variant) for run in runs)
+    departures = published.DEPARTURES
+    return [
+        f"model: {model_text(*model)}" + (f". {departures[model]}." if model in departures else "")
+        for model in found
+    ]
 
 
 def _steps(space: SearchSpace) -> str:

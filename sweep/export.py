@@ -21,6 +21,7 @@ from typing import Any
 from search_spaces.catalog import CONFIGURATION
 from sweep import provenance, table_formats, tables, views
 from sweep.frontier_table import frontier_table
+from sweep.hyperparameters import hyperparameters_table
 from sweep.layers_table import layers_table
 from sweep.selection import is_selected
 from sweep.views import SettingView, SweepView
@@ -112,12 +113,12 @@ def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) 
         tables.results_table(space, entries),
         layers_table(space, entries),
         tables.shifts_table(space, entries),
-        tables.hyperparameters_table(space, entries),
+        hyperparameters_table(space, entries),
         frontier_table(space, entries),
     ):
         files[f"tables/{table.name}.csv"] = table_formats.to_csv(table)
         files[f"tables/{table.name}.md"] = table_formats.to_markdown(table)
-        files[f"tables/{table.name}.tex"] = table_formats.to_latex(table)
+        files[f"tables/{table.name}.tex"] = table_formats.to_latex(table, view.definition.name)
     for setting in view.settings:
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)
         if wanted:

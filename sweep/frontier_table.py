@@ -45,4 +45,5 @@ def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) ->
             if entry["least_descent"]
         ),
     ]
-    return Table("frontier", "Objective against demanded descent", rows, shown, notes)
+    caption = "Objective against demanded descent"
+    return Table("frontier", caption, rows, shown, notes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.space import SearchSpace
-from sweep.score_entries import ARMS
+from sweep.score_entries import ARMS, model_text
 from sweep.table_formats import Row, Table, number
 from trainables.task_facts import Metric
 
@@ -23,10 +23,11 @@ def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     facts = space.base.facts
     rows = [row for entry in entries for row in _rows(facts.metric, entry)]
     quantities = [("loss", "loss", ".3f"), ("missing share", "missing_share", "+.2f")]
-    if any(row["constrained_probe_loss"] is not None for row in rows):
+    if any(row.get("constrained_probe_loss") is not None for row in rows):
         quantities.insert(1, ("probe's loss", "probe_loss", ".3f"))
     shown = [
         ("setting", [row["setting"] for row in rows]),
+        ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
         ("layer", [str(row["layer"]) for row in rows]),
         *(
             (f"{header}: {arm}", [number(row[f"{arm}_{column}"], form) for row in rows])
@@ -40,21 +41,24 @@ def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         "The unconstrained arm never trains its readout on inner layers: where there are probes, "
         "they say what its inner layers hold.",
     ]
-    return Table("layers", "Both arms, layer by layer", rows, shown, notes)
+    return Table("layers", "Both arms, layer by layer", rows, shown, notes, texts=3, headed=2)
 
 
 def _rows(metric: Metric, entry: Mapping[str, Json]) -> list[Row]:
     arms = {arm: entry[arm] or {} for arm in ARMS}
     depth = max((len(values.get("layer_losses") or []) for values in arms.values()), default=0)
-    columns = {
-        "loss": "layer_losses",
-        metric.key: "layer_scores",
-        "probe_loss": "probe_losses",
-        f"probe_{metric.key}": "probe_scores",
-    }
+    columns = {"loss": "layer_losses"}
+    if metric.higher_is_better:  # else it follows from the losses
+        columns |= {
+            metric.key: "layer_scores",
+            "probe_loss": "probe_losses",
+            f"probe_{metric.key}": "probe_scores",
+        }
     return [
         {
             "setting": entry["setting"],
+            "model": entry["model"],
+            "model_variant": entry["model_variant"],
             "winner": entry["winner"],
             "proposal": entry["proposal"],
             "n_seeds": len(entry["search_seeds"]),

@@ -32,6 +32,7 @@ class Table:
     shown: list[tuple[str, list[str]]]
     notes: list[str]
     texts: int = 2  # so many columns of the short form hold words, the others numbers
+    headed: int = 1  # so many of them are a line of their own above their rows in LaTeX
 
 
 def frame(table: Table) -> pandas.DataFrame:
@@ -66,36 +67,79 @@ def to_markdown(table: Table) -> str:
     return "\n".join([*lines, "", *notes, ""])
 
 
-def to_latex(table: Table) -> str:
-    r"""The short form as a LaTeX table; needs the packages booktabs and graphicx.
+PACKAGES = "booktabs,longtable"
+LINE = 80  # characters of this size in a column of the article class
+LONGEST_FLOAT = 40  # lines; a longer table breaks over pages
 
-    >>> table = Table("t", "T", [], [("s", ["a_b"]), ("d", ["-0.5"])], [])
-    >>> print(to_latex(table).splitlines()[9])
-    a\_b & $-0.5$ \\
+
+def to_latex(table: Table, sweep: str) -> str:
+    r"""The short form as a LaTeX table of the width of a column; its first line says what it needs.
+
+    >>> table = Table("t", "T", [], [("s", ["a_b"]), ("d", ["-0.5"])], [], texts=1)
+    >>> print("\n".join(to_latex(table, "mine").splitlines()[10:12]))
+    \multicolumn{1}{@{}l@{}}{a\_b} \\
+    $-0.5$ \\
     """
-    texts = min(table.texts, len(table.shown))
-    header = " & ".join(_latex(header) for header, _ in table.shown)
-    body = [" & ".join(_latex_cell(cell) for cell in cells) + r" \\" for cells in _cells(table)]
-    notes = [rf"\par\footnotesize {_latex(note)}" for note in table.notes]
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{_latex(table.caption)}}}",
-            rf"\label{{tab:{table.name}}}",
-            r"\resizebox{\linewidth}{!}{%",
-            rf"\begin{{tabular}}{{{'l' * texts}{'r' * (len(table.shown) - texts)}}}",
-            r"\toprule",
-            rf"{header} \\",
-            r"\midrule",
-            *body,
-            r"\bottomrule",
-            r"\end{tabular}}",
-            *notes,
-            r"\end{table}",
-            "",
-        ]
-    )
+    headers = [header for header, _ in table.shown[table.headed :]]
+    texts = max(min(table.texts, len(table.shown)) - table.headed, 0)
+    sides = "l" * texts + "r" * (len(headers) - texts)
+    header = [" & ".join(map(_latex_header, headers, sides)) + r" \\"]
+    columns = f"{{@{{}}{sides}@{{}}}}"
+    title = _latex(f"{table.caption} (sweep {sweep})")
+    caption = rf"\caption{{{title}}}\label{{tab:{sweep}-{table.name}}}"
+    header = [r"\toprule", *header, r"\midrule"]
+    is_float = len(_cells(table)) <= LONGEST_FLOAT
+    body = _latex_body(table, len(headers), r"\\" if is_float else r"\\*")
+    notes = [rf"{_latex(note)}\par" for note in table.notes]
+    if is_float:
+        lines = [r"\begin{table}", r"\centering", caption, *_SMALL]
+        lines += [rf"\begin{{tabular}}{columns}", *header, *body]
+        lines += [r"\bottomrule", r"\end{tabular}", r"\par\medskip\raggedright", *notes]
+        lines += [r"\end{table}"]
+    else:
+        lines = [r"\begingroup", *_SMALL, rf"\begin{{longtable}}{columns}", rf"{caption} \\"]
+        lines += [*header, r"\endfirsthead", *header, r"\endhead", r"\bottomrule", r"\endfoot"]
+        lines += [*body, r"\end{longtable}", r"\par\raggedright", *notes, r"\endgroup"]
+    needs = rf"% In the preamble: \usepackage{{{PACKAGES}}}"
+    return "\n".join([needs, *lines, ""])
+
+
+_SMALL = (r"\footnotesize", r"\setlength{\tabcolsep}{2pt}")
+
+
+def _latex_body(table: Table, width: int, end: str) -> list[str]:
+    lines: list[str] = []
+    above: tuple[str, ...] = ()
+    for cells in _cells(table):
+        head, rest = cells[: table.headed], cells[table.headed :]
+        if head != above:
+            lines += [r"\addlinespace"] * bool(above)
+            title = ", ".join(head)
+            side = "l" if len(title) <= LINE else r"p{\linewidth}"  # else it would be cut
+            lines.append(rf"\multicolumn{{{width}}}{{@{{}}{side}@{{}}}}{{{_latex(title)}}} {end}")
+            above = head
+        lines.append(" & ".join(_latex_cell(cell) for cell in rest) + r" \\")
+    return lines
+
+
+_SHORT = {  # in LaTeX, where a column is narrow
+    "(selection-biased)": "(biased)",
+    "unconstrained": "unconstr.",
+    "constrained": "constr.",
+}
+
+
+def _latex_header(text: str, side: str) -> str:
+    r"""A header, a word a line.
+
+    >>> _latex_header("loss: unconstrained", "r")
+    '\\shortstack[r]{loss:\\\\unconstr.}'
+    """
+    for long, short in _SHORT.items():
+        text = text.replace(long, short)
+    words = [_latex(word) for word in text.split()]
+    stacked = r"\\".join(words)
+    return stacked if len(words) == 1 else rf"\shortstack[{side}]{{{stacked}}}"
 
 
 def _cells(table: Table) -> list[tuple[str, ...]]:
@@ -138,9 +182,14 @@ def _latex(text: str) -> str:
 
 
 def _latex_cell(text: str) -> str:
-    """A number in math mode, so that its minus is one."""
+    r"""A number in math mode, so that its minus is one and its exponent is raised.
+
+    >>> _latex_cell("-0.5"), _latex_cell("5.17e-05")
+    ('$-0.5$', '$5.17\\times10^{-5}$')
+    """
     try:
         float(text)
     except ValueError:
-        return _latex(text)
-    return f"${text}$"
+        return _latex(text.replace("(selection-biased)", "(biased)"))
+    mantissa, _, exponent = text.partition("e")
+    return f"${mantissa}" + (rf"\times10^{{{int(exponent)}}}" if exponent else "") + "$"

@@ -1,4 +1,4 @@
-"""PURE: the tables of a sweep, from the entries of ``views.best``: every column, and a short form.
+"""PURE: tables of results and shifts, from ``views.best``: every column (CSV), and a short form.
 
 The short form shows what a reader compares, with notes.
 What is infeasible is marked, never hidden. No bold and no star: a search alone confirms nothing.
@@ -15,18 +15,28 @@ from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.score_entries import ARMS, COSTS, shift_mean
-from sweep.table_formats import NOTHING, Row, Table, number
+from sweep.table_columns import (
+    config_of,
+    departure_notes,
+    form_of,
+    headed,
+    reference_notes,
+    unmatched_note,
+)
+from sweep.table_formats import Row, Table, number
 from sweep.verdict_text import (
     bias_text,
+    claims_text,
     difference_header,
     listed,
     share_text,
+    sureness_text,
+    units_text,
     verdict_columns,
     verdict_legend,
     verdict_notes,
 )
-from trainables.config import ConstraintConfig, RunConfig, field_names
-from trainables.primal_dual import Scales, reference_share
+from trainables.config import RunConfig
 from trainables.shifts import (
     FAMILIES,
     gamma_key,
@@ -39,45 +49,46 @@ from trainables.task_facts import (
     TaskFacts,
     reference_label,
     shift_references,
-    shifts_of,
 )
 
 Json = Any
 GAUSSIAN = "gaussian"
-UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
 
 def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
     """Both arms of every setting's winner, or of its closest pair, beside the references."""
-    rows = [_results_row(_config(space, entry), entry) for entry in entries]
+    rows = [_results_row(config_of(space, entry), entry) for entry in entries]
     facts = space.base.facts
     label, mean = facts.metric.label, f"mean_{facts.metric.key}"
-    difference = f"difference_{mean}"
+    lines = [line for row in rows for line in _result_lines(facts.metric, row)]
     shown = [
-        ("setting", [_setting_text(row) for row in rows]),
-        ("pair", [_pair_text(row) for row in rows]),
-        (f"constrained {label}", [number(row[f"constrained_{mean}"], ".3f") for row in rows]),
-        (f"unconstrained {label}", [number(row[f"unconstrained_{mean}"], ".3f") for row in rows]),
-        (difference_header(rows), [number(r[difference], "+.3f") for r in rows]),
+        *headed([row for row, _ in lines]),
+        ("arm", [who for _, (who, _, _) in lines]),
         *(
-            (f"{block}: {arm}", [number(r[f"{arm}_{block}_{mean}"], ".3f") for r in rows])
-            for block in ("seen", "unseen")
-            for arm in ARMS
+            (header, [number(row.get(column.format(name)), form) for row, (_, name, form) in lines])
+            for header, column in (
+                (f"mean {label}", f"{{}}_{mean}"),
+                ("ood_auc", "{}_ood_auc"),
+                ("seen", f"{{}}_seen_{mean}"),
+                ("unseen", f"{{}}_unseen_{mean}"),
+            )
         ),
-        ("missing share", [share_text(row, "constrained") for row in rows]),
-        ("units that meet it", [number(r["constrained_units_met"], ".0%") for r in rows]),
-        ("descent asked", [number(row["demanded_descent"], ".2f") for row in rows]),
-        ("unconstrained missing share", [share_text(row, "unconstrained") for row in rows]),
-        ("useful", [_yes(row["constrained_useful"]) for row in rows]),
         *(
-            (f"{reference_label(n)} {label}", [number(r[f"{n}_{mean}"], ".3f") for r in rows])
-            for n in facts.metric.shown
+            (header, [text(row, name) if name in ARMS else "" for row, (_, name, _) in lines])
+            for header, text in (
+                ("missing share", share_text),
+                ("certificate", sureness_text),
+                ("units met", units_text),
+                ("feasible, useful", claims_text),
+            )
         ),
-        ("seeds", [str(row["n_seeds"]) for row in rows]),
     ]
+    seeds = len(space.search_seeds)
     notes = [
-        f"{label}: mean over all test gammas, seen and unseen, and over the search seeds, on dev "
-        f"{facts.samples}, in {facts.metric.unit}; {facts.metric.direction}.",
+        f"mean {label}: the plain mean over all test gammas, seen and unseen, and over "
+        f"{seeds} search seed{'s' * (seeds > 1)}, on dev {facts.samples}, in {facts.metric.unit}; "
+        f"{facts.metric.direction}.",
+        f"ood_auc: the trapezoid area under {label} over test gamma.",
         _seen_and_unseen(facts),
         *reference_notes(facts.metric),
         *verdict_legend(space.tolerance),
@@ -88,9 +99,24 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
             if not row["winner"]
         ),
         *verdict_notes(rows, entries),
-        *_unmatched_note(rows),
+        *departure_notes(rows),
+        *unmatched_note(rows),
     ]
-    return Table("results", "Constrained and unconstrained arms", rows, shown, notes)
+    caption = "Constrained and unconstrained arms"
+    return Table("results", caption, rows, shown, notes, texts=4, headed=3)
+
+
+# Who a line of the results is about, what columns of CSV call that, and the form of its numbers.
+Line = tuple[str, str, str]
+
+
+def _result_lines(metric: Metric, row: Row) -> list[tuple[Row, Line]]:
+    """Both arms, their difference, and what needs no training."""
+    return [
+        *((row, (arm, arm, ".3f")) for arm in ARMS),
+        (row, (difference_header([row]), "difference", "+.3f")),
+        *((row, (reference_label(name), name, ".3f")) for name in metric.shown),
+    ]
 
 
 def _seen_and_unseen(facts: TaskFacts) -> str:
@@ -102,52 +128,27 @@ def _seen_and_unseen(facts: TaskFacts) -> str:
     )
 
 
-def reference_notes(metric: Metric) -> list[str]:
-    """Which linear filter knows what."""
-    if "wiener_train" not in metric.shown:
-        return []
-    return [
-        "Wiener: the best linear filter of a patch, fitted anew at every test gamma, so it knows "
-        "the noise; Wiener (train): fitted at train gamma alone, as the models are."
-    ]
-
-
-def _unmatched_note(rows: Sequence[Row]) -> list[str]:
-    if all(row["matched_capacity"] for row in rows):
-        return []
-    return [
-        f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
-        "constrained one has one per layer, so the difference is not that of constraining alone."
-    ]
-
-
 def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
     """Every test condition alone (CSV), and in blocks of a shift's seen or unseen severities.
 
     A block shows the mean over its severities, which have equal weight.
     """
-    blocks = [block for entry in entries for block in _shift_blocks(_config(space, entry), entry)]
+    blocks = [block for entry in entries for block in _shift_blocks(config_of(space, entry), entry)]
     rows = [row for block in blocks for row in block]
     firsts = [block[0] for block in blocks]
     facts = space.base.facts
     label, key = facts.metric.label, facts.metric.key
     shown = [
-        ("setting", [_setting_text(row) for row in firsts]),
-        ("pair", [_pair_text(row) for row in firsts]),
+        *headed(firsts),
         ("block", [row["block"] for row in firsts]),
-        ("shift", [row["shift"].replace("_", " ") for row in firsts]),
-        ("severities", [_severities_text(block) for block in blocks]),
+        ("shift", [_shift_text(block) for block in blocks]),
         *(
             (header, [number(_mean_of(block, column), form) for block in blocks])
             for header, column, form in (
-                (f"constrained {label}", f"constrained_{key}", ".3f"),
-                (f"unconstrained {label}", f"unconstrained_{key}", ".3f"),
+                ("constrained", f"constrained_{key}", ".3f"),
+                ("unconstrained", f"unconstrained_{key}", ".3f"),
                 (difference_header(rows), f"difference_{key}", "+.3f"),
-                *(
-                    (f"{reference_label(name)} {label}", f"{name}_{key}", ".3f")
-                    for name in facts.metric.references
-                    if name in (*shift_references(facts), *facts.metric.shown)
-                ),
+                *((reference_label(name), f"{name}_{key}", ".3f") for name in facts.metric.shown),
             )
         ),
     ]
@@ -157,7 +158,11 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         f"{facts.metric.unit}; {facts.metric.direction}.",
         _seen_and_unseen(facts),
         f"{GAUSSIAN}: severities are test gammas, {facts.noise_unit}.",
-        *(f"{s.replace('_', ' ')}: {FAMILIES[s].unit}." for s in used),
+        *(
+            f"{s.replace('_', ' ')}: {', '.join(f'{v:g}' for v in FAMILIES[s].severities)}, "
+            f"{FAMILIES[s].unit}."
+            for s in used
+        ),
     ]
     if used:
         notes += [
@@ -168,58 +173,13 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     notes += [
         *reference_notes(facts.metric),
         f"difference: constrained minus unconstrained{bias_text(firsts, facts.samples)}.",
-        *_unmatched_note(firsts),
+        *departure_notes(firsts),
+        *unmatched_note(firsts),
     ]
-    return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5)
-
-
-def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
-    """What the pairs of the results table were trained with, as plain values."""
-    rows = [_hyperparameters_row(space, entry) for entry in entries]
-    columns = (
-        ("alpha", "alpha"),
-        ("dual lr", "dual_lr"),
-        ("resilience", "resilience"),
-        ("reference", "reference"),
-        ("reference loss", "reference_loss"),
-        ("unit", "reference_unit"),
-        ("scale", "scale"),
-        ("form", "form"),
-        ("dual optimiser", "dual_optimizer"),
-        ("warm-up", "warmup_steps"),
-        ("primal lr", "primal_lr"),
-        ("steps", "steps"),
-        ("batch", "batch_size"),
-    )
-    shown = [
-        ("setting", [_setting_text(row) for row in rows]),
-        *((header, [_value_text(row[column]) for row in rows]) for header, column in columns),
-    ]
-    searched = ", ".join(name.removeprefix("constraint.") for name in space.ranges)
-    fewer = any(space.proposals_of(s) < space.n_proposals for s in space.settings)
-    notes = [
-        f"searched: {searched or 'nothing'}; {'up to ' * fewer}{space.n_proposals} proposals a "
-        f"setting by {space.sampler}, seed {space.sampler_seed}; search seeds "
-        f"{', '.join(map(str, space.search_seeds))}.",
-        *(
-            f"{r['setting']}: {'closest pair, no winner' if r['alpha'] else 'no finished pair'}."
-            for r in rows
-            if not r["winner"]
-        ),
-        *_also_notes(rows),
-        *_unmatched_note(rows),
-    ]
-    return Table("hyperparameters", "Hyperparameters of the pairs", rows, shown, notes)
+    return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5, headed=3)
 
 
 # --- rows -----------------------------------------------------------------------------------------
-
-
-def _config(space: SearchSpace, entry: Mapping[str, Json]) -> RunConfig:
-    """The constrained run of an entry; the setting's default one while nothing is finished."""
-    if entry["constrained"] is not None:
-        return RunConfig.from_json(entry["constrained"]["config"])
-    return space.run(space.setting(entry["setting"]), {}, seed=space.search_seeds[0])
 
 
 def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
@@ -230,7 +190,7 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         "model_variant": config.model.variant,
         "layers": config.model.layers,
         "train_gamma": config.train_gamma,
-        "form": _form(config.constraint),
+        "form": form_of(config.constraint),
         "n_seeds": len(entry["search_seeds"]),
         "winner": entry["winner"],
         "why": entry["why"],
@@ -266,14 +226,17 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
             **{f"{arm}_{cost}": values.get(cost) for cost in COSTS},
             **_by_layer(config.facts.metric, arm, values),
         }
+    del row["unconstrained_missing_share_relaxed_by_layer"]  # without multipliers there is no slack
     measured = entry["constrained"] or entry["unconstrained"] or {}
     row["ood_auc_range"] = listed(measured.get("ood_range"))
     row["ood_auc_step"] = measured.get("ood_step")
     row[f"difference_{mean}"] = entry["difference"].get("ood_mean")
     row["difference_held_out_loss"] = entry["difference"].get("held_out_loss")
-    for name in config.facts.metric.references:
+    row["difference_ood_auc"] = entry["difference"].get("ood_auc")
+    for name in _measured_references(config.facts.metric, entry):
         values = entry["references"].get(name, {})
         row[f"{name}_{mean}"] = values.get("ood_mean")
+        row[f"{name}_ood_auc"] = values.get("ood_auc")
         row[f"{name}_held_out_loss"] = values.get("held_out_loss")
     return row | _block_columns(config, entry)
 
@@ -301,17 +264,17 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         "unseen_gammas": listed(unseen_gammas(config)),
     }
     metric, everywhere = config.facts.metric, shift_references(config.facts)
-    mean = f"mean_{metric.key}"
-    shifts = dict.fromkeys((*shifts_of(metric), *config.facts.shifts))
+    mean, shifts = f"mean_{metric.key}", config.shifts
+    references = _measured_references(metric, entry)
     measured = {
         **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
         "difference": (entry["difference"], f"difference_{{}}_{mean}"),
-        **{n: (entry["references"].get(n, {}), f"{n}_{{}}_{mean}") for n in metric.references},
+        **{n: (entry["references"].get(n, {}), f"{n}_{{}}_{mean}") for n in references},
     }
     for who, (values, column) in measured.items():
         row[column.format("seen")] = values.get("seen_mean")
         row[column.format("unseen")] = values.get("unseen_mean")
-        for shift in shifts if who not in metric.references or who in everywhere else ():
+        for shift in shifts if who not in references or who in everywhere else ():
             row[column.format(f"unseen_{shift}")] = shift_mean(values, shift)
     return row
 
@@ -344,6 +307,8 @@ def _shift_row(
     ours, theirs = (score(entry[arm] or {}) for arm in ARMS)
     return {
         "setting": entry["setting"],
+        "model": entry["model"],
+        "model_variant": entry["model_variant"],
         "winner": entry["winner"],
         "proposal": entry["proposal"],
         "n_seeds": len(entry["search_seeds"]),
@@ -359,9 +324,14 @@ def _shift_row(
         f"difference_{key}": None if ours is None or theirs is None else ours - theirs,
         **{
             f"{name}_{key}": score(entry["references"].get(name, {}))
-            for name in facts.metric.references
+            for name in _measured_references(facts.metric, entry)
         },
     }
+
+
+def _measured_references(metric: Metric, entry: Mapping[str, Json]) -> list[str]:
+    """The predictors without training that stand beside a setting; all while none is measured."""
+    return [n for n in metric.references if n in entry["references"] or not entry["references"]]
 
 
 def _mean_of(block: Sequence[Row], column: str) -> float | None:
@@ -370,120 +340,12 @@ def _mean_of(block: Sequence[Row], column: str) -> float | None:
     return None if None in values else math.fsum(values) / len(values)
 
 
-def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
-    """Every field of the run; those of the constraint first and without their section's name."""
-    row: Row = {
-        "setting": entry["setting"],
-        "winner": entry["winner"],
-        "proposal": entry["proposal"],
-        "matched_capacity": entry["matched_capacity"],
-    }
-    measured = entry["constrained"] is not None
-    config = _config(space, entry)
-    names = [n for n in field_names() if n not in ("seed", "data.folder", "test_gammas")]
-    names.sort(key=lambda n: not n.startswith("constraint."))
-    for name in names:
-        column = _COLUMNS.get(name) or name.removeprefix("constraint.").replace(".", "_")
-        value = config.value_of(name) if measured else None
-        row[column] = " ".join(value) if isinstance(value, tuple) else value
-    return row | {
-        "reference_loss_absolute": _reference_loss(config.constraint, entry["constrained"]),
-        "form": _form(config.constraint),
-        "test_gammas": listed(config.test_gammas),
-        "searched": " ".join(space.ranges),
-        "search_seeds": listed(space.search_seeds),
-        "n_proposals": space.proposals_of(space.setting(entry["setting"])),
-        "sampler": space.sampler,
-        "sampler_seed": space.sampler_seed,
-        "tolerance": space.tolerance,
-    }
-
-
-# Columns of CSV that say how a pair was trained and that the short form leaves to a note.
-_ALSO = {
-    "dual_signal": "constraint.dual_signal",
-    "signal_clip": "constraint.signal_clip",
-    "resilience_form": "constraint.resilience_form",
-    "dual_every": "constraint.dual_every",
-    "dual_every_unit": "constraint.dual_every_unit",
-    "violation_ema": "constraint.violation_ema",
-    "alpha_ramp_steps": "constraint.alpha_ramp_steps",
-    "weight_ema": "weight_ema",
-    "decay_share": "decay_share",
-    "grad_clip": "grad_clip",
-    "early_stop": "early_stop",
-    "dtype": "dtype",
-    "model_checkpoint": "model.checkpoint",
-    "model_atoms_per_side": "model.atoms_per_side",
-    "model_threshold": "model.threshold",
-}
-
-
-def _also_notes(rows: Sequence[Row]) -> list[str]:
-    """What is not at its default and has no column, once for all settings that share it."""
-    plain = RunConfig(constraint=ConstraintConfig())
-    settings: dict[str, list[str]] = {}
-    for row in rows:
-        if row["alpha"] is None:  # nothing was measured
-            continue
-        also = [
-            f"{column} {_value_text(row[column])}"
-            for column, name in _ALSO.items()
-            if row[column] != plain.value_of(name)
-        ]
-        if also:
-            settings.setdefault(", ".join(also), []).append(row["setting"])
-    return [f"{', '.join(names)}: also {also}." for also, names in settings.items()]
-
-
-# ``form`` is what a reader calls the whole: see ``_form``.
-_COLUMNS = {"constraint.form": "constraint_form"}
-
-
-def _reference_loss(
-    constraint: ConstraintConfig | None, arm: Mapping[str, Json] | None
-) -> float | None:
-    """f0 in the task's own unit of loss, whatever unit the configuration states it in."""
-    if constraint is None or arm is None or arm["scales"] is None:
-        return None
-    scales = Scales(**arm["scales"])
-    return reference_share(constraint, scales) * scales.constant_loss
-
-
-def _form(constraint: ConstraintConfig | None) -> str:
-    is_ratio = constraint is not None and constraint.form == "ratio"
-    is_detached = constraint is not None and not constraint.grad_through_previous
-    return ", ".join(["ratio"] * is_ratio + ["detached"] * is_detached) or "Lagrangian"
-
-
 # --- texts ----------------------------------------------------------------------------------------
 
 
-def _setting_text(row: Row) -> str:
-    name: str = row["setting"]
-    return name if row["matched_capacity"] else f"{name}{UNMATCHED}"
-
-
-def _severities_text(block: Sequence[Row]) -> str:
-    severities = [row["severity"] for row in block]
-    if block[0]["shift"] == GAUSSIAN:
-        return " to ".join(map(gamma_key, dict.fromkeys((severities[0], severities[-1]))))
-    return ", ".join(f"{s:g}" for s in severities)
-
-
-def _pair_text(row: Row) -> str:
-    if row["proposal"] is None:
-        return "none finished"
-    text = ["winner" if row["winner"] else "closest, no winner"]
-    text += ["vacuous"] * row["vacuous"] + ["at an edge"] * bool(row.get("edges"))
-    return ", ".join(text)
-
-
-def _value_text(value: Json) -> str:
-    if value is None:
-        return NOTHING
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _yes(value: bool | None) -> str:
-    return NOTHING if value is None else "yes" if value else "no"
+def _shift_text(block: Sequence[Row]) -> str:
+    shift: str = block[0]["shift"].replace("_", " ")
+    if block[0]["shift"] != GAUSSIAN:
+        return shift
+    ends = dict.fromkeys((block[0]["severity"], block[-1]["severity"]))
+    return f"{shift} {' to '.join(map(gamma_key, ends))}"

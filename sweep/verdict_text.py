@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweep.table_formats import NOTHING, Row
+from sweep.table_formats import NOTHING, Row, number
 from trainables.certificate import LEAST_UNITS
 
 Json = Any
@@ -94,14 +94,25 @@ def frontier_text(entry: Mapping[str, Json]) -> str:
 
 
 def share_text(row: Row, arm: str) -> str:
-    """A cell: the worst layer's missing share, the verdict on it, and whether it is certified."""
-    share = row[f"{arm}_worst_missing_share"]
-    if share is None:
-        return NOTHING
-    sure = "undecided" if row[f"{arm}_certificate"] == "undecided" else "certified"
-    if row[f"{arm}_feasible"]:
-        return f"{share:.2f} {sure}"
-    return f"{share:.2f} infeasible (layer {row[f'{arm}_worst_layer']}), {sure}"
+    """A cell: the worst layer's missing share."""
+    return number(row[f"{arm}_worst_missing_share"], ".2f")
+
+
+def sureness_text(row: Row, arm: str) -> str:
+    """A cell: whether other held-out units could turn the verdict."""
+    found = row[f"{arm}_certificate"]
+    return NOTHING if found is None else found if found == "undecided" else "certified"
+
+
+def units_text(row: Row, arm: str) -> str:
+    """A cell: the share of held-out units that meet the layer that fewest meet."""
+    return number(row[f"{arm}_units_met"], ".0%")
+
+
+def claims_text(row: Row, arm: str) -> str:
+    """A cell: the verdict, and whether the arm is useful."""
+    claims = (row[f"{arm}_{claim}"] for claim in ("feasible", "useful"))
+    return ", ".join(NOTHING if c is None else "yes" if c else "no" for c in claims)
 
 
 def verdict_columns(arm: str, values: Mapping[str, Json]) -> Row:
@@ -144,7 +155,7 @@ def verdict_legend(tolerance: float) -> list[str]:
         "missing share: worst layer, mean over the search seeds, held out at train gamma; feasible "
         f"up to {tolerance:.2f}. certified: 95 % bounds over the held-out units say so too; "
         "undecided: other units could turn the verdict.",
-        "units that meet it: the share of held-out units whose own losses meet the constraint, of "
+        "units met: the share of held-out units whose own losses meet the constraint, of "
         "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
         "asked to remove.",
     ]

@@ -9,7 +9,7 @@ are those of the first search seed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -318,12 +318,15 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     seeds = space.search_seeds
     ours = [p.constrained for p in pairs]
     theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
+    model = space.run(setting.setting, {}, seed=seeds[0]).model
     if not pairs:  # the unconstrained arms come first: show them before any proposal is finished
         theirs = [a.record for a in setting.arms if a.proposal is None and a.record]
     selected = is_selected(space, setting.setting)
     return {
         "setting": setting.setting.name,
         "task": view.definition.space.base.task,
+        "model": model.name,
+        "model_variant": model.variant,
         "winner": chosen.winner is not None,
         "why": chosen.why or None,
         "outcomes": dict(chosen.outcomes),
@@ -429,7 +432,7 @@ def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
             "training": len(training),
             "interrupted": len(interrupted),
         },
-        "statuses": _count(a.status for a in arms if a.status is not None),
+        "statuses": dict(sorted(Counter(a.status for a in arms if a.status).items())),
         "settings": [
             finite(_setting_status(s, space.proposals_of(s.setting))) for s in view.settings
         ],
@@ -485,10 +488,6 @@ def _progress(arm: ArmPlace) -> dict[str, Json]:
 
 
 # --- plain values ---------------------------------------------------------------------------------
-
-
-def _count(names: Iterator[str]) -> dict[str, int]:
-    return dict(sorted(Counter(names).items()))
 
 
 def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:

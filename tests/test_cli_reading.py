@@ -167,5 +167,13 @@ def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectSt
     text = sweep("best", "tiny").stdout
     assert max(len(line) for line in text.splitlines()) <= 80
     assert "\x1b" not in text
-    for words in ("winner", "no winner", "alpha", "Identity", "Wiener", "selection-biased"):
+    for words in (
+        "winner",
+        "no winner",
+        "ut (distance)",
+        "alpha",
+        "Identity",
+        "Wiener",
+        "selection-biased",
+    ):
         assert words in text

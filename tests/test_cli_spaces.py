@@ -46,5 +46,15 @@ def test_the_verb_shows_the_papers_numbers_and_their_doubts() -> None:
     assert "compared with no GPU" in plain["estimate"]["assumption"]
 
 
+def test_the_verb_names_the_variant_and_how_it_departs_from_the_paper() -> None:
+    words = ["spaces", "video_denoising_ut", "--only", "ucsd_ped2-ut-L3-g0.15", "--gpu", "h100"]
+    shown = " ".join(sweep(*words).stdout.split())
+    assert "model: ut (distance)" in shown
+    assert "not the paper's forward" in shown
+    literal = " ".join(sweep(*words, "--set", "model.variant=literal").stdout.split())
+    assert "model: ut (literal)" in literal
+    assert "not the paper's forward" not in literal
+
+
 def test_the_list_of_spaces_takes_no_option_of_one_space() -> None:
     assert "give NAME" in refused("spaces", "--full")

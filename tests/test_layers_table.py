@@ -50,7 +50,8 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     assert constraint is not None
     judged = judge([ours], constraint), judge([theirs], constraint)
     entry = {
-        "setting": "one", "winner": True, "proposal": 0, "search_seeds": [0],
+        "setting": "one", "model": "encoder", "model_variant": "blocks", "winner": True,
+        "proposal": 0, "search_seeds": [0],
         "constrained": score_entries.arms_entry([ours], judged[0], {}),
         "unconstrained": score_entries.arms_entry([theirs], judged[1], {}),
     }  # fmt: skip
@@ -69,7 +70,7 @@ def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> N
     store_sweep(objects, {})
     table = layers_table(SPACE, views.best(views.load_sweep(objects, "tiny"), {}))
     assert table.rows == []
-    assert to_markdown(table).startswith("| setting | layer |")
+    assert to_markdown(table).startswith("| setting | model | layer |")
 
 
 def test_costs_are_means_over_seeds_of_what_last_reports_say() -> None:

@@ -143,13 +143,6 @@ def facts_of(task: str) -> TaskFacts:
     return TASKS[task] if task in TASKS else task_plugin(task, TASKS).facts
 
 
-def shifts_of(metric: Metric) -> tuple[str, ...]:
-    """Every family of shifts that a built-in task with this metric can be scored under, ordered."""
-    return tuple(
-        dict.fromkeys(s for task in TASKS.values() if task.metric == metric for s in task.shifts)
-    )
-
-
 def shift_references(task: TaskFacts) -> tuple[str, ...]:
     """The predictors without training that are measured under shifts beside Gaussian noise."""
     return ("identity", "constant") if task.has_identity else ("constant",)
