@@ -68,7 +68,8 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
     objects, view = open_sweep(storage, name)
     ids = run_ids(objects, view.definition)
     folder_out = Path(out).expanduser().resolve()
-    files = export(view, ids, folder_out, everything=everything)
+    read = RunStore(objects).record
+    files = export(view, ids, folder_out, read=read, everything=everything)
     for file in files:
         click.echo(str(folder_out / file))
     closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]

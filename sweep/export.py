@@ -1,6 +1,8 @@
 """Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
 
     tables/{results,layers,shifts,hyperparameters,frontier}.{csv,md,tex}
+    tables/tidy.csv             every number of the pairs shown, one a row, each seed alone
+    tables/proposals.csv        every proposal on every seed
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
     manifest.json               provenance, and every file with its checksum
 
@@ -23,7 +25,10 @@ from sweep import provenance, table_formats, tables, views
 from sweep.frontier_table import frontier_table
 from sweep.hyperparameters import hyperparameters_table
 from sweep.layers_table import layers_table
+from sweep.proposals_table import Read, proposal_rows
 from sweep.selection import is_selected
+from sweep.table_formats import Table
+from sweep.tidy_table import tidy_rows
 from sweep.views import SettingView, SweepView
 from trainables.config import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
@@ -36,7 +41,12 @@ _STAGING = ".export-*.tmp"  # what is being written; left over where an export w
 
 
 def export(
-    view: SweepView, run_ids: Mapping[str, str], out: Path, *, everything: bool = False
+    view: SweepView,
+    run_ids: Mapping[str, str],
+    out: Path,
+    *,
+    read: Read,
+    everything: bool = False,
 ) -> list[str]:
     """Write the export of a sweep below ``out`` and return the names of its files.
 
@@ -44,10 +54,11 @@ def export(
         view: the sweep.
         run_ids: MLflow run by signature, as far as they are known.
         out: a folder that does not exist, is empty, or holds an earlier export of this sweep.
+        read: how the record of a signature is read.
         everything: also configurations of the closest pairs where there is no winner.
     """
     earlier = _earlier_files(out, view.definition.name)  # refused before the work
-    files = _contents(view, run_ids, everything=everything)
+    files = _contents(view, run_ids, read, everything=everything)
     _write(out, files, earlier)
     return sorted(files)
 
@@ -104,7 +115,9 @@ def expected(record: ArmRecord) -> dict[str, Json]:
     return {name: plain[name] for name in ("signature", "status", "evaluation", "environment")}
 
 
-def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) -> dict[str, str]:
+def _contents(
+    view: SweepView, run_ids: Mapping[str, str], read: Read, *, everything: bool
+) -> dict[str, str]:
     """Every file by name; the manifest comes last, so that it names only what is there."""
     entries = views.best(view, run_ids)
     space = view.definition.space
@@ -119,6 +132,8 @@ def _contents(view: SweepView, run_ids: Mapping[str, str], *, everything: bool) 
         files[f"tables/{table.name}.csv"] = table_formats.to_csv(table)
         files[f"tables/{table.name}.md"] = table_formats.to_markdown(table)
         files[f"tables/{table.name}.tex"] = table_formats.to_latex(table, view.definition.name)
+    for name, rows in (("tidy", tidy_rows(view)), ("proposals", proposal_rows(view, read))):
+        files[f"tables/{name}.csv"] = table_formats.to_csv(Table(name, "", list(rows), [], []))
     for setting in view.settings:
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)
         if wanted:

@@ -13,6 +13,7 @@ from trainables.config import ConstraintConfig, RunConfig
 from trainables.task_facts import Metric
 
 Json = Any
+GAUSSIAN = "gaussian"  # noise alone, among the families of shifts
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
 

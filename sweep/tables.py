@@ -16,6 +16,7 @@ from typing import Any
 from search_spaces.space import SearchSpace
 from sweep.score_entries import ARMS, COSTS, shift_mean
 from sweep.table_columns import (
+    GAUSSIAN,
     config_of,
     departure_notes,
     form_of,
@@ -52,7 +53,6 @@ from trainables.task_facts import (
 )
 
 Json = Any
-GAUSSIAN = "gaussian"
 
 
 def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:

@@ -18,10 +18,12 @@ from sweep.views import load_sweep
 from tests.sweeps import DIVERGED, ENVIRONMENT, FEASIBLE, FIRST, SECOND, SPACE, point, store_sweep
 from trainables.errors import InvalidValue, Misuse
 from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
 
 
 def write(objects: ObjectStore, out: Path, **options: Any) -> list[str]:
-    return export(load_sweep(objects, "tiny"), {}, out, **options)
+    read = RunStore(objects).record
+    return export(load_sweep(objects, "tiny"), {}, out, read=read, **options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -37,6 +39,7 @@ def test_an_export_holds_tables_winning_configurations_and_a_manifest(
         for table in ("results", "layers", "shifts", "hyperparameters", "frontier")
         for form in ("csv", "md", "tex")
     }
+    tables |= {"tables/tidy.csv", "tables/proposals.csv"}
     assert set(files) == tables | {f"configs/{FIRST}.json", "manifest.json"}
     assert set(contents(tmp_path / "out")) == set(files)
 
@@ -77,7 +80,7 @@ def test_the_export_of_another_sweep_is_refused(stored: ObjectStore, tmp_path: P
     before = contents(tmp_path / "out")
     store_sweep(stored, {FIRST: [FEASIBLE]}, name="other")
     with pytest.raises(Misuse, match="'tiny', not of 'other'"):
-        export(load_sweep(stored, "other"), {}, tmp_path / "out")
+        export(load_sweep(stored, "other"), {}, tmp_path / "out", read=RunStore(stored).record)
     assert contents(tmp_path / "out") == before
 
 
@@ -136,7 +139,8 @@ def test_the_manifest_carries_the_provenance_of_both_arms(
 ) -> None:
     view = load_sweep(stored, "tiny")
     signatures = [arm.signature for arm in view.settings[0].arms]
-    export(view, {signature: f"run-{signature}" for signature in signatures}, tmp_path / "out")
+    run_ids = {signature: f"run-{signature}" for signature in signatures}
+    export(view, run_ids, tmp_path / "out", read=RunStore(stored).record)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["environments"] == [ENVIRONMENT]
     assert manifest["data"] == [{"name": "photographs", "fingerprint": "f00d"}]
