@@ -1,0 +1,106 @@
+"""PURE: what a sweep found, in sentences, from the entries of ``views.best``.
+
+Signs, not sizes, and no claim beyond the data: differences between arms that a search selected are
+descriptions of this sweep. Which way is better is the metric's own (``task_facts.Metric``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainables.task_facts import Metric, facts_of
+
+Json = Any
+# A linear filter that training the network is to beat, the one that knows least first.
+FILTERS = ("wiener_train", "wiener")
+
+
+def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
+    """Two to four sentences: winners, constrained against plain training, the linear filter.
+
+    Args:
+        entries: those of ``views.best``, of one sweep.
+    """
+    winners = [entry for entry in entries if entry["winner"]]
+    if not winners:
+        return [_no_winner(entries)]
+    metric = facts_of(entries[0]["task"]).metric
+    settings = "the setting" if len(entries) == 1 else f"{len(winners)} of {len(entries)} settings"
+    sentences = [
+        f"{settings[0].upper()}{settings[1:]} {_have(winners)} a winner: a constrained model that "
+        "meets its constraints and is useful."
+    ]
+    for block, words in (
+        ("seen_mean", "On what training or selection looked at (seen gammas)"),
+        ("unseen_mean", "Out of distribution (unseen gammas)"),
+    ):
+        sentences += _compared(winners, block, words, metric)
+    sentences += _against_filter(winners, metric)
+    return sentences
+
+
+def _no_winner(entries: Sequence[Mapping[str, Json]]) -> str:
+    if not any(entry["proposals"]["finished"] for entry in entries):
+        return "Nothing is found yet: no proposal has finished."
+    return (
+        "No setting has a winner: no constrained model met its constraints, was useful and was "
+        "asked for more than plain training gives by itself."
+    )
+
+
+def _have(winners: Sequence[Json]) -> str:
+    return "has" if len(winners) == 1 else "have"
+
+
+def _compared(
+    winners: Sequence[Mapping[str, Json]], block: str, words: str, metric: Metric
+) -> list[str]:
+    """How many winners are better and worse than plain training, and by how much."""
+    found = [entry["difference"].get(block) for entry in winners]
+    differences = [d if metric.higher_is_better else -d for d in found if d is not None]
+    if not differences:
+        return []
+    better, worse = ([d for d in differences if d * sign > 0] for sign in (1, -1))
+    parts = [
+        f"{_of(side, differences)} {name} than plain training, by {_sizes(side, metric)}"
+        for name, side in (("better", better), ("worse", worse))
+        if side
+    ]
+    if not parts:
+        return [f"{words} winners and plain training score the same."]
+    return [f"{words} {' and '.join(parts)}."]
+
+
+def _of(side: Sequence[float], every: Sequence[float]) -> str:
+    if len(every) == 1:
+        return "the winner is"
+    if len(side) == len(every):
+        return "both winners are" if len(every) == 2 else f"all {len(every)} winners are"
+    return f"{len(side)} of {len(every)} winners {'is' if len(side) == 1 else 'are'}"
+
+
+def _sizes(side: Sequence[float], metric: Metric) -> str:
+    low, high = (format(abs(d), ".3g") for d in (min(side, key=abs), max(side, key=abs)))
+    return f"{low if low == high else f'{low} to {high}'} {metric.unit}"
+
+
+def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> list[str]:
+    """How the winners stand to a linear filter out of distribution, where the task has one."""
+    name = next((f for f in FILTERS if f in winners[0]["references"]), None)
+    if name is None:
+        return []
+    sign = 1 if metric.higher_is_better else -1
+    pairs = [
+        (entry["constrained"]["unseen_mean"], entry["references"][name]["unseen_mean"])
+        for entry in winners
+    ]
+    gains = [sign * (ours - theirs) for ours, theirs in pairs if None not in (ours, theirs)]
+    if not gains:
+        return []
+    beaten = sum(gain > 0 for gain in gains)
+    who = "the winner" if len(gains) == 1 else f"{beaten} of {len(gains)} winners"
+    if beaten == 0:
+        who = {1: "the winner", 2: "both winners"}.get(len(gains), f"all {len(gains)} winners")
+        return [f"There a linear (Wiener) filter beats {who}."]
+    return [f"There {who} beat{'s' * (beaten == 1)} a linear (Wiener) filter."]
