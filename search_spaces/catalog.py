@@ -138,6 +138,19 @@ def highest_alpha(reached: float, factors: int) -> float:
     return math.floor(100 * (1 - math.pow(reached, 1 / factors))) / 100
 
 
+def half_of(alpha: float, factors: int) -> float:
+    """The least descent that asks for half of what an alpha does, in logarithms; to two decimals.
+
+    Args:
+        alpha: the first proposal's, which is so allowed to win.
+        factors: factors of 1 - alpha between f0 and the last layer's bound.
+
+    >>> half_of(0.2, 4)
+    0.36
+    """
+    return math.floor(100 * (1 - math.pow(1 - alpha, factors / 2)) + 1e-9) / 100
+
+
 def twice(alpha: float) -> float:
     """The alpha that asks for twice the descent, in logarithms; to three decimals.
 
@@ -151,6 +164,7 @@ def video_settings(
     model: str,
     alphas: Mapping[int, float | None],
     ranges: Mapping[int, Range] | None = None,
+    least_descents: Mapping[int, float] | None = None,
 ) -> tuple[Setting, ...]:
     """The paper's video comparisons of a model: every data set, depth and training noise.
 
@@ -158,10 +172,19 @@ def video_settings(
         model: as in ModelConfig.name.
         alphas: the first proposal's alpha by depth; None: the base's.
         ranges: of alpha by depth; None: the space's.
+        least_descents: what a winner must ask for, by depth; None: nothing.
     """
     own = {layers: {"constraint.alpha": values} for layers, values in (ranges or {}).items()}
     return tuple(
-        setting(data, model, layers, gamma, alpha=alpha, ranges=own.get(layers))
+        setting(
+            data,
+            model,
+            layers,
+            gamma,
+            alpha=alpha,
+            ranges=own.get(layers),
+            least_descent=(least_descents or {}).get(layers, 0.0),
+        )
         for data in DATA_SETS
         for layers, alpha in alphas.items()
         for gamma in TRAIN_GAMMAS

@@ -9,7 +9,7 @@ theirs, so it gets one proposal, whatever the others get.
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting
+from search_spaces.catalog import half_of, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 
@@ -36,6 +36,7 @@ def _settings() -> tuple[Setting, ...]:
         return setting(
             "ucsd_ped2", model, LAYERS, GAMMA,
             variant=variant, detached=detached, alpha=alpha, n_proposals=most, fields=fields,
+            least_descent=half_of(alpha, LAYERS - 1),
         )  # fmt: skip
 
     forms = tuple(row(model, form) for model in ("dust", "ut") for form in (False, True))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from search_spaces.catalog import highest_alpha, setting
+from search_spaces.catalog import half_of, highest_alpha, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 
@@ -29,9 +29,12 @@ SPACE = SearchSpace(
             0.15,
             detached=detached,
             alpha=alpha,
+            least_descent=least,
             ranges={"constraint.alpha": Uniform(low, highest_alpha(REACHED, layers - 1))},
         )
-        for layers, low, alpha in ((3, 0.4, 0.45), (5, 0.05, 0.2))
+        # What a winner must ask for: of three layers what they do not do unasked (1 - 0.6^2), of
+        # five half of the first proposal's descent, in logarithms.
+        for layers, low, alpha, least in ((3, 0.4, 0.45, 0.64), (5, 0.05, 0.2, half_of(0.2, 4)))
         for detached in (False, True)
     ),
     ranges={

@@ -1,6 +1,6 @@
 """The tutorial: UT on the built-in photographs, two depths, a few minutes on a laptop."""
 
-from search_spaces.catalog import setting
+from search_spaces.catalog import half_of, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 
@@ -14,7 +14,12 @@ SPACE = SearchSpace(
         eval_windows=8,
         constraint=ConstraintConfig(alpha=0.15, dual_lr=3e-4),
     ),
-    settings=tuple(setting("photographs", "ut", layers, 0.15) for layers in (4, 5)),
+    # A winner asks for half of the first proposal's descent at least: weaker constraints are nearly
+    # plain training, and would win for it.
+    settings=tuple(
+        setting("photographs", "ut", layers, 0.15, least_descent=half_of(0.15, layers - 1))
+        for layers in (4, 5)
+    ),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.25),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal

@@ -7,7 +7,7 @@ dtype=float32`` is for small ones.
 
 from dataclasses import replace
 
-from search_spaces.catalog import setting, twice
+from search_spaces.catalog import half_of, setting, twice
 from search_spaces.published_text import CHECKPOINTS, TRAIN_GAMMAS
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
@@ -51,6 +51,7 @@ SPACE = SearchSpace(
             gamma,
             called="distilbert",
             alpha=alpha,
+            least_descent=half_of(alpha, 6),
             ranges={"constraint.alpha": Uniform(0.01, twice(alpha))},
         )
         for data, alpha in ALPHAS.items()

@@ -6,13 +6,15 @@ arm, as the paper does, and every table then says that the capacity is not match
 
 from dataclasses import replace
 
-from search_spaces.catalog import video_settings
+from search_spaces.catalog import half_of, video_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # First guesses of alpha, from early experiments on UCSD Ped2: the paper's 0.25 held with five
 # layers; with seven the last two were at their floor before (ratios of 0.89 after 600 steps).
 ALPHAS: dict[int, float | None] = {3: 0.25, 5: 0.25, 7: 0.15}
+# What a winner must ask for: half of the first guess's descent, in logarithms.
+LEAST = {3: half_of(0.25, 2), 5: half_of(0.25, 4), 7: half_of(0.15, 6)}
 
 SPACE = SearchSpace(
     name="video_denoising_dust",
@@ -33,7 +35,7 @@ SPACE = SearchSpace(
             resilience=0.05,
         ),
     ),
-    settings=video_settings("dust", ALPHAS),
+    settings=video_settings("dust", ALPHAS, least_descents=LEAST),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.45),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal

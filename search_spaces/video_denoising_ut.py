@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from search_spaces.catalog import highest_alpha, video_settings
+from search_spaces.catalog import half_of, highest_alpha, video_settings
 from search_spaces.ped2_ut import REACHED
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
@@ -12,6 +12,8 @@ from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConf
 # what three layers meet unasked. The paper's 0.22 starts from an f0 of 40 times the input's loss.
 ALPHAS: dict[int, float | None] = {3: 0.45, 5: 0.2, 7: 0.1}
 LOWEST = {3: 0.3, 5: 0.05, 7: 0.05}
+# A winner asks for more than three layers do unasked (1 - 0.6^2), or half of the first guess.
+LEAST = {3: 0.64, 5: half_of(0.2, 4), 7: half_of(0.1, 6)}
 RANGES = {n: Uniform(low, highest_alpha(REACHED, n - 1)) for n, low in LOWEST.items()}
 
 SPACE = SearchSpace(
@@ -23,7 +25,7 @@ SPACE = SearchSpace(
         steps=1000,
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4),
     ),
-    settings=video_settings("ut", ALPHAS, RANGES),
+    settings=video_settings("ut", ALPHAS, RANGES, LEAST),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.55),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal

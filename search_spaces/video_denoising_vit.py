@@ -7,7 +7,7 @@ on a GPU, like the paper's; ``--set device=cpu`` is for tiny checkpoints.
 
 from dataclasses import replace
 
-from search_spaces.catalog import video_settings
+from search_spaces.catalog import half_of, video_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
@@ -35,7 +35,7 @@ SPACE = SearchSpace(
             resilience=0.05,
         ),
     ),
-    settings=video_settings("vit", {12: None}),
+    settings=video_settings("vit", {12: None}, least_descents={12: half_of(0.15, 11)}),
     ranges={
         "constraint.alpha": Uniform(0.03, 0.35),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal
