@@ -26,8 +26,8 @@ from pathlib import Path
 
 FOLDER = Path(os.environ["FAULTS"])
 KINDS = {
-    "checkpoint": r"checkpoint-\\d+\\.pt", "record": r"record\\.json", "weights": r"weights\\.pt",
-    "attempts": r"attempts\\.json", "proposal": r"\\d{6}\\.json",
+    "checkpoint": r"checkpoint-\\d+\\.pt", "record": r"(?:record|progress)\\.json",
+    "weights": r"weights\\.pt", "attempts": r"attempts\\.json", "proposal": r"\\d{6}\\.json",
     "outcome": r"\\d{6}\\.outcome\\.json",
 }
 real = {name: getattr(os, name) for name in ("fsync", "replace", "link")}
