@@ -1,0 +1,101 @@
+"""Commands of README and docs: taken by the command line, or marked with why no test runs them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from search_spaces import catalog
+from sweep.cli import main
+from sweep.cli_running import asked_for
+from tests.command_line import sweep
+from tests.sweeps import FEASIBLE, FIRST, store_sweep
+from trainables.object_store import ObjectStore
+
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(sweep [^`\n]+)`")
+# Why the commands of these programs run in no test of ours.
+NOT_RUN = {
+    ".": "sets up the shell",
+    "export": "sets up the shell",
+    "make": "the stages of .ci/run",
+    "python3": "sets up the environment",
+    "pip": "network",
+    "python": "what pip fetched",
+    "hf": "network",
+    "aws": "network",
+    "ray": "cluster",
+    "kubectl": "cluster",
+    "ssh-keygen": "cluster",
+    "sudo": "cluster",
+    "(umask": "cluster",
+}
+# Verbs keep the help option that they are first asked for: it must be the program's.
+ABOVE = click.Context(main, info_name="sweep", **main.context_settings)
+SHOWS = ("best", "status", "export")  # run on a sweep of the name that the page gives
+# What pages call a space of the user's own: texts in docs/text.md, else video.
+MY_SPACE = """
+from dataclasses import replace
+from search_spaces.{} import SPACE as OTHER
+from search_spaces.space import Setting
+SPACE = replace(OTHER, name="mine", settings=(Setting("only", {{}}),))
+"""
+
+
+def lines_of(page: Path) -> Iterator[str]:
+    for language, block in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if language:  # what is no command says what it is
+            continue
+        yield from filter(None, block.replace("\\\n", " ").splitlines())
+
+
+def commands(program: str) -> list[tuple[str, str]]:
+    """The pages' commands of ``sweep``, or with '' those of all other programs."""
+    found = [(page.name, line) for page in PAGES for line in lines_of(page)]
+    return [(page, line) for page, line in found if line.startswith("sweep ") == bool(program)]
+
+
+@pytest.mark.parametrize(("page", "line"), commands("sweep"))
+def test_a_command_of_a_page_is_one_that_the_command_line_takes(
+    page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SWEEP_STORAGE")
+    kind = "minilm_imdb" if page == "text.md" else "quickstart"
+    Path("my_space.py").write_text(MY_SPACE.format(kind))
+    _, verb, *words = shlex.split(line, comments=True)
+    given = main.commands[verb].make_context(verb, list(words), parent=ABOVE).params
+    space = given.get("space")
+    if space is not None and not space.startswith("results/"):  # what the page exported before
+        catalog.find(space)
+        if verb in ("run", "submit"):
+            names = ("space", "name", "proposals", "seeds", "values", "patterns", "data", "full")
+            asked_for(**{name: given[name] for name in names})
+    elif verb in SHOWS and given["address"] is None:
+        store_sweep(ObjectStore("sweeps"), {FIRST: [FEASIBLE]}, name=given["name"])
+        sweep(verb, *words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_command_within_a_sentence_has_only_options_that_there_are(page: Path) -> None:
+    for text in INLINE.findall(page.read_text(encoding="utf-8")):
+        _, verb, *words = shlex.split(text)
+        if verb.isupper() or verb.startswith("-") or "..." in words:
+            continue  # `sweep VERB`
+        command = main.commands[verb]
+        context = click.Context(command, parent=ABOVE, resilient_parsing=True)
+        command.make_parser(context).parse_args(args=list(words))
+
+
+def test_every_other_command_is_marked_with_why_it_is_not_run() -> None:
+    for page, line in commands(""):
+        program = re.sub(r"^\w+=\$\(", "", line).split()[0]
+        program = program if program == "." else Path(program).name
+        assert program in NOT_RUN, f"{page}: {line}"
