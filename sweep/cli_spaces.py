@@ -10,7 +10,7 @@ import click
 from rich.markup import escape
 
 from search_spaces import catalog, published, published_text
-from search_spaces.space import Choice, LogUniform, Range, SearchSpace, Setting
+from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.cli_options import (
     console,
     json_option,
@@ -230,7 +230,9 @@ def _also_sets(setting: Setting) -> str:
 def _range_text(values: Range) -> str:
     if isinstance(values, Choice):
         return escape("one of " + ", ".join(map(str, values.values)))
-    kind = "log" if isinstance(values, LogUniform) else "uniform"
+    kind = "log" if isinstance(values, LogUniform | LogDecay) else "uniform"
+    if isinstance(values, LogDecay):
+        kind += ", decay over the run"
     return f"{values.low:g} to {values.high:g}, {kind}"
 
 
