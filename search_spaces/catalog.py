@@ -31,7 +31,7 @@ from trainables.task_facts import facts_of, task_of_model
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
-_NO_SPACES = ("catalog", "published", "published_text", "ranges", "space")
+_NO_SPACES = ("catalog", "effects", "published", "published_text", "ranges", "space")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()

@@ -10,6 +10,7 @@ import click
 from rich.markup import escape
 
 from search_spaces import catalog, published, published_text
+from search_spaces.effects import idle_ranges
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.cli_options import (
     console,
@@ -68,6 +69,7 @@ def spaces(
                 **space.to_json(),
                 "arms": catalog.arm_count(space),
                 "unconstrained_arms": len(catalog.unconstrained_arms(space)),
+                "warnings": idle_ranges(space),
                 "first_proposals": {s.name: space.default_point(s) for s in space.settings},
                 "published": {s.name: _published(s) for s in space.settings},
                 "estimate": cost.to_json(),
@@ -172,12 +174,31 @@ def _print_space(space: SearchSpace) -> None:
         rows = [
             {
                 "searched": name,
-                "range": _range_text(values),
+                "range": text,
+                "in": where,
                 "first": _first_text(space, name),
             }
-            for name, values in space.ranges.items()
+            for name in space.ranges
+            for text, where in _ranges_by_setting(space, name)
         ]
+        if not any(row["in"] for row in rows):
+            rows = [{k: v for k, v in row.items() if k != "in"} for row in rows]
         out.print(table(rows, right=("first",)))
+        for warning in idle_ranges(space):
+            out.print(f"[yellow]![/yellow] {escape(warning)}")
+
+
+def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str]]:
+    """Every range that a field is searched in, and in which settings; '' where all share one."""
+    found: dict[str, list[str]] = {}
+    for setting in space.settings:
+        found.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting.name)
+    if len(found) == 1:
+        return [(text, "") for text in found]
+    return [
+        (text, names[0] + f" and {len(names) - 1} more" * (len(names) > 1))
+        for text, names in found.items()
+    ]
 
 
 def _models(space: SearchSpace) -> list[str]:

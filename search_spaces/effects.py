@@ -1,0 +1,113 @@
+"""What a searched range can do within a run at all: fields that are searched without effect.
+
+Counted from the ranges and the length of a run alone, before anything is trained. Two fields of the
+constraint can be idle: a resilience whose decay takes next to nothing off a multiplier until the
+run ends, and a dual_lr by which no multiplier can come far enough to count beside the objective.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from search_spaces.ranges import Choice, at_share, decay_of
+from search_spaces.space import RESILIENCE, SearchSpace, Setting
+from trainables.config import ConstraintConfig, RunConfig
+from trainables.schedule import effective_dual_steps
+
+Json = Any
+DUAL_LR = "constraint.dual_lr"
+IDLE_DECAY = 0.2  # a smaller share of a multiplier lost over the whole run is no effect
+IDLE_WEIGHT = 0.05  # a layer weight below this counts for nothing beside the output's own, 1
+MOST = 0.5  # of the box without effect: a warning
+GRID = 16  # values of each range that are looked at
+
+
+def idle_ranges(space: SearchSpace) -> list[str]:
+    """One sentence for each searched field that does nothing in most of its box, by setting."""
+    found: dict[str, list[str]] = {}
+    known: dict[str, list[str]] = {}  # most settings differ in nothing that matters here
+    for setting in space.settings:
+        key = _what_matters(space, setting)
+        if key not in known:
+            known[key] = list(_of_setting(space, setting))
+        for text in known[key]:
+            found.setdefault(text, []).append(setting.name)
+    count = len(space.settings)
+    return [
+        text if len(names) == count else f"{text} In {names[0]}" + _more(len(names) - 1)
+        for text, names in found.items()
+    ]
+
+
+def _what_matters(space: SearchSpace, setting: Setting) -> str:
+    """Settings that are alike in this have the same idle ranges: alpha plays no part."""
+    config = space.base.with_fields({**setting.fields, "constraint.alpha": 0.1})
+    ranges = {n: r for n, r in space.ranges_of(setting).items() if n != "constraint.alpha"}
+    run = (config.constraint, config.steps, config.decay_share, config.warmup_share)
+    return repr((ranges, run, config.train_gamma))
+
+
+def _more(count: int) -> str:
+    return f" and {count} more." if count else "."
+
+
+def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
+    config = space.base.with_fields(setting.fields)
+    constraint = config.constraint
+    assert constraint is not None  # a space's base is constrained
+    if constraint.dual_every_unit != "step":
+        return  # how many dual steps there are, only the data say
+    ranges = space.ranges_of(setting)
+    steps = effective_dual_steps(config, steps_per_epoch=1, until=config.steps)
+    names = [n for n in (DUAL_LR, RESILIENCE) if n in ranges]
+    axes = [
+        ranges[n].values  # type: ignore[union-attr]
+        if isinstance(ranges[n], Choice)
+        else tuple(at_share(ranges[n], (k + 0.5) / GRID) for k in range(GRID))
+        for n in names
+    ]
+    own = {DUAL_LR: constraint.dual_lr, RESILIENCE: constraint.resilience}
+    rest = {n: at_share(values, 0.5) for n, values in ranges.items() if n not in names}
+    points: list[Mapping[str, Json]] = []
+    for values in itertools.product(*axes):
+        at = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})
+        points.append({**own, **at})
+    if RESILIENCE in names:
+        decays = [decay_of(p[RESILIENCE], dual_lr=p[DUAL_LR], dual_steps=steps) for p in points]
+        idle = [-math.expm1(-decay) < IDLE_DECAY for decay in decays]
+        share = sum(idle) / len(idle)
+        if share > MOST:
+            yield (
+                f"{RESILIENCE} does next to nothing in {share:.0%} of the box: over the whole run "
+                f"it takes less than {IDLE_DECAY:.0%} off a multiplier there. Raise its range, or "
+                "state it by what it does: LogDecay(0.1, 10)."
+            )
+    largest = _largest_scale(config, constraint)
+    if DUAL_LR in names and largest is not None:
+        adam = constraint.dual_optimizer == "adam"
+        clip = 1.0 if adam else constraint.signal_clip
+        if clip is None:
+            return  # nothing bounds how far a multiplier comes
+        idle = [clip * p[DUAL_LR] * steps < IDLE_WEIGHT * largest for p in points]
+        share = sum(idle) / len(idle)
+        if share > MOST:
+            yield (
+                f"{DUAL_LR} is too small to do anything in {share:.0%} of its range: in "
+                f"{steps:.0f} dual steps a layer's weight cannot come to {IDLE_WEIGHT:g} there, "
+                "the output's own being 1. Raise it, or train longer."
+            )
+
+
+def _largest_scale(config: RunConfig, constraint: ConstraintConfig) -> float | None:
+    """What a multiplier is divided by to be the first layer's weight, over f_c; None: unknown.
+
+    The unchanged input's loss over f_c is about train_gamma squared (docs/method.md, Training).
+    """
+    if constraint.scale == "none" or constraint.form == "ratio":
+        return 1.0 if constraint.form == "difference" else None
+    unit = {"constant": 1.0, "identity": config.train_gamma**2, "absolute": None}
+    value = unit[constraint.reference_unit]
+    return None if value is None else constraint.reference_loss * value

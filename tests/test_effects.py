@@ -1,0 +1,51 @@
+"""What a searched range can do within a run: idle fields are named, useful ones are not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from search_spaces import catalog
+from search_spaces.effects import idle_ranges
+from search_spaces.space import LogUniform, Range, SearchSpace, Setting
+
+
+def quickstart(steps: int = 1000, **ranges: Range) -> SearchSpace:
+    """The quickstart with other ranges: those it had, in plain units, unless given."""
+    own = {f"constraint.{name}": values for name, values in ranges.items()}
+    space = catalog.find("quickstart").space
+    return replace(space.with_base({"steps": steps}), ranges={**space.ranges, **own})
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_no_built_in_space_searches_a_field_without_effect(name: str) -> None:
+    assert idle_ranges(catalog.find(name).space) == []
+
+
+def test_a_resilience_that_does_nothing_within_a_run_is_named() -> None:
+    (warning,) = idle_ranges(quickstart(resilience=LogUniform(1e-2, 1.0)))
+    assert warning.startswith("constraint.resilience does next to nothing in 84% of the box")
+    assert "LogDecay(0.1, 10)" in warning
+    assert idle_ranges(quickstart(resilience=LogUniform(1.0, 100.0))) == []
+
+
+def test_a_dual_lr_that_reaches_nothing_is_named() -> None:
+    (warning,) = idle_ranges(quickstart(dual_lr=LogUniform(1e-9, 1e-7)))
+    assert warning.startswith("constraint.dual_lr is too small to do anything in 100%")
+    assert "train longer" in warning
+
+
+def test_a_warning_names_the_settings_that_it_is_about() -> None:
+    space = quickstart()
+    slow = Setting(
+        "slow", {"model.layers": 4}, None, {"constraint.dual_lr": LogUniform(1e-9, 1e-8)}
+    )
+    (warning,) = idle_ranges(replace(space, settings=(*space.settings, slow)))
+    assert warning.endswith("In slow.")
+
+
+def test_nothing_is_said_where_only_the_data_tell_the_number_of_dual_steps() -> None:
+    space = quickstart(resilience=LogUniform(1e-6, 1e-5))
+    epochs = Setting("epochs", {"constraint.dual_every_unit": "epoch"})
+    assert idle_ranges(replace(space, settings=(epochs,))) == []
