@@ -11,8 +11,6 @@ import shutil
 import sys
 from pathlib import Path
 
-from trainables.object_store import ObjectStore
-
 DEFAULT_STORAGE = "sweeps"  # below the folder that a command is given in
 STORAGE = "SWEEP_STORAGE"
 ADDRESS = "SWEEP_ADDRESS"
@@ -48,7 +46,7 @@ def command(*words: str, storage: str | None = None, address: str | None = None)
     if asked_from and words[0] in BY_ADDRESS:
         return f"{shlex.join(['sweep', *words])} {asked_from}"
     elsewhere = storage is not None and (
-        bool(os.environ.get(STORAGE)) or storage != ObjectStore(DEFAULT_STORAGE).root
+        bool(os.environ.get(STORAGE)) or storage != str(Path(DEFAULT_STORAGE).resolve())
     )
     line = shlex.join([program(), *words, *(["--storage", str(storage)] if elsewhere else [])])
     if asked_from:

@@ -7,12 +7,52 @@ from __future__ import annotations
 
 import logging
 import sys
+from importlib import import_module
 from typing import IO, Any
 
 import click
 
-from sweep import cli_cluster, cli_doctor, cli_reading, cli_running, cli_spaces, cli_upkeep
 from trainables.errors import Misuse, SweepError
+
+# Where each verb is, and what `sweep --help` says of it, which loads none of them.
+VERBS = {
+    "spaces": ("cli_spaces", "List search spaces, or show one: settings, ranges, arms, cost."),
+    "run": ("cli_running", "Run a sweep of SPACE here, in the foreground."),
+    "submit": (
+        "cli_cluster",
+        "Run a sweep of SPACE on a cluster, and return at once with its name.",
+    ),
+    "status": ("cli_reading", "Show how far a sweep is: arms, outcomes, what trains now."),
+    "logs": ("cli_cluster", "Show what a sweep's newest job on a cluster has printed."),
+    "stop": (
+        "cli_running",
+        "Stop a running sweep: its arms end at their next report, and `sweep resume` continues it.",
+    ),
+    "resume": ("cli_running", "Continue a sweep, ask more of it, or mend it."),
+    "list": ("cli_reading", "List the sweeps below the storage root, newest first."),
+    "best": (
+        "cli_reading",
+        "Show the best feasible pair of every setting, and why the others lost.",
+    ),
+    "export": (
+        "cli_upkeep",
+        "Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.",
+    ),
+    "ui": (
+        "cli_upkeep",
+        "Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest.",
+    ),
+    "sync": (
+        "cli_upkeep",
+        "Complete MLflow from the stored records; a new, empty server gets everything.",
+    ),
+    "rm": ("cli_upkeep", "Delete a sweep and the arms that no other sweep uses; shows them first."),
+    "doctor": (
+        "cli_doctor",
+        "Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray; of a cluster "
+        "more.",
+    ),
+}
 
 
 class _Reported(click.ClickException):
@@ -36,8 +76,21 @@ class _Verbs(click.Group):
     """Verbs in the order of a study, with our errors reported without a traceback."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """As they were added."""
+        """As they are listed above."""
         return list(self.commands)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of this name; its file is loaded now, and no other."""
+        if cmd_name not in VERBS:
+            return None
+        holder, _ = VERBS[cmd_name]
+        commands = vars(import_module(f"sweep.{holder}")).values()
+        return next(c for c in commands if isinstance(c, click.Command) and c.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every verb with one whole sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb."""
@@ -54,23 +107,8 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="sweep: %(message)s")
 
 
-for verb in (
-    cli_spaces.spaces,
-    cli_running.run,
-    cli_cluster.submit,
-    cli_reading.status,
-    cli_cluster.logs,
-    cli_running.stop,
-    cli_running.resume,
-    cli_reading.list_,
-    cli_reading.best,
-    cli_upkeep.export_,
-    cli_upkeep.ui,
-    cli_upkeep.sync,
-    cli_upkeep.rm,
-    cli_doctor.doctor,
-):
-    main.add_command(verb)
+for verb, (_, what) in VERBS.items():
+    main.add_command(click.Command(verb, help=what))  # its name alone: get_command has the rest
 
 if __name__ == "__main__":
     main()

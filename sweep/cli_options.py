@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import unquote_plus
 
 import click
@@ -19,10 +19,11 @@ from rich.table import Table
 
 from sweep import advice
 from sweep.advice import ADDRESS, STORAGE
-from sweep.definition import load_definition
-from sweep.views import Read, SweepView, load_sweep
 from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
-from trainables.object_store import ObjectStore
+
+if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
+    from sweep.views import Read, SweepView
+    from trainables.object_store import ObjectStore
 
 Json = Any
 _SECRET_OPTION = re.compile(
@@ -96,6 +97,8 @@ def named_here(option: str) -> bool:
 
 def open_store(storage: str) -> ObjectStore:
     """The store below a root; Misuse when it is no folder and no address that can be one."""
+    from trainables.object_store import ObjectStore
+
     refuse_key(storage)
     _refuse_dangling(storage)
     objects = ObjectStore(storage)
@@ -134,6 +137,8 @@ def _no_root(storage: str, why: str) -> str:
 
 def open_sweep(storage: str, name: str, read: Read = "records") -> tuple[ObjectStore, SweepView]:
     """The store and one sweep in it, as far as ``read`` asks for."""
+    from sweep.views import load_sweep
+
     objects = open_store(storage)
     with _named_place(objects):
         return objects, load_sweep(objects, name, read)
@@ -141,6 +146,8 @@ def open_sweep(storage: str, name: str, read: Read = "records") -> tuple[ObjectS
 
 def check_name(objects: ObjectStore, name: str) -> None:
     """UnknownName, with the place that was looked at, unless ``name`` is a sweep there."""
+    from sweep.definition import load_definition
+
     with _named_place(objects):
         load_definition(objects, name)
 

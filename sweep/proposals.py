@@ -55,26 +55,17 @@ class Told:
 
 @dataclass(frozen=True)
 class ArmEnd:
-    """How one arm ended: what a listing of many arms needs of its record."""
+    """How one arm ended: what a listing of many needs of its record, and nothing of when."""
 
     signature: str
     status: Status
     reason: str
     warnings: tuple[str, ...]
-    started_ms: int
-    ended_ms: int
 
     @classmethod
     def of(cls, record: ArmRecord) -> ArmEnd:
         """The end that a final record tells of."""
-        return cls(
-            record.signature,
-            record.status,
-            record.reason,
-            tuple(record.warnings),
-            record.started_ms,
-            record.ended_ms,
-        )
+        return cls(record.signature, record.status, record.reason, tuple(record.warnings))
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> ArmEnd:

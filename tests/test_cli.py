@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sweep.cli import main
+from sweep.cli import VERBS, main
 from tests.command_line import refused, sweep
 from tests.sweeps import FIRST
 from trainables.object_store import ObjectStore
@@ -22,8 +22,14 @@ from trainables.object_store import ObjectStore
 def helps(command: click.Command, words: list[str]) -> Iterator[str]:
     yield CliRunner().invoke(main, [*words, "--help"], prog_name="sweep", terminal_width=100).output
     if isinstance(command, click.Group):
-        for name, verb in command.commands.items():
-            yield from helps(verb, [*words, name])
+        for name in VERBS:
+            yield from helps(loaded(name), [*words, name])
+
+
+def loaded(verb: str) -> click.Command:
+    found = main.get_command(click.Context(main), verb)
+    assert found is not None
+    return found
 
 
 def test_verbs_and_options_are_those_that_were_reviewed(
@@ -34,12 +40,43 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 def test_the_verbs_are_those_of_the_design() -> None:
     verbs = "spaces run submit status logs stop resume list best export ui sync rm doctor"
-    assert set(main.commands) == set(verbs.split())
+    assert set(VERBS) == set(verbs.split())
+
+
+def test_help_is_whole_sentences() -> None:
+    """What `sweep --help` says of a verb is the first sentence of its own help; none is cut."""
+    overview = sweep("--help").stdout
+    for verb, (_, summary) in VERBS.items():
+        help_text = loaded(verb).help or ""
+        assert " ".join(help_text.partition("\n\n")[0].split()) == summary, verb
+        assert summary in " ".join(overview.split())
+        described = [getattr(option, "help", None) for option in loaded(verb).params]
+        for text in (help_text, *filter(None, described)):
+            assert text.strip().endswith((".", ")")), (verb, text)
+    every = "\n".join(helps(main, []))
+    assert [
+        line for line in every.splitlines() if line.endswith("...") and "Usage" not in line
+    ] == []
+
+
+def test_the_overview_loads_no_verb_and_the_list_of_spaces_reads_no_store() -> None:
+    code = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from sweep.cli import main\n"
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
+        "print(*(m for m in sys.modules if m.startswith('sweep.cli_') or m == 'rich'))\n"
+        "assert CliRunner().invoke(main, ['spaces']).exit_code == 0\n"
+        "print(*sorted({'numpy', 'pyarrow', 'sweep.views'} & set(sys.modules)))\n"
+    )
+    folder = Path(__file__).parents[1]
+    ran = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout.split()) == (0, []), ran.stderr
 
 
 def test_every_reading_verb_has_json() -> None:
     for verb in ("spaces", "list", "status", "best", "doctor"):
-        assert any("--json" in option.opts for option in main.commands[verb].params), verb
+        assert any("--json" in option.opts for option in loaded(verb).params), verb
 
 
 def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import types
 import typing
@@ -35,9 +34,8 @@ class Section:
     def __post_init__(self) -> None:
         """Check every field's type and range; each message names the field and what is allowed."""
         hints = _hints(type(self))  # type: ignore[arg-type]  # a class hashes
-        for f in dataclasses.fields(self):  # type: ignore[arg-type]
-            value = _checked(f.name, getattr(self, f.name), hints[f.name])
-            object.__setattr__(self, f.name, value)
+        for name, hint in hints.items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
         self._check()
 
     def _check(self) -> None:
@@ -45,13 +43,12 @@ class Section:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal object."""
-        plain = json.loads(json.dumps(dataclasses.asdict(self)))  # type: ignore[call-overload]
-        return cast(dict[str, Json], plain)
+        return {name: _plain(getattr(self, name)) for name in _hints(type(self))}  # type: ignore[arg-type]
 
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
         """Build from plain values; unknown fields and wrong values are errors."""
-        known = {f.name for f in dataclasses.fields(cls)}  # type: ignore[arg-type]
+        known = _hints(cls)  # type: ignore[arg-type]
         for name in values:
             if name not in known:
                 raise UnknownName.of(f"field of {cls.__name__}", name, known)
@@ -60,12 +57,25 @@ class Section:
 
 @functools.cache
 def _hints(section: type) -> dict[str, Any]:
-    return typing.get_type_hints(section)
+    """The annotations of a section's fields, in their order."""
+    hints = typing.get_type_hints(section)
+    return {f.name: hints[f.name] for f in dataclasses.fields(section)}
+
+
+@functools.cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
+    return typing.get_origin(hint), typing.get_args(hint)
+
+
+def _plain(value: Json) -> Json:
+    if isinstance(value, Section):
+        return value.to_json()
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
 def _checked(name: str, value: object, hint: Any) -> object:
     """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    origin, args = _parts(hint)
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:
             return None
