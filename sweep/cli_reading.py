@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from sweep.cli_options import (
     json_option,
     name_argument,
     note,
+    only_option,
     open_store,
     open_sweep,
     print_json,
@@ -25,15 +27,20 @@ from sweep.cli_options import (
 )
 from sweep.definition import Definition, folder, sweep_names
 from sweep.lock import Driver, driver_of
+from sweep.names import model_text, short_names
 from sweep.tracking_place import known_id, place_of
 from sweep.verdict_text import verdict_lines
-from trainables.errors import SweepError
+from trainables.errors import SweepError, UnknownName
 from trainables.object_store import ObjectStore
 from trainables.shifts import FAMILIES
 from trainables.task_facts import facts_of, reference_label
 
 Json = Any
 _NOTHING = "—"
+FEW_SETTINGS = 4  # of more, each gets a line
+full_option = click.option(
+    "--full", is_flag=True, help="Show every setting whole, however many there are."
+)
 DIFFERENCE = "difference"  # with a star where the pair was selected by it
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
@@ -110,10 +117,19 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 
 @click.command()
 @name_argument
+@only_option
+@full_option
 @storage_option
 @address_option
 @json_option
-def status(name: str, storage: str, address: str | None, as_json: bool) -> None:
+def status(
+    name: str,
+    patterns: Sequence[str],
+    full: bool,
+    storage: str,
+    address: str | None,
+    as_json: bool,
+) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
     if address is None:
         entry = _status_entry(*open_sweep(storage, name, "outcomes"))
@@ -123,7 +139,8 @@ def status(name: str, storage: str, address: str | None, as_json: bool) -> None:
         print_json(entry)
         return
     with remote.readable(name, is_remote=address is not None):
-        _print_status(entry, address)
+        entry["settings"] = chosen(name, entry["settings"], patterns)
+        _print_status(entry, address, is_short=not full and not patterns)
 
 
 def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json]:
@@ -137,7 +154,26 @@ def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json
     }
 
 
-def _print_status(entry: Mapping[str, Json], address: str | None) -> None:
+def chosen(
+    sweep: str, entries: Sequence[Mapping[str, Json]], patterns: Sequence[str]
+) -> list[Mapping[str, Json]]:
+    """The entries of settings that match a pattern of --only; all, without any.
+
+    Raises:
+        UnknownName: a pattern matches none.
+    """
+    names = [entry["setting"] for entry in entries]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise UnknownName.of(f"setting of {sweep}", pattern, names)
+    return [
+        entry
+        for entry, name in zip(entries, names, strict=True)
+        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: bool) -> None:
     name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
     by = "" if driver is None else f", by {Driver(**driver)}"
     out = console()
@@ -148,7 +184,15 @@ def _print_status(entry: Mapping[str, Json], address: str | None) -> None:
     count = arms["training"] + arms["interrupted"]
     out.print(f"{arms['final']} of {arms['wanted']} arms final, {count} {begun}")
     out.print()
-    out.print(table([_status_row(s) for s in entry["settings"]]))
+    settings = entry["settings"]
+    begun_ones = [s for s in settings if s["proposals"]["finished"]]
+    rows = begun_ones if is_short and len(settings) > FEW_SETTINGS else settings
+    if rows:
+        out.print(table([_status_row(s) for s in rows]))
+    if len(rows) < len(settings):
+        rest = len(settings) - len(rows)
+        out.print(f"{rest} of {len(settings)} settings have no finished proposal (--full).")
+    out.print("Objective: lower is better, and of use within one setting alone.")
     _print_training(entry)
     if state == "stopped":
         storage = entry["storage"] if address is None else given_storage()
@@ -195,24 +239,73 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 
 @click.command()
 @name_argument
+@only_option
+@full_option
 @storage_option
 @address_option
 @json_option
-def best(name: str, storage: str, address: str | None, as_json: bool) -> None:
+def best(
+    name: str,
+    patterns: Sequence[str],
+    full: bool,
+    storage: str,
+    address: str | None,
+    as_json: bool,
+) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
-    Over several search seeds numbers are means, and verdicts are those of the mean losses.
+    Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
+    numbers are means, and verdicts are those of the mean losses.
     """
     if address is not None:
         entries = remote.json_of(address, "best", name)
     else:
         objects, view = open_sweep(storage, name, "pairs")
         entries = views.best(view, run_ids(objects, view.definition) if as_json else {})
+    entries = chosen(name, entries, patterns)
     if as_json:
         print_json(entries)
         return
     with remote.readable(name, is_remote=address is not None):
-        print_best(entries)
+        if len(entries) > FEW_SETTINGS and not full and not patterns:
+            print_overview(entries)
+        else:
+            print_best(entries)
+
+
+def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
+    """A line for each setting that has a finished proposal, and a count of the others."""
+    metric = facts_of(entries[0]["task"]).metric
+    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    out = console()
+    winners = sum(entry["winner"] for entry in entries)
+    out.print(f"{winners} of {len(entries)} settings have a winner.")
+    names = short_names([entry["setting"] for entry in entries])
+    rows = [_overview_row(entry, names[entry["setting"]]) for entry in judged]
+    if rows:
+        out.print(table(rows, right=tuple(rows[0])[2:5], whole=tuple(rows[0])))
+    if len(judged) < len(entries):
+        out.print(f"{len(entries) - len(judged)} settings have no finished proposal.")
+    out.print(
+        f"{metric.label}: {metric.unit}, {metric.direction}; constrained minus unconstrained in "
+        "the column after it. Miss: worst missing share, feasible up to "
+        f"{entries[0]['tolerance']:.2f}. --only SETTING or --full shows pairs whole."
+    )
+
+
+def _overview_row(entry: Mapping[str, Json], name: str) -> dict[str, str]:
+    ours = entry["constrained"] or {}
+    counts = {outcome: count for outcome, count in entry["outcomes"].items() if count}
+    return {
+        "setting": name,
+        "pair": ("winner" if entry["winner"] else "closest") + f" {entry['proposal']}"
+        if entry["proposal"] is not None
+        else _NOTHING,
+        "mean": _text(ours.get("ood_mean"), ".3f"),
+        "diff.": _text(entry["difference"].get("ood_mean"), "+.3f"),
+        "miss": _text(ours.get("worst_missing_share"), "+.2f"),
+        "proposals": ", ".join(f"{n} {outcome[:5]}." for outcome, n in counts.items()),
+    }
 
 
 def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
@@ -260,7 +353,7 @@ def _print_best(entry: Mapping[str, Json]) -> None:
     out = console()
     seeds = len(entry["search_seeds"])
     place = f"proposal {entry['proposal']}, {seeds} search seed{'s' * (seeds > 1)}"
-    model = score_entries.model_text(entry["model"], entry["model_variant"])
+    model = model_text(entry["model"], entry["model_variant"])
     name = f"[bold]{entry['setting']}[/bold], {escape(model)}"
     if entry["winner"]:
         out.print(f"{name}: winner, {place}")

@@ -21,7 +21,7 @@ from sweep.cli_options import (
     set_option,
     table,
 )
-from sweep.score_entries import model_text
+from sweep.names import model_text
 from trainables.errors import Misuse
 
 if TYPE_CHECKING:

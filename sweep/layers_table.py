@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from search_spaces.space import SearchSpace
-from sweep.score_entries import ARMS, model_text
+from sweep.names import model_text
+from sweep.score_entries import ARMS
 from sweep.table_formats import Row, Table, number
 from trainables.task_facts import Metric
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console, Group, RenderableType
@@ -16,8 +15,10 @@ from rich.text import Text
 
 from sweep.coordinator import Coordinator, LiveArm
 from sweep.definition import Definition
+from sweep.names import short_names
 from sweep.pairs import judge
 from sweep.plan import Arm
+from sweep.selection import counted
 from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 
 REFRESH_PER_S = 2.0
@@ -70,6 +71,7 @@ class LiveDisplay(Display):
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._is_over = False
 
     @contextmanager
     def showing(self, coordinator: Coordinator) -> Iterator[None]:
@@ -77,11 +79,17 @@ class LiveDisplay(Display):
         started = time.monotonic()
         live = Live(
             console=self._console,
-            get_renderable=lambda: view(coordinator, time.monotonic() - started),
+            get_renderable=lambda: self._view(coordinator, time.monotonic() - started),
             refresh_per_second=REFRESH_PER_S,
         )
         with live:
             yield
+            self._is_over = True  # what stays in the scroll-back is the summary
+
+    def _view(self, coordinator: Coordinator, elapsed_s: float) -> RenderableType:
+        if self._is_over:
+            return Group(*_head(coordinator, elapsed_s))
+        return view(coordinator, elapsed_s, self._console.height)
 
 
 def display_of(
@@ -154,44 +162,48 @@ def time_text(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def view(coordinator: Coordinator, elapsed_s: float) -> RenderableType:
-    """The live view as it is right now: a line for each thing, however narrow the terminal is."""
+def view(coordinator: Coordinator, elapsed_s: float, height: int = 25) -> RenderableType:
+    """The live view as it is right now: a line for each thing, however narrow the terminal is.
+
+    The sweep as a whole comes first, and of its settings as many as the terminal has lines for.
+    """
+    names = short_names([s.name for s in coordinator.definition.space.settings])
+    parts = _head(coordinator, elapsed_s)
+    live = list(coordinator.live.values())
+    parts += [_running(live, names)] if live else []  # a table without rows is an empty line
+    retired = [f"{names[s]}: its search ended: {why}" for s, why in coordinator.retired.items()]
+    problems: list[RenderableType] = [
+        Text(f"! {p}", style="red") for p in (*retired, *coordinator.problems[-3:])
+    ]
+    if coordinator.stopping:
+        problems.append(
+            Text(f"stopping ({coordinator.stopping}): running arms end at their report")
+        )
+    taken = len(parts) + min(len(live), SHOWN_ARMS + 1) + len(problems)
+    parts.append(_best(coordinator, names, most=max(2, height - taken - 2)))
+    return Group(*parts, *problems)
+
+
+def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
+    """What the whole sweep has come to, and what its numbers mean; it stays when the view ends."""
     plan = coordinator.plan
     left = seconds_left(coordinator)
     remaining = "" if left is None else f", about {time_text(left)} left"
     done = f"{plan.arms_done} of {plan.arms_total} arms, {time_text(elapsed_s)}{remaining}"
-    names = short_names([s.name for s in coordinator.definition.space.settings])
+    settings = [s.name for s in coordinator.definition.space.settings]
+    tolerance = coordinator.definition.space.tolerance
     bar = Table.grid(expand=True)
     bar.add_row(ProgressBar(total=max(plan.arms_total, 1), completed=plan.arms_done))
-    parts: list[RenderableType] = [
+    winners = sum(coordinator.best(setting) is not None for setting in settings)
+    every = [o for of in list(coordinator.outcomes.values()) for o in list(of.values())]
+    counts = {name: count for name, count in counted(every).items() if count}
+    proposals = ", ".join(f"{n} {name}" for name, n in counts.items()) or "none judged yet"
+    return [
         _line(f"{coordinator.definition.name}: {done}", style="bold"),
         bar,
+        _line(f"  {winners} of {len(settings)} settings have a winner; proposals: {proposals}"),
+        _line(f"  objective: lower is better; miss: feasible up to +{tolerance:.2f}", style="dim"),
     ]
-    live = list(coordinator.live.values())
-    parts += [_running(live, names)] if live else []  # a table without rows is an empty line
-    parts += [_best(coordinator, names), _line(f"  {_winner(coordinator, names)}")]
-    retired = [f"{names[s]}: its search ended: {why}" for s, why in coordinator.retired.items()]
-    parts += [Text(f"! {p}", style="red") for p in (*retired, *coordinator.problems[-3:])]
-    if coordinator.stopping:
-        parts.append(Text(f"stopping ({coordinator.stopping}): running arms end at their report"))
-    return Group(*parts)
-
-
-def short_names(settings: Sequence[str]) -> dict[str, str]:
-    """Names of settings without the words that all of them begin with.
-
-    >>> short_names(["ped2-ut-L3-g0.15", "ped2-ut-L3-g0.15-detached", "ped2-ut-L5-g0.15"])
-    {'ped2-ut-L3-g0.15': 'L3-g0.15', 'ped2-ut-L3-g0.15-detached': 'L3-g0.15-detached', \
-'ped2-ut-L5-g0.15': 'L5-g0.15'}
-    """
-    words = [name.split("-") for name in settings]
-    if len(words) < 2:
-        return {name: name for name in settings}
-    columns = itertools.takewhile(
-        lambda column: len(set(column)) == 1, zip(*(w[:-1] for w in words), strict=False)
-    )
-    shared = len(list(columns))
-    return {name: "-".join(w[shared:]) for name, w in zip(settings, words, strict=True)}
 
 
 def _line(text: str, style: str = "") -> Text:
@@ -222,12 +234,17 @@ def _running(live: list[LiveArm], names: Mapping[str, str]) -> Table:
     return table
 
 
-def _best(coordinator: Coordinator, names: Mapping[str, str]) -> Table:
+def _best(coordinator: Coordinator, names: Mapping[str, str], *, most: int) -> Table:
+    """The best of each setting; of more than ``most`` those that have something judged."""
     table = _lines()
-    for setting in coordinator.definition.space.settings:
-        table.add_row(
-            _line(f"  best of {names[setting.name]}"), _line(_best_of(coordinator, setting.name))
-        )
+    settings = [setting.name for setting in coordinator.definition.space.settings]
+    shown = settings
+    if len(settings) > most:
+        shown = sorted(settings, key=lambda s: not coordinator.outcomes.get(s))[: most - 1]
+    for setting in shown:
+        table.add_row(_line(f"  best of {names[setting]}"), _line(_best_of(coordinator, setting)))
+    if len(shown) < len(settings):
+        table.add_row(_line(f"  and {len(settings) - len(shown)} more settings"))
     return table
 
 
@@ -241,14 +258,3 @@ def _best_of(coordinator: Coordinator, setting: str) -> str:
     shares = [o.worst_missing_share for o in outcomes if not math.isnan(o.worst_missing_share)]
     closest = f"; closest miss {min(shares):+.2f}" if shares else ""
     return f"no winner yet{closest}"
-
-
-def _winner(coordinator: Coordinator, names: Mapping[str, str]) -> str:
-    """The best winner of all settings so far."""
-    winners = {setting: coordinator.best(setting) for setting in names}
-    found = [(best.objective, s, best.number) for s, best in winners.items() if best is not None]
-    if not found:
-        return "no setting has a winner yet"
-    objective, setting, number = min(found)
-    count = f"{len(found)} of {len(names)} settings have a winner"
-    return f"{count}; best so far: {names[setting]} p{number}, objective {objective:.4f}"

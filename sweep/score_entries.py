@@ -201,15 +201,6 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
     }
 
 
-def model_text(name: str, variant: str) -> str:
-    """A model with the forward that its variant names.
-
-    >>> model_text("ut", "distance")
-    'ut (distance)'
-    """
-    return f"{name} ({variant})" if variant else name
-
-
 def area(scores: Mapping[str, float]) -> float:
     """``ood_auc`` of a metric by test gamma: the trapezoid area (decision 0006).
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from search_spaces.published import DEPARTURES
 from search_spaces.space import SearchSpace
-from sweep.score_entries import model_text
+from sweep.names import model_text
 from sweep.table_formats import Row
 from trainables.config import ConstraintConfig, RunConfig
 from trainables.task_facts import Metric

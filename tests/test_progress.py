@@ -14,7 +14,7 @@ from search_spaces.space import SearchSpace, Uniform
 from sweep.coordinator import Coordinator
 from sweep.definition import Definition
 from sweep.pairs import judge
-from sweep.progress import ended, view
+from sweep.progress import LiveDisplay, ended, view
 from tests.oracles import TINY
 from tests.records import finished
 from trainables.arm_run import ArmRun
@@ -71,12 +71,13 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
     assert head.startswith("a-sweep-with-a-longer-name: 5 of 9 arms, 1 h 2 min, about 0 s left")
     assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
     assert [" ".join(line.split()) for line in rest] == [
+        "1 of 3 settings have a winner; proposals: 1 feasible, 1 infeasible",
+        "objective: lower is better; miss: feasible up to +0.10",
         "L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
         "L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
         "best of L3-g0.15 p0: objective -0.2000, miss -1.00",
         "best of L4-g0.15 no winner yet; closest miss +4.90",
         "best of L5-g0.15 no winner yet",
-        "1 of 3 settings have a winner; best so far: L3-g0.15 p0, objective -0.2000",
     ]
 
 
@@ -104,7 +105,27 @@ def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> No
 
 
 def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:
-    assert len(shown(coordinator, 40)) == len(shown(coordinator, 120)) == 6
+    assert len(shown(coordinator, 40)) == len(shown(coordinator, 120)) == 7
+
+
+def test_settings_that_do_not_fit_are_counted_and_the_sweep_comes_first(
+    coordinator: Coordinator,
+) -> None:
+    console = Console(record=True, file=io.StringIO(), width=80)
+    console.print(view(coordinator, elapsed_s=1, height=8))
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    assert lines[2].startswith("1 of 3 settings have a winner")
+    assert lines[-1] == "and 2 more settings"
+
+
+def test_when_the_view_ends_the_sweep_as_a_whole_stays(coordinator: Coordinator) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=30, force_terminal=True)
+    with LiveDisplay(console).showing(coordinator):
+        pass
+    last = out.getvalue().rpartition("a-sweep-with-a-longer-name")[2]
+    assert "1 of 3 settings have a winner" in last
+    assert "best of" not in last
 
 
 def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> None:
