@@ -26,6 +26,7 @@ from sweep.cli_options import (
     table,
 )
 from sweep.definition import Definition, folder, sweep_names
+from sweep.findings import findings
 from sweep.lock import Driver, driver_of
 from sweep.names import model_text, short_names
 from sweep.tracking_place import known_id, place_of
@@ -278,8 +279,6 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
     metric = facts_of(entries[0]["task"]).metric
     judged = [entry for entry in entries if entry["proposals"]["finished"]]
     out = console()
-    winners = sum(entry["winner"] for entry in entries)
-    out.print(f"{winners} of {len(entries)} settings have a winner.")
     names = short_names([entry["setting"] for entry in entries])
     rows = [_overview_row(entry, names[entry["setting"]]) for entry in judged]
     if rows:
@@ -291,6 +290,7 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
         "the column after it. Miss: worst missing share, feasible up to "
         f"{entries[0]['tolerance']:.2f}. --only SETTING or --full shows pairs whole."
     )
+    out.print("\n" + " ".join(findings(entries)))
 
 
 def _overview_row(entry: Mapping[str, Json], name: str) -> dict[str, str]:
@@ -328,6 +328,7 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
         "training or selection looked at; unseen: all else, the only rows on OOD robustness."
         + "".join(f" {note}" for note in table_columns.reference_notes(metric))
     )
+    console().print("\n" + " ".join(findings(entries)))
 
 
 def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:

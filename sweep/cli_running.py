@@ -29,6 +29,7 @@ from sweep.cli_options import (
 )
 from sweep.cli_reading import print_best
 from sweep.definition import Definition, definition_name, load_definition
+from sweep.findings import findings
 from sweep.lock import driver_of, driving_jobs
 from sweep.registration import extended, refuse_second_driver, registered, resolved
 from sweep.requirements import (
@@ -405,6 +406,5 @@ def _print_summary(view: views.SweepView, summary: RunSummary, storage: str) -> 
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
     else:
-        winners = sum(entry["winner"] for entry in entries)
         show = advice.command("best", name, storage=storage)
-        click.echo(f"{winners} of {len(entries)} settings have a winner: `{show}`")
+        click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")

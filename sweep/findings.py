@@ -28,8 +28,8 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
     metric = facts_of(entries[0]["task"]).metric
     settings = "the setting" if len(entries) == 1 else f"{len(winners)} of {len(entries)} settings"
     sentences = [
-        f"{settings[0].upper()}{settings[1:]} {_have(winners)} a winner: a constrained model that "
-        "meets its constraints and is useful."
+        f"{settings[0].upper()}{settings[1:]} {_have(winners)} a winner: a useful model that "
+        "meets descent constraints which plain training misses."
     ]
     for block, words in (
         ("seen_mean", "On what training or selection looked at (seen gammas)"),

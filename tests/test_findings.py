@@ -28,8 +28,8 @@ def entry(
 
 def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
     assert findings([entry(0.1, 0.032), entry(0.2, 0.124)]) == [
-        "2 of 2 settings have a winner: a constrained model that meets its constraints and is "
-        "useful.",
+        "2 of 2 settings have a winner: a useful model that meets descent constraints which plain "
+        "training misses.",
         "On what training or selection looked at (seen gammas) both winners are worse than plain "
         "training, by 0.1 to 0.2 grey levels.",
         "Out of distribution (unseen gammas) both winners are worse than plain training, by 0.032 "
