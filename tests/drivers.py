@@ -16,7 +16,7 @@ from typing import Any
 from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
 from sweep.definition import Definition, put_definition
 from sweep.execution import run_sweep
-from sweep.proposals import StoredProposal, stored_proposals
+from sweep.proposals import stored_proposals
 from sweep.views import load_sweep
 from tests.oracles import TINY
 from trainables.object_store import ObjectStore
@@ -158,15 +158,5 @@ def undisturbed(objects: ObjectStore, asked: Definition) -> Any:
 
 
 def _proposals(objects: ObjectStore, asked: Definition) -> Any:
-    """By setting; outcomes without the times of their arms."""
-    return {
-        s.name: [_without_times(p) for p in stored_proposals(objects, asked.name, s.name)]
-        for s in asked.space.settings
-    }
-
-
-def _without_times(stored: StoredProposal) -> StoredProposal:
-    if stored.outcome is None:
-        return stored
-    arms = tuple(replace(arm, started_ms=0, ended_ms=0) for arm in stored.outcome.arms)
-    return replace(stored, outcome=replace(stored.outcome, arms=arms))
+    """By setting; outcomes say nothing of when."""
+    return {s.name: stored_proposals(objects, asked.name, s.name) for s in asked.space.settings}
