@@ -21,7 +21,7 @@ SPACE = SearchSpace(
         for form in (False, True)
     ),
     ranges={
-        "constraint.alpha": Uniform(0.08, 0.25),  # fraction of its loss each layer must remove
+        "constraint.alpha": Uniform(0.076, 0.25),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
         "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
     },

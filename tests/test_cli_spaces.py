@@ -22,14 +22,14 @@ def test_spaces_lists_every_built_in_space_and_shows_one() -> None:
 
 
 def test_the_verb_says_what_the_json_says() -> None:
-    words = ["spaces", "quickstart", "--set", "steps=40", "--only", "*-L5-*"]
+    words = ["spaces", "quickstart", "--set", "steps=40", "--only", "*-detached"]
     plain = json.loads(sweep(*words, "--json").stdout)
     cost = plain["estimate"]
     assert plain["arms"] == cost["arms"] == 5
     assert plain["unconstrained_arms"] == 1
     assert cost["within_a_factor_of"] == 2
-    assert cost["seconds_per_arm"].keys() == {"photographs-ut-L5-g0.15"}
-    assert plain["first_proposals"]["photographs-ut-L5-g0.15"]["constraint.alpha"] == 0.15
+    assert cost["seconds_per_arm"].keys() == {"photographs-ut-L5-g0.15-detached"}
+    assert plain["first_proposals"]["photographs-ut-L5-g0.15-detached"]["constraint.alpha"] == 0.15
     shown = sweep(*words).stdout
     assert "4 constrained and 1 unconstrained arms" in " ".join(shown.split())
     assert "Estimate, within a factor of 2" in shown

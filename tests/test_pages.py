@@ -62,6 +62,12 @@ def commands(program: str) -> list[tuple[str, str]]:
     return [(page, line) for page, line in found if line.startswith("sweep ") == bool(program)]
 
 
+def verb_of(name: str) -> click.Command:
+    command = main.get_command(ABOVE, name)
+    assert command is not None, name
+    return command
+
+
 @pytest.mark.parametrize(("page", "line"), commands("sweep"))
 def test_a_command_of_a_page_is_one_that_the_command_line_takes(
     page: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -71,7 +77,7 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
     kind = "minilm_imdb" if page == "text.md" else "quickstart"
     Path("my_space.py").write_text(MY_SPACE.format(kind))
     _, verb, *words = shlex.split(line, comments=True)
-    given = main.commands[verb].make_context(verb, list(words), parent=ABOVE).params
+    given = verb_of(verb).make_context(verb, list(words), parent=ABOVE).params
     space = given.get("space")
     if space is not None and not space.startswith("results/"):  # what the page exported before
         catalog.find(space)
@@ -89,7 +95,7 @@ def test_a_command_within_a_sentence_has_only_options_that_there_are(page: Path)
         _, verb, *words = shlex.split(text)
         if verb.isupper() or verb.startswith("-") or "..." in words:
             continue  # `sweep VERB`
-        command = main.commands[verb]
+        command = verb_of(verb)
         context = click.Context(command, parent=ABOVE, resilient_parsing=True)
         command.make_parser(context).parse_args(args=list(words))
 
