@@ -321,7 +321,8 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
         else ""
     )
     console().print(
-        f"{biased}Missing share: held out, worst layer, mean over the seeds; "
+        f"{biased}Missing share: held out, worst layer, mean over the seeds or the median "
+        "seed where that misses more; "
         f"feasible up to {entries[0]['tolerance']:.2f}. "
         f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
         f"{metric.direction}; seen: what "

@@ -29,7 +29,7 @@ from trainables.results import ArmRecord, Outcome, Status
 Json = Any
 Point = dict[str, Json]  # dotted field of RunConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
-JUDGING_VERSION = 3
+JUDGING_VERSION = 4
 _JUDGED = "judged.json"
 
 

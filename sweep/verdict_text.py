@@ -152,8 +152,9 @@ def bias_text(rows: Sequence[Row], samples: str) -> str:
 def verdict_legend(tolerance: float) -> list[str]:
     """What the columns about feasibility mean."""
     return [
-        "missing share: worst layer, mean over the search seeds, held out at train gamma; feasible "
-        f"up to {tolerance:.2f}. certified: 95 % bounds over the held-out units say so too; "
+        "missing share: worst layer, mean over the search seeds, or the median seed where that "
+        f"misses more, held out at train gamma; feasible up to {tolerance:.2f}. certified: 95 % "
+        "bounds over the held-out units say so too; "
         "undecided: other units could turn the verdict.",
         "units met: the share of held-out units whose own losses meet the constraint, of "
         "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
