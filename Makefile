@@ -14,7 +14,7 @@ TEST_PROCESSES := 2
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
-	@echo "make test         set up, then the fast tests: CPU, no network, about three minutes"
+	@echo "make test         set up, then the fast tests: CPU, no network, about four minutes"
 	@echo "make check        ruff, format, mypy --strict, import contracts"
 	@echo "make format       rewrite what ruff can"
 	@echo "make tree         rewrite the README's file tree from the files' own first lines"

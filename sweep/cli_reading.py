@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ full_option = click.option(
     "--full", is_flag=True, help="Show every setting whole, however many there are."
 )
 DIFFERENCE = "difference"  # with a star where the pair was selected by it
+WATCH_S = 5.0  # between two looks of `status --watch`
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
 
@@ -122,6 +124,7 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 @full_option
 @storage_option
 @address_option
+@click.option("--watch", is_flag=True, help="Show it again every 5 s while a driver works on it.")
 @json_option
 def status(
     name: str,
@@ -129,19 +132,27 @@ def status(
     full: bool,
     storage: str,
     address: str | None,
+    watch: bool,
     as_json: bool,
 ) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
-    if address is None:
-        entry = _status_entry(*open_sweep(storage, name, "outcomes"))
-    else:
-        entry = remote.json_of(address, "status", name)
-    if as_json:
-        print_json(entry)
-        return
-    with remote.readable(name, is_remote=address is not None):
-        entry["settings"] = chosen(name, entry["settings"], patterns)
-        _print_status(entry, address, is_short=not full and not patterns)
+    if watch and as_json:
+        raise click.UsageError("--watch is for people and --json for programs: give one of them.")
+    while True:
+        if address is None:
+            entry = _status_entry(*open_sweep(storage, name, "outcomes"))
+        else:
+            entry = remote.json_of(address, "status", name)
+        if as_json:
+            print_json(entry)
+            return
+        with remote.readable(name, is_remote=address is not None):
+            entry["settings"] = chosen(name, entry["settings"], patterns)
+            _print_status(entry, address, is_short=not full and not patterns)
+        if not watch or entry["state"] != "running":
+            return
+        time.sleep(WATCH_S)
+        click.clear()  # nothing where the output is no terminal
 
 
 def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from sweep.cli_reading import print_best
 from sweep.definition import load_definition
 from sweep.lock import driver_lock
 from sweep.proposals import put_retired
-from tests.command_line import sweep
+from tests.command_line import refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
@@ -36,6 +37,17 @@ def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -
     assert {e["storage"] for e in entries} == {stored.root}
     assert {e["space"] for e in entries} == {"tiny"}
     assert "later" in sweep("list").stdout
+
+
+def test_a_sweep_is_watched_until_its_driver_ends(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as driver:
+        driver.enter_context(driver_lock(stored, "tiny"))
+        monkeypatch.setattr(time, "sleep", lambda seconds: driver.close())  # it ends meanwhile
+        text = sweep("status", "tiny", "--watch").stdout
+    assert text.index("tiny is running") < text.index("tiny is stopped")
+    assert "give one of them" in refused("status", "tiny", "--watch", "--json")
 
 
 def test_a_sweep_whose_driver_holds_the_lock_is_running(stored: ObjectStore) -> None:
