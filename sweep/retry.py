@@ -26,16 +26,18 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
             runs.forget(signature)
         forgotten.extend(signatures)
 
-    for setting in definition.space.settings:
-        forget(failed(baselines(definition, setting.name)))
-        for stored in stored_proposals(objects, definition.name, setting.name):
-            if stored.outcome is not None and stored.outcome.outcome != "failed":
-                continue
-            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
-            again = failed(arms)
-            if again:  # the outcome first: killed in between, the proposal is judged once more
-                drop_outcome(objects, definition.name, setting.name, stored.number)
+    # Outcomes go first: killed in between, a proposal is judged once more. What was judged beside a
+    # failed unconstrained arm could not win, whatever it came to.
+    lost = {s.name: failed(baselines(definition, s.name)) for s in definition.space.settings}
+    for setting, without in lost.items():
+        for stored in stored_proposals(objects, definition.name, setting):
+            is_failed = stored.outcome is None or stored.outcome.outcome == "failed"
+            arms = arms_of_proposal(definition, setting, stored.number, stored.point)
+            again = failed(arms) if is_failed else []
+            if again or without:
+                drop_outcome(objects, definition.name, setting, stored.number)
                 forget(again)
+    forget(sorted({signature for without in lost.values() for signature in without}))
     return forgotten
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sweep.retry import forget_failed
 from tests.toy_sweeps import definition, ends_where, outcomes, started, train
 from trainables.object_store import ObjectStore
 
@@ -20,6 +21,19 @@ def test_retry_failed_trains_failed_arms_and_no_others(objects: ObjectStore) -> 
     again = train(started(objects, asked, retry_failed=True))
     assert [arm.proposal for arm in again] == [1]
     assert "failed" not in [p.outcome.outcome for p in outcomes(objects, asked)["g1"]]
+
+
+def test_proposals_beside_a_failed_unconstrained_arm_are_judged_again(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=2)
+    fails = ends_where(lambda a: a.proposal is None and a.setting == "g1", "failed", "disk")
+    train(started(objects, asked), fails)
+    assert len(forget_failed(objects, asked)) == 1
+    judged = {
+        name: {p.outcome is not None for p in of} for name, of in outcomes(objects, asked).items()
+    }
+    assert judged == {"g1": {False}, "g2": {True}}
+    assert [arm.proposal for arm in train(started(objects, asked))] == [None]
+    assert all(p.outcome is not None for p in outcomes(objects, asked)["g1"])
 
 
 @pytest.mark.parametrize("before_number", range(4))
