@@ -189,7 +189,8 @@ class _Fetch:
             for file in files:
                 if _is_there(earlier, file) and not _is_there(self._part, file):
                     (self._part / file.path).parent.mkdir(parents=True, exist_ok=True)
-                    os.link(earlier / file.path, self._part / file.path)
+                    with contextlib.suppress(OSError):  # no links here, or a stranger's: copied
+                        os.link(earlier / file.path, self._part / file.path)
 
     def _copy(self, missing: Sequence[RemoteFile], files: Sequence[RemoteFile]) -> None:
         self._total = sum(file.size for file in files)
