@@ -43,10 +43,7 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
 def _no_winner(entries: Sequence[Mapping[str, Json]]) -> str:
     if not any(entry["proposals"]["finished"] for entry in entries):
         return "Nothing is found yet: no proposal has finished."
-    return (
-        "No setting has a winner: no constrained model met its constraints, was useful and was "
-        "asked for more than plain training gives by itself."
-    )
+    return "No setting has a winner; each says why."
 
 
 def _have(winners: Sequence[Json]) -> str:
@@ -102,5 +99,5 @@ def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> li
     who = "the winner" if len(gains) == 1 else f"{beaten} of {len(gains)} winners"
     if beaten == 0:
         who = {1: "the winner", 2: "both winners"}.get(len(gains), f"all {len(gains)} winners")
-        return [f"There a linear (Wiener) filter beats {who}."]
-    return [f"There {who} beat{'s' * (beaten == 1)} a linear (Wiener) filter."]
+        return [f"On unseen gammas no winner beats a linear (Wiener) filter: it is ahead of {who}."]
+    return [f"On unseen gammas {who} beat{'s' * (beaten == 1)} a linear (Wiener) filter."]

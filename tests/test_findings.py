@@ -34,7 +34,7 @@ def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
         "training, by 0.1 to 0.2 grey levels.",
         "Out of distribution (unseen gammas) both winners are worse than plain training, by 0.032 "
         "to 0.124 grey levels.",
-        "There a linear (Wiener) filter beats both winners.",
+        "On unseen gammas no winner beats a linear (Wiener) filter: it is ahead of both winners.",
     ]
 
 
@@ -57,9 +57,9 @@ def test_of_accuracy_more_is_better() -> None:
 
 def test_a_filter_that_is_beaten_is_said_so() -> None:
     better = entry(-1.0, -1.0, constrained={"unseen_mean": 14.0})
-    assert findings([better])[-1] == "There the winner beats a linear (Wiener) filter."
+    assert findings([better])[-1] == "On unseen gammas the winner beats a linear (Wiener) filter."
     assert findings([better, entry(1.0, 1.0)])[-1] == (
-        "There 1 of 2 winners beats a linear (Wiener) filter."
+        "On unseen gammas 1 of 2 winners beats a linear (Wiener) filter."
     )
 
 
