@@ -170,7 +170,12 @@ def _venv(folder: Path) -> Path:
     """An environment to be copied to HOME: it sees our packages, and has their programs."""
     subprocess.run((sys.executable, "-m", "venv", "--without-pip", folder), check=True)
     packages = next((folder / "lib").glob("*/site-packages"))
-    (packages / "lab.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    # Hosts start with no variable of ours, but the same BLAS kernels must sum on all of them, as in
+    # the undisturbed run here: linear filters' scores differ in float32 between kernels.
+    blas = {name: value for name, value in os.environ.items() if name.startswith("OPENBLAS_")}
+    (packages / "lab.pth").write_text(
+        f"{sysconfig.get_path('purelib')}\nimport os; os.environ.update({blas!r})\n"
+    )
     for program in Path(sysconfig.get_path("scripts")).iterdir():
         first, _, rest = _content(program).partition(b"\n")
         if first.startswith(b"#!") and b"python" in first and program.name != "sweep":
