@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from search_spaces.space import SearchSpace, Setting
 from sweep.definition import load_definition, put_definition
 from sweep.doctor_data import folder_check, need_check, needs_of
 from sweep.requirements import fetch, resolve_checkpoints, resolve_data
-from tests.clouds import Cloud, enter
+from tests.clouds import BUCKET, Cloud
 from tests.command_line import refused, sweep
 from tests.drivers import ROOT, Driver, records, tiny, undisturbed
 from tests.oracles import TINY
@@ -31,25 +30,12 @@ from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 from trainables.trial import FETCHING, FINISHED, REPORT
 
-BUCKET, ADDRESS = "lab", "s3://lab/data"
+ADDRESS = f"s3://{BUCKET}/data"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    server = Cloud()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def cloud(server: Cloud, monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> Cloud:
-    enter(server, monkeypatch)
+@pytest.fixture(autouse=True)
+def nothing_fetched(monkeypatch: pytest.MonkeyPatch, own_cache: Path) -> None:
     monkeypatch.setattr(fetched_folders, "_there", {})
-    server.client("s3").create_bucket(
-        Bucket=BUCKET,
-        CreateBucketConfiguration={"LocationConstraint": os.environ["AWS_DEFAULT_REGION"]},
-    )
-    return server
 
 
 def upload(cloud: Cloud, folder: Path, below: str) -> None:

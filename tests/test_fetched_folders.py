@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
@@ -17,33 +15,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.clouds import Cloud, Request, enter
+from tests.clouds import BUCKET, Cloud, Request
 from tests.drivers import ROOT, wait_until
 from trainables import fetched_folders, remote_folders
 from trainables.errors import BadData, StoreError
 from trainables.fetched_folders import Background, fetched, listed
 
-BUCKET, ADDRESS = "lab", "s3://lab/data"
+ADDRESS = f"s3://{BUCKET}/data"
 FILES = {f"Train/{n:03d}.tif": bytes([n]) * 1000 for n in range(40)}
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Cloud]:
-    server = Cloud()
-    yield server
-    server.close()
-
-
-@pytest.fixture
-def cloud(server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
-    enter(server, monkeypatch)
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_folders, "WAITS_S", (0.01, 0.01))
-    server.client("s3").create_bucket(
-        Bucket=BUCKET,
-        CreateBucketConfiguration={"LocationConstraint": os.environ["AWS_DEFAULT_REGION"]},
-    )
-    return server
 
 
 def upload(cloud: Cloud, files: dict[str, bytes], below: str = "data") -> None:
