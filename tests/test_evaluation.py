@@ -18,7 +18,6 @@ from trainables.errors import UnknownName
 from trainables.evaluation import (
     descent_ratios,
     evaluate,
-    evaluate_by_unit,
     measure,
     measure_shifted,
     unit_losses,
@@ -76,7 +75,7 @@ def test_the_identitys_loss_is_the_noise_energy(task: VideoDenoising) -> None:
 
 def test_scores_auc_and_objective_follow_from_the_losses(task: VideoDenoising) -> None:
     references = linear_references(TINY, task)
-    measured = evaluate(TINY, task, Shrinking(), references, [0.5])
+    measured = evaluate(TINY, task, Shrinking(), references, [0.5])[0]
     for gamma, losses in measured.layer_losses_by_gamma.items():
         assert measured.scores[gamma] == pytest.approx(255 * np.sqrt(losses[-1] / 16))
     grid = [float(g) for g in measured.scores]
@@ -159,13 +158,13 @@ def test_an_unknown_split_is_named(task: VideoDenoising) -> None:
 def test_the_test_split_is_evaluated_where_it_is_asked_for() -> None:
     task = VideoDenoising(EVERY, torch.device("cpu"), torch.float32)
     references = build_references(EVERY, task, "test")
-    found, by_unit = evaluate_by_unit(EVERY, task, Shrinking(), references, [], "test")
+    found, by_unit = evaluate(EVERY, task, Shrinking(), references, [], "test")
     assert (found.split, by_unit.split) == ("test", "test")
     assert tuple(found.dev_units) == tuple(by_unit.units) == task.test_units
     assert len(found.dev_losses) == len(task.test_units)
     # layer 0 of this model is the input: the references are those of the same windows
     assert found.held_out_losses()[0] == pytest.approx(found.reference_losses["identity"], rel=1e-5)
-    assert found.scores != evaluate(EVERY, task, Shrinking(), references, []).scores
+    assert found.scores != evaluate(EVERY, task, Shrinking(), references, [])[0].scores
     config = replace(EVERY, seed=1)
     record = ArmRecord(signature="a", config=config, status="finished", evaluation=found)
     assert ArmRecord.from_json(json.loads(json.dumps(record.to_json()))) == record
@@ -174,7 +173,7 @@ def test_the_test_split_is_evaluated_where_it_is_asked_for() -> None:
 def test_scores_by_unit_are_what_the_means_are_of() -> None:
     task = VideoDenoising(EVERY, torch.device("cpu"), torch.float32)
     references = linear_references(EVERY, task)
-    found, by_unit = evaluate_by_unit(EVERY, task, Shrinking(), references, [])
+    found, by_unit = evaluate(EVERY, task, Shrinking(), references, [])
     assert by_unit.samples == [64] * len(task.dev_units)  # (32 / 4)^2 patches of a window
     assert by_unit.scores_N == {}  # they are the losses
     gammas, severities = EVERY.test_gammas, VIDEO_FAMILIES["blur"].severities
@@ -193,7 +192,7 @@ def test_scores_by_unit_are_what_the_means_are_of() -> None:
 
 def test_scores_by_unit_are_stored_and_read_as_they_are() -> None:
     task = VideoDenoising(TINY, torch.device("cpu"), torch.float32)
-    _, ours = evaluate_by_unit(TINY, task, Shrinking(), linear_references(TINY, task), [])
+    _, ours = evaluate(TINY, task, Shrinking(), linear_references(TINY, task), [])
     theirs = UnitScores.from_bytes(ours.to_bytes())
     assert (ours.split, ours.units, ours.samples) == (theirs.split, theirs.units, theirs.samples)
     for mine, other in ((ours.losses_UF, theirs.losses_UF), (ours.scores_N, theirs.scores_N)):
@@ -222,7 +221,7 @@ def test_losses_under_a_shift_equal_a_naive_average(task: VideoDenoising) -> Non
 
 def test_every_family_and_severity_is_scored_beside_its_references(task: VideoDenoising) -> None:
     references = linear_references(SHIFTED, task)
-    measured = evaluate(SHIFTED, task, Shrinking(), references, [])
+    measured = evaluate(SHIFTED, task, Shrinking(), references, [])[0]
     wanted = {s: [severity_key(x) for x in f.severities] for s, f in VIDEO_FAMILIES.items()}
     identity, constant = (measured.shift_references[n] for n in ("identity", "constant"))
     for found in (measured.shift_scores, measured.shift_layer_losses, identity, constant):
@@ -240,8 +239,8 @@ def test_every_family_and_severity_is_scored_beside_its_references(task: VideoDe
 
 def test_what_selection_sees_is_the_same_with_and_without_shifts(task: VideoDenoising) -> None:
     references = linear_references(TINY, task)
-    without = evaluate(TINY, task, Shrinking(), references, [0.5])
-    scored = evaluate(SHIFTED, task, Shrinking(), references, [0.5])
+    without = evaluate(TINY, task, Shrinking(), references, [0.5])[0]
+    scored = evaluate(SHIFTED, task, Shrinking(), references, [0.5])[0]
     assert scored.shift_scores
     for name in ("shift_scores", "shift_layer_losses", "shift_references"):
         getattr(scored, name).clear()
@@ -255,7 +254,7 @@ def test_a_record_written_before_there_were_shifts_loads(task: VideoDenoising) -
             signature=config.signature(),
             config=config,
             status="finished",
-            evaluation=evaluate(config, task, Shrinking(), references, []),
+            evaluation=evaluate(config, task, Shrinking(), references, [])[0],
         )
         for config in (TINY, SHIFTED)
     ]

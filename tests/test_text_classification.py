@@ -20,7 +20,6 @@ from trainables.config import RunConfig
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation import (
     evaluate,
-    evaluate_by_unit,
     measure,
     measure_shifted,
     units_of,
@@ -374,7 +373,7 @@ class Fixed(nn.Module):
 def test_the_final_evaluation_follows_from_its_parts(config: RunConfig) -> None:
     task = text_task(config)
     model = Fixed(build_model(config, task).words, task.classes)
-    found = evaluate(config, task, model, task.references(), [0.5])
+    found = evaluate(config, task, model, task.references(), [0.5])[0]
     for gamma in config.test_gammas:
         accuracies = measure(model, task, "dev", gamma, 1).metrics(task)
         assert found.layer_scores_by_gamma[f"{gamma:.2f}"] == accuracies
@@ -394,7 +393,7 @@ def test_the_final_evaluation_follows_from_its_parts(config: RunConfig) -> None:
 def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: RunConfig) -> None:
     task = text_task(reviews.with_fields({"eval_windows": 99}))
     model = build_model(reviews, task)
-    found = evaluate(reviews, task, model, task.references(), [])
+    found = evaluate(reviews, task, model, task.references(), [])[0]
     assert len(found.probe_losses) == len(found.probe_scores) == len(found.probe_train_losses) == 4
     # layer 0 of [CLS] knows nothing of its text: no probe can tell the labels
     assert found.probe_scores[0] == pytest.approx(0.5, abs=0.2)
@@ -415,7 +414,7 @@ def test_features_are_of_whole_draws_and_not_of_more_than_are_needed(
 
 def test_units_without_a_label_have_no_probe(reviews: RunConfig) -> None:
     task = text_task(reviews.with_fields({"eval_windows": 1}))
-    found = evaluate(reviews, task, build_model(reviews, task), task.references(), [])
+    found = evaluate(reviews, task, build_model(reviews, task), task.references(), [])[0]
     assert found.probe_losses == []
     record = ArmRecord(signature="x", config=reviews, status="finished", evaluation=found)
     assert "probe_losses" not in record.to_json()["evaluation"]
@@ -498,7 +497,7 @@ def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) 
     config = reviews.with_fields({"shifts": ["typos", "token_drop"]})
     task = text_task(config)
     model = build_model(config, task)
-    found = evaluate(config, task, model, task.references(), [])
+    found = evaluate(config, task, model, task.references(), [])[0]
     assert list(found.shift_scores) == ["typos", "token_drop"]
     assert found.shift_scores["typos"].keys() == {"0.02", "0.05", "0.1"}
     assert found.shift_references.keys() == {"constant"}
@@ -506,7 +505,7 @@ def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) 
     assert alone.unchanged is None
     assert found.shift_scores["typos"]["0.05"] == alone.metric
     assert found.shift_layer_losses["typos"]["0.05"] == alone.losses.tolist()
-    without = evaluate(reviews, task, model, task.references(), [])
+    without = evaluate(reviews, task, model, task.references(), [])[0]
     assert without.objective == found.objective
     assert without.scores == found.scores
 
@@ -518,7 +517,7 @@ def test_the_score_of_every_sample_is_known_by_its_place(reviews: RunConfig, spl
     task = text_task(config)
     model = build_model(config, task).eval()
     references = task.references(split)
-    found, by_unit = evaluate_by_unit(config, task, model, references, [], split)
+    found, by_unit = evaluate(config, task, model, references, [], split)
     assert by_unit.units == list(units_of(task, split))
     assert (found.split, len(found.dev_losses)) == (split, len(by_unit.units))
     unit_of = np.repeat(np.arange(len(by_unit.units)), by_unit.samples)

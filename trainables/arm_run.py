@@ -22,7 +22,7 @@ from trainables.config import RunConfig
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
-from trainables.evaluation import evaluate_by_unit, measure
+from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce
 from trainables.memory import (
     exhausted,
@@ -236,7 +236,7 @@ class ArmRun:
         started = time.perf_counter()
         multipliers = self.record.reports[-1].layers.get("multipliers", [])
         model = arm.training.evaluated
-        self.record.evaluation, scores = evaluate_by_unit(
+        self.record.evaluation, scores = evaluate(
             self.config, arm.task, model, arm.references, multipliers
         )
         arm.eval_seconds += time.perf_counter() - started

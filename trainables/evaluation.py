@@ -196,24 +196,12 @@ def evaluate(
     references: References,
     multipliers: list[float],
     split: str = "dev",
-) -> Evaluation:
-    """The final measurement of one arm; see ``Evaluation`` for every field.
+) -> tuple[Evaluation, UnitScores]:
+    """The final measurement of one arm, see ``Evaluation`` for every field; and what it is made of.
 
     ``references`` are those of the same split. The test split is read where it is asked for, which
     is confirmation's to do.
     """
-    return evaluate_by_unit(config, task, model, references, multipliers, split)[0]
-
-
-def evaluate_by_unit(
-    config: RunConfig,
-    task: Task,
-    model: nn.Module,
-    references: References,
-    multipliers: list[float],
-    split: str = "dev",
-) -> tuple[Evaluation, UnitScores]:
-    """``evaluate``, and what its means are made of."""
     gamma = config.train_gamma
     draws = config.eval_draws
     held_out = measure(model, task, split, gamma, draws, feature_draws=1)
