@@ -77,7 +77,7 @@ class _Verbs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """As they are listed above."""
-        return list(self.commands)
+        return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The verb of this name; its file is loaded now, and no other."""
@@ -107,8 +107,8 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="sweep: %(message)s")
 
 
-for verb, (_, what) in VERBS.items():
-    main.add_command(click.Command(verb, help=what))  # its name alone: get_command has the rest
+for verb, (_, what) in VERBS.items():  # names alone, from which click suggests what was meant
+    main.add_command(click.Command(verb, help=what))
 
 if __name__ == "__main__":
     main()

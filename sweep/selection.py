@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -29,14 +29,7 @@ P = TypeVar("P", bound="Judged")
 Hindrance = Literal[
     "", "no unconstrained arm", "asks for too little", "vacuous", "not useful", "not feasible"
 ]
-HINDRANCES: tuple[Hindrance, ...] = (
-    "",
-    "no unconstrained arm",
-    "asks for too little",
-    "vacuous",
-    "not useful",
-    "not feasible",
-)
+HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
 ROUNDING = 1e-9  # by which a demand may miss the least one
 
 

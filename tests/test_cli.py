@@ -43,6 +43,10 @@ def test_the_verbs_are_those_of_the_design() -> None:
     assert set(VERBS) == set(verbs.split())
 
 
+def test_a_mistyped_verb_is_refused_with_what_was_meant() -> None:
+    assert "Did you mean 'best'?" in refused("bset", "quickstart")
+
+
 def test_help_is_whole_sentences() -> None:
     """What `sweep --help` says of a verb is the first sentence of its own help; none is cut."""
     overview = sweep("--help").stdout
