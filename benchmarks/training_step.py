@@ -62,26 +62,24 @@ class Case:
 
 def ut() -> Case:
     """Seven layers on the built-in photographs."""
-    config = RunConfig(
-        data=DataConfig(name="photographs"),
-        model=ModelConfig(name="ut", layers=7),
-        steps=100_000,
-        batch_size=32,
-        constraint=ConstraintConfig(),
-    )
+    config = _on_photographs("ut", 7, batch=32)
     return Case(config, most_time=1.15, most_memory=1.10, blocks=15, steps=6)
 
 
 def dust() -> Case:
     """Five layers as in search_spaces/ped2_dust.py, on the built-in photographs."""
-    config = RunConfig(
+    config = _on_photographs("dust", 5, batch=16)
+    return Case(config, most_time=1.5, most_memory=1.10, blocks=15, steps=6)
+
+
+def _on_photographs(model: str, layers: int, *, batch: int) -> RunConfig:
+    return RunConfig(
         data=DataConfig(name="photographs"),
-        model=ModelConfig(name="dust", layers=5),
+        model=ModelConfig(name=model, layers=layers),
         steps=100_000,
-        batch_size=16,
+        batch_size=batch,
         constraint=ConstraintConfig(),
     )
-    return Case(config, most_time=1.5, most_memory=1.10, blocks=15, steps=6)
 
 
 def distilbert(folder: Path) -> Case:
