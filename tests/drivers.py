@@ -25,7 +25,8 @@ from trainables.run_store import RunStore
 
 ROOT = Path(__file__).parents[1]
 CODE = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, drivers of tests do not
 from sweep import shares, signals
 from sweep.definition import load_definition
 from sweep.execution import run_sweep
