@@ -367,6 +367,17 @@ def test_a_root_on_a_disk_that_is_full_or_broken_is_a_failure(
         objects.check_writable()
 
 
+def test_a_writer_killed_once_its_final_record_appeared_leaves_nothing_half_written(
+    objects: ObjectStore,
+) -> None:
+    store = RunStore(objects)
+    store.put_record(record("finished"))
+    folder = Path(objects.root, "arms/s")
+    os.link(folder / "record.json", folder / ".record.json.0123456789abcdef.tmp")
+    assert store.put_record(record("finished")) == record("finished")  # its arm, started again
+    assert os.listdir(folder) == ["record.json"]
+
+
 def test_half_written_objects_of_killed_writers_can_be_deleted(objects: ObjectStore) -> None:
     store = RunStore(objects)
     store.put_record(record())

@@ -279,6 +279,22 @@ class ObjectStore:
         if self.is_local:
             self._try(f"clean {folder}", unlink)
 
+    def delete_links(self, name: str) -> None:
+        """Delete the second name that a writer killed right after its ``put_once`` left behind.
+
+        What others are writing beside it stays.
+        """
+        path = Path(self.root, name)
+
+        def unlink() -> None:
+            for link in path.parent.glob(f".{path.name}.*.tmp"):
+                with suppress(FileNotFoundError):
+                    if link.samefile(path):
+                        link.unlink()
+
+        if self.is_local:
+            self._try(f"clean {name}", unlink)
+
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all below it; nothing happens when it is not there."""
 

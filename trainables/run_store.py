@@ -162,6 +162,7 @@ class RunStore:
         for name in self.objects.names(f"arms/{signature}"):
             if name == PROGRESS or name.startswith(CHECKPOINT):
                 self.objects.delete(f"arms/{signature}/{name}")
+        self.objects.delete_links(f"arms/{signature}/{FINAL}")
 
     def drop_left_overs(self, signature: str) -> None:
         """Delete what killed writers of one arm left half-written."""
