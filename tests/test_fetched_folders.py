@@ -12,10 +12,11 @@ from itertools import count
 from pathlib import Path
 from threading import Event
 from types import SimpleNamespace
+from urllib.parse import urlsplit
 
 import pytest
 
-from tests.clouds import BUCKET, Cloud, Request
+from tests.clouds import BUCKET, REGION, Cloud, Request
 from tests.drivers import ROOT, wait_until
 from trainables import fetched_folders, remote_folders
 from trainables.errors import BadData, StoreError
@@ -190,12 +191,33 @@ def test_a_transfer_that_fails_is_tried_again_and_what_lasts_is_told(cloud: Clou
 
 def test_nothing_at_the_address_is_told_with_what_is_beside_it(cloud: Cloud) -> None:
     upload(cloud, {"UCSDped2/Train/001.tif": b"1", "aclImdb/README": b"2"})
-    with pytest.raises(BadData, match=r"below s3://lab/data/Ped2\. s3://lab/data has: UCSD"):
+    with pytest.raises(BadData, match=r"below s3://lab/data/Ped2 \(.* s3://lab/data has: UCSD"):
         fetched("s3://lab/data/Ped2")
     with pytest.raises(BadData, match="s3://nowhere"):
         fetched("s3://nowhere/data")
     with pytest.raises(BadData, match=r"Give an address such as s3://bucket/path"):
         fetched("s4://lab/data")
+
+
+def test_options_of_an_address_name_neither_what_is_told_nor_the_folder(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They say how the store is reached, and also what lies beside is asked for with them."""
+    upload(cloud, {"UCSDped2/a": b"1", "aclImdb/b": b"2"})
+    plain = fetched(f"{ADDRESS}/aclImdb")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    there = urlsplit(cloud.url).netloc
+    for options in (f"endpoint_override={there}&scheme=http", f"endpoint_override={cloud.url}"):
+        options += f"&region={REGION}"
+        with pytest.raises(BadData) as refused:
+            fetched(f"{ADDRESS}/Ped2/?{options}", ("UCSDped2", "ped2"))
+        told = str(refused.value)
+        assert "nothing below s3://lab/data/Ped2 (looked for: folders UCSDped2, ped2, then" in told
+        assert "s3://lab/data has: UCSDped2, aclImdb." in told
+        assert "`aws s3 sync DIR s3://lab/data/Ped2 --endpoint-url URL`" in told
+        assert "endpoint_override" not in told
+        assert there not in told
+        assert fetched(f"{ADDRESS}/aclImdb?{options}") == plain
 
 
 def test_a_refusal_is_not_tried_again(cloud: Cloud) -> None:

@@ -91,12 +91,14 @@ def _listed(folder: RemoteFolder, names: Sequence[str]) -> tuple[RemoteFile, ...
     if found:
         return found
     above, _, last = folder.address.rpartition("/")
-    beside = RemoteFolder(above).names() if not above.endswith("/") else []
-    there = f" {above} has: {', '.join(beside[:8]) or 'nothing'}." if above else ""
+    sought = f"folders {', '.join(names)}, then any file" if names else "any file"
+    there = f"{above} has: {', '.join(folder.beside()[:8]) or 'nothing'}. "
+    store = " --endpoint-url URL" if "endpoint_override" in folder.options else ""
     raise BadData(
-        f"there is nothing below {folder.address}.{there} Upload it (for S3: "
-        f"`aws s3 sync DIR {folder.address}`), or give the address where it is. A folder {last!r} "
-        "without files counts as nothing."
+        f"there is nothing below {folder.address} (looked for: {sought}). "
+        f"{'' if above.endswith('/') else there}Upload it (for S3: "
+        f"`aws s3 sync DIR {folder.address}{store}`), or give the address where it is. A folder "
+        f"{last!r} without files counts as nothing."
     )
 
 
@@ -119,8 +121,9 @@ class _Fetch:
 
     def __init__(self, address: str, names: tuple[str, ...], tell: Tell) -> None:
         self.remote, self._names, self._tell = RemoteFolder(address), names, tell
-        place = hashlib.sha256(json.dumps([address, names]).encode()).hexdigest()[:12]
-        last = re.sub(r"[^A-Za-z0-9._-]+", "-", address.rpartition("/")[2]).lstrip(".")
+        called = self.remote.address
+        place = hashlib.sha256(json.dumps([called, names]).encode()).hexdigest()[:12]
+        last = re.sub(r"[^A-Za-z0-9._-]+", "-", called.rpartition("/")[2]).lstrip(".")
         self._name = f"{last[:40]}-{place}"
         self._cache = cache_root() / KIND
         self._part = self._cache / f".{self._name}.part"

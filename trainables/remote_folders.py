@@ -61,11 +61,17 @@ class RemoteFolder:
     """What lies below one address."""
 
     def __init__(self, address: str) -> None:
-        """Name it; BadData where it is no address that can be one."""
-        self.address = address.rstrip("/")
+        """Name it; BadData where it is no address that can be one.
+
+        Args:
+            address: in object storage, with options of pyarrow's after a "?" that say how its store
+                is reached; they are no part of what it is called.
+        """
+        called, _, self.options = address.partition("?")
+        self.address = called.rstrip("/")
 
         def found() -> tuple[pyarrow.fs.FileSystem, str]:
-            filesystem, prefix = pyarrow.fs.FileSystem.from_uri(self.address)
+            filesystem, prefix = pyarrow.fs.FileSystem.from_uri(address)
             return filesystem, prefix.rstrip("/")
 
         self._filesystem, self._prefix = self._try("reach", found)
@@ -87,9 +93,12 @@ class RemoteFolder:
         shown = (f for f in files if not any(p.startswith(".") for p in f.path.split("/")))
         return tuple(sorted(shown, key=lambda file: file.path))
 
-    def names(self) -> list[str]:
-        """The names directly below, sorted."""
-        selector = pyarrow.fs.FileSelector(self._prefix, allow_not_found=True)
+    def beside(self) -> list[str]:
+        """The names directly below what it lies in, sorted; none of a bucket."""
+        above = self._prefix.rpartition("/")[0]
+        if not above:
+            return []
+        selector = pyarrow.fs.FileSelector(above, allow_not_found=True)
         found = self._try("list", lambda: self._filesystem.get_file_info(selector))
         return sorted(info.base_name for info in found)
 
