@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -132,6 +134,29 @@ def test_a_changed_object_gives_another_folder_that_shares_the_rest(cloud: Cloud
     cloud.client("s3").delete_object(Bucket=BUCKET, Key="data/Train/003.tif")
     forget(cloud)
     assert "Train/003.tif" not in held(fetched(ADDRESS))
+
+
+@pytest.mark.parametrize("lost_ns", [0, 1_999_999_999], ids=["exact", "by 2 s, as FAT does"])
+def test_however_coarsely_a_disk_keeps_times_what_is_there_is_not_copied_again(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, lost_ns: int
+) -> None:
+    real = os.utime
+
+    def keep(path: Path, *, ns: tuple[int, int]) -> None:
+        real(path, ns=(ns[0] - lost_ns, ns[1] - lost_ns))
+
+    monkeypatch.setattr(os, "utime", keep)
+    upload(cloud, FILES)
+    before = fetched(ADDRESS)
+    forget(cloud)
+    assert fetched(ADDRESS) == before
+    assert not copied(cloud)
+    assert listed(ADDRESS)[1] == 0
+    time.sleep(1.0 - time.time() % 1.0)  # the listing tells seconds
+    changed = {"Train/007.tif": b"x" * 1000}
+    upload(cloud, changed)
+    forget(cloud)
+    assert held(fetched(ADDRESS)) == FILES | changed
 
 
 def test_an_object_that_changes_during_the_fetch_is_seen(cloud: Cloud) -> None:

@@ -38,6 +38,7 @@ KIND = "fetched"  # the folder below the cache root
 COPIES = 16  # at a time: small files take as long as an answer takes
 LISTINGS = 3  # of an address whose files change while they are copied
 TELL_EVERY_S = 1.0
+KEPT_WITHIN_NS = 2 * 10**9  # of a file's time: FAT keeps it by 2 s, some network shares by 1 s
 LOOK_EVERY_S = 0.2  # at a lock that somebody else holds
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -151,8 +152,9 @@ class _Fetch:
     def missing(self, files: Sequence[RemoteFile]) -> int:
         """Bytes that are to be copied yet."""
         entry = self._entry(files)
-        places = (entry, self._part) if not entry.is_dir() else (entry,)
-        return sum(f.size for f in files if not any(_is_there(place, f) for place in places))
+        if entry.is_dir():
+            return sum(f.size for f in files if not _is_there(entry, f, KEPT_WITHIN_NS))
+        return sum(f.size for f in files if not _is_there(self._part, f))
 
     def _entry(self, files: Sequence[RemoteFile]) -> Path:
         plain = [[file.path, file.size, file.modified_ns] for file in files]
@@ -287,15 +289,17 @@ class _Fetch:
 
 
 def _is_whole(entry: Path, files: Sequence[RemoteFile]) -> bool:
-    return all(_is_there(entry, file) for file in files)
+    """Whether it has all files of the listing that it is named by, which has their exact times."""
+    return all(_is_there(entry, file, KEPT_WITHIN_NS) for file in files)
 
 
-def _is_there(folder: Path, file: RemoteFile) -> bool:
+def _is_there(folder: Path, file: RemoteFile, within_ns: int = 0) -> bool:
+    """Whether a folder, of another listing it may be, has the file as its listing says."""
     try:
         seen = (folder / file.path).stat()
     except OSError:
         return False
-    return (seen.st_size, seen.st_mtime_ns) == (file.size, file.modified_ns)
+    return seen.st_size == file.size and abs(seen.st_mtime_ns - file.modified_ns) <= within_ns
 
 
 class Background:
