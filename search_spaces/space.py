@@ -80,7 +80,7 @@ class SearchSpace:
     search_seeds: tuple[int, ...] = (0, 1)
     sampler: Sampler = "tpe"
     sampler_seed: int = 0
-    tolerance: float = TOLERANCE  # the missing share that is still feasible; trains nothing
+    tolerance: float = TOLERANCE  # the missing share that is still feasible; no number changes
     # Seeds whose pairs were chosen by their scores elsewhere: of a configuration that is run again.
     selected_seeds: tuple[int, ...] = ()
     # How its arms are run. Not part of what is trained: numbers do not depend on it.

@@ -204,6 +204,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             driver=self._coordinator.runs.driver,
             landmark=definition_name(self._coordinator.definition.name),
             bundle=hand.kind.bundle,
+            tolerance=self._coordinator.definition.space.tolerance,
             avoid=_without(self._crew.lost_gpus),
         )
 

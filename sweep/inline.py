@@ -13,12 +13,13 @@ def train_inline(coordinator: Coordinator) -> None:
     """Train every arm that the coordinator hands out. An error in our own code is raised."""
     from trainables.arm_run import ArmRun  # imports torch
 
+    tolerance = coordinator.definition.space.tolerance
     while (arm := coordinator.next_arm()) is not None or coordinator.looks_for_ended:
         if arm is None:
             time.sleep(late_records.LOOK_AGAIN_S)
             continue
         try:
-            run = ArmRun(arm.config, coordinator.runs)
+            run = ArmRun(arm.config, coordinator.runs, tolerance=tolerance)
             while not run.record.is_final and not coordinator.stopping:
                 record = run.advance()
                 if record.reports:

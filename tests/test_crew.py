@@ -235,12 +235,14 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
 ) -> None:
     nodes = [{"NodeID": node, "Alive": True, "Resources": {"GPU": 1.0}} for node in "ab"]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
-    crew = Work(objects, Room(1)).crew
+    tolerant = replace(definition(), space=replace(definition().space, tolerance=0.3))
+    crew = Work(objects, Room(1), tolerant).crew
     searcher, controller = _PlanSearcher(crew, 0), Controller()
     scheduler = _Scheduler(crew)
     first = searcher.suggest("t0")
     assert first is not None
     assert first["avoid"] == ""
+    assert first["tolerance"] == 0.3  # as the worker's early signs keep to it
     lost = {GPU_LOST: True, NODE: "a", PROBLEM: "CUDA does not start."}
     searcher.on_trial_complete("t0", lost)
     again = searcher.suggest("t1")

@@ -12,6 +12,7 @@ from tests.oracles import TINY
 from tests.text_runs import tiny_text
 from trainables.arm_run import ArmRun
 from trainables.config import RunConfig
+from trainables.constraint_config import TOLERANCE
 from trainables.early_signs import early_signs, idle_signals, reason_to_stop
 from trainables.multipliers import Multipliers
 from trainables.object_store import ObjectStore
@@ -234,7 +235,11 @@ STALE: Layers = {"violations": [-0.1, -0.6, -0.1], "missing_shares": [0.0, 0.0, 
 
 
 def stopped(
-    *history: Layers, config: RunConfig = TINY, interval: int = 10, first: int | None = None
+    *history: Layers,
+    config: RunConfig = TINY,
+    interval: int = 10,
+    first: int | None = None,
+    tolerance: float = TOLERANCE,
 ) -> str:
     """Why a run of 40 steps is ended after these reports, the last at step 30 unless ``first``."""
     first = 30 - interval * (len(history) - 1) if first is None else first
@@ -242,7 +247,7 @@ def stopped(
         Report(step=first + interval * i, timestamp_ms=i, layers={**SANE, **layers})
         for i, layers in enumerate(history)
     ]
-    return reason_to_stop(config, SCALES, reports, steps_per_epoch=10)
+    return reason_to_stop(config, SCALES, reports, steps_per_epoch=10, tolerance=tolerance)
 
 
 @pytest.mark.parametrize(
@@ -270,6 +275,13 @@ def test_stale_moments_end_a_run_whose_other_layers_miss() -> None:
     assert stopped(*history[1:], config=adam()) == ""  # one interval alone
     met = [{**layers, "missing_shares": [0.0, 0.0, 0.1]} for layers in history]
     assert stopped(*met, config=adam()) == ""  # feasible: nothing to mend
+
+
+def test_a_layer_within_the_tolerance_is_no_reason_to_stop() -> None:
+    stale = [{**STALE, "multipliers": [0.0, m, 0.0]} for m in (0.1, 0.099, 0.098)]
+    for history, config, share in (([WOUND, WOUND], TINY, 0.7), (stale, adam(), 0.4)):
+        assert stopped(*history, config=config, tolerance=share - 0.01) != ""
+        assert stopped(*history, config=config, tolerance=share) == ""
 
 
 def test_what_gets_better_is_left_to_train() -> None:

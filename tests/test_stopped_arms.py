@@ -18,9 +18,11 @@ from sweep.selection import ProposalResult
 from sweep.views import best, load_sweep, status
 from tests.oracles import TINY
 from tests.records import ended, finished, pair_config
+from tests.test_trial import told
 from trainables.object_store import ObjectStore
 from trainables.results import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
 from trainables.run_store import RunStore
+from trainables.trial import ArmTrial
 
 
 def definition(sampler: Sampler) -> Definition:
@@ -91,6 +93,36 @@ def test_a_sweep_of_stopped_arms_says_why_it_has_no_winner(tmp_path: Path) -> No
     assert shown["statuses"] == {"stopped": 5}
     assert all("ended at step" in failure["reason"] for failure in shown["failures"])
     assert len(shown["failures"]) == 5
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "status"), [(0.1, "stopped"), (0.05, "stopped"), (0.95, "finished")]
+)
+def test_an_arm_that_misses_what_its_sweep_tolerates_trains_to_its_end(
+    tmp_path: Path, tolerance: float, status: Status
+) -> None:
+    """It is wound up half-way, where it misses .93; where that is met, its multipliers may stay."""
+    space = replace(
+        definition("random").space,
+        base=TINY.with_fields({"constraint.alpha": 0.5}),
+        ranges={},
+        n_proposals=1,
+        tolerance=tolerance,
+    )
+    objects = ObjectStore(tmp_path)
+    asked = put_definition(objects, Definition("blank", space))
+    run_sweep(objects, asked, where="inline", display=False)
+    ended_as = {
+        record.config.constraint: record.status for record in records(objects).values() if record
+    }
+    assert ended_as == {None: "finished", space.base.constraint: status}
+    on_ray = ObjectStore(tmp_path / "other")  # as a worker of Ray trains it, in this process
+    trial = ArmTrial(config=told(space.base, on_ray.root, tolerance=tolerance))
+    while not trial.train()["done"]:
+        pass
+    record = RunStore(on_ray).record(space.base.signature())
+    assert record is not None
+    assert record.status == status
 
 
 @pytest.mark.parametrize("ended_as", ["stopped", "diverged"])

@@ -19,6 +19,7 @@ import torch
 from trainables import results
 from trainables.build import build_model, build_references, build_task, parameter_dtype
 from trainables.config import RunConfig
+from trainables.constraint_config import TOLERANCE
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
@@ -59,17 +60,27 @@ class _Arm:
 class ArmRun:
     """One arm: ``record`` is what the store knows of it, ``advance`` goes to the next report."""
 
-    def __init__(self, config: RunConfig, store: RunStore, *, gpu_share: float = 1.0) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        store: RunStore,
+        *,
+        gpu_share: float = 1.0,
+        tolerance: float = TOLERANCE,
+    ) -> None:
         """Find out where the arm stands; nothing is loaded or trained yet.
 
         Args:
             config: what to train.
             store: where it stands, and where it goes.
             gpu_share: how much of its GPU's memory it may take, in (0, 1].
+            tolerance: the missing share that its sweep still calls feasible. Above TOLERANCE the
+                early signs keep to it; below, to TOLERANCE: what other sweeps call met ends no arm.
         """
         self.config = config
         self.store = store
         self.gpu_share = gpu_share
+        self._tolerance = max(tolerance, TOLERANCE)
         self.signature = config.signature()
         # Looked for first: where CUDA does not start, its name cannot be recorded either.
         self._no_gpu = why_cuda_does_not_start() if config.device == "cuda" else ""
@@ -134,8 +145,8 @@ class ArmRun:
         report = self._report(arm)
         self.record.reports.append(report)
         history = (self.config, arm.task.scales, self.record.reports)
-        steps_per_epoch = arm.task.steps_per_epoch
-        signs = early_signs(*history, steps_per_epoch=steps_per_epoch)
+        steps_per_epoch, tolerance = arm.task.steps_per_epoch, self._tolerance
+        signs = early_signs(*history, steps_per_epoch=steps_per_epoch, tolerance=tolerance)
         self.record.warnings += [s for s in signs if s not in self.record.warnings]
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
@@ -145,7 +156,7 @@ class ArmRun:
             )
         elif arm.training.step >= self.config.steps:
             self._finish(arm)
-        elif why := reason_to_stop(*history, steps_per_epoch=steps_per_epoch):
+        elif why := reason_to_stop(*history, steps_per_epoch=steps_per_epoch, tolerance=tolerance):
             self._end("stopped", why)
         else:
             state = arm.training.state_dict() | {

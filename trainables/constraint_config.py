@@ -8,7 +8,7 @@ from typing import Literal
 from trainables.sections import Section, require
 
 # A layer delivers at least 90 % of the descent asked of it (decision 0001), unless a space says
-# otherwise. Early signs of a bad run keep to it, so that no space changes what an arm trains to.
+# otherwise: then verdicts keep to that, and early signs of a bad run to the larger (decision 0102).
 TOLERANCE = 0.10
 
 

@@ -52,29 +52,42 @@ class Sign:
 
 
 def early_signs(
-    config: RunConfig, scales: Scales, reports: Sequence[Report], *, steps_per_epoch: int
+    config: RunConfig,
+    scales: Scales,
+    reports: Sequence[Report],
+    *,
+    steps_per_epoch: int,
+    tolerance: float = TOLERANCE,
 ) -> list[str]:
-    """Warnings that the last of ``reports`` gives rise to; empty when it looks sane."""
-    return [sign.text for sign in _signs(config, scales, reports, steps_per_epoch)]
+    """Warnings that the last of ``reports`` gives rise to; empty when it looks sane.
+
+    A layer whose missing share is at most ``tolerance`` meets its constraint.
+    """
+    return [sign.text for sign in _signs(config, scales, reports, steps_per_epoch, tolerance)]
 
 
 def reason_to_stop(
-    config: RunConfig, scales: Scales, reports: Sequence[Report], *, steps_per_epoch: int
+    config: RunConfig,
+    scales: Scales,
+    reports: Sequence[Report],
+    *,
+    steps_per_epoch: int,
+    tolerance: float = TOLERANCE,
 ) -> str:
     """Why to end a run after the last of ``reports``, advice included; empty: train on.
 
     A sign ends a run when two successive reports show it and what is wrong has not become better in
     between, after ``SETTLED`` of the steps and never at the last report. One about a constraint
     needs ``HALFWAY`` of the steps that are left once the whole constraint is in force (warm-up and
-    ramp over), and a report that is infeasible: a run that meets its constraints is never ended for
-    how its multipliers look.
+    ramp over), and a report that misses more than ``tolerance``: a run that meets its constraints is
+    never ended for how its multipliers look.
     """
     if not config.early_stop or len(reports) < 2 or reports[-1].step >= config.steps:
         return ""
-    before = {s.text: s for s in _signs(config, scales, reports[:-1], steps_per_epoch)}
-    for sign in _signs(config, scales, reports, steps_per_epoch):
+    before = {s.text: s for s in _signs(config, scales, reports[:-1], steps_per_epoch, tolerance)}
+    for sign in _signs(config, scales, reports, steps_per_epoch, tolerance):
         stays = sign.text in before and sign.badness > IMPROVING * before[sign.text].badness
-        if sign.ends and stays and _is_late_enough(config, sign, reports[-1]):
+        if sign.ends and stays and _is_late_enough(config, sign, reports[-1], tolerance):
             return (
                 f"ended at step {reports[-1].step} of {config.steps}: {sign.text} "
                 "With early_stop=false such arms train to their end."
@@ -82,11 +95,11 @@ def reason_to_stop(
     return ""
 
 
-def _is_late_enough(config: RunConfig, sign: Sign, report: Report) -> bool:
+def _is_late_enough(config: RunConfig, sign: Sign, report: Report, tolerance: float) -> bool:
     if not sign.of_constraint:
         averaged = 1.0 / (1.0 - config.weight_ema)  # steps that the evaluated weights look back
         return report.step >= SETTLED * config.steps + averaged - 1.0
-    is_infeasible = max(report.layers["missing_shares"]) > TOLERANCE
+    is_infeasible = max(report.layers["missing_shares"]) > tolerance
     return is_infeasible and _half_of_the_rest(config, report)
 
 
@@ -98,7 +111,11 @@ def _half_of_the_rest(config: RunConfig, report: Report) -> bool:
 
 
 def _signs(
-    config: RunConfig, scales: Scales, reports: Sequence[Report], steps_per_epoch: int
+    config: RunConfig,
+    scales: Scales,
+    reports: Sequence[Report],
+    steps_per_epoch: int,
+    tolerance: float,
 ) -> list[Sign]:
     report = reports[-1]
     signs = list(_of_the_output(config, scales, report))
@@ -106,7 +123,9 @@ def _signs(
         constraints = descent_constraints(
             config.constraint, len(report.layers["losses"]) - 1, scales
         )
-        signs += _wound_up(config, config.constraint, constraints, reports, steps_per_epoch)
+        signs += _wound_up(
+            config, config.constraint, constraints, reports, steps_per_epoch, tolerance
+        )
         signs += _paid_to_rise(scales, report)
         if config.constraint.dual_optimizer == "adam":
             signs += _stale(config, config.constraint, constraints, reports, steps_per_epoch)
@@ -159,6 +178,7 @@ def _wound_up(
     constraints: DescentConstraints,
     reports: Sequence[Report],
     steps_per_epoch: int,
+    tolerance: float,
 ) -> Iterator[Sign]:
     """A layer is missed whose multiplier stands where one signal all the time would have put it.
 
@@ -168,7 +188,7 @@ def _wound_up(
     """
     report = reports[-1]
     shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
-    missed = [i for i, share in enumerate(shares_L) if share > TOLERANCE and values_L[i] > 0]
+    missed = [i for i, share in enumerate(shares_L) if share > tolerance and values_L[i] > 0]
     if not missed or report.step < SETTLED * config.steps:
         return
     reach = _reach(config, constraint, steps_per_epoch, report.step)

@@ -22,6 +22,7 @@ from ray.tune import PlacementGroupFactory, Trainable
 from trainables import results
 from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config import RunConfig
+from trainables.constraint_config import TOLERANCE
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
 from trainables.fetched_folders import Background
 from trainables.patient_store import PatientStore
@@ -54,6 +55,7 @@ def trial_config(
     patience_s: float,
     *,
     bundle: Mapping[str, float],
+    tolerance: float = TOLERANCE,
     landmark: str = "",
     driver: str = "",
     avoid: Sequence[str] = (),
@@ -67,6 +69,7 @@ def trial_config(
         root: of the storage.
         patience_s: how long a writer waits for a storage that is full or away.
         bundle: what the arm holds of a machine, in Ray's words.
+        tolerance: the missing share that the sweep still calls feasible.
         landmark: an object of the driver's storage; a worker that does not see it has another one.
         driver: the run of a driver that starts the arm.
         avoid: machines that it must not come to, by Ray's ids.
@@ -76,6 +79,7 @@ def trial_config(
         "root": root,
         "patience_s": patience_s,
         "bundle": json.dumps(dict(bundle)),
+        "tolerance": tolerance,
         "landmark": landmark,
         "driver": driver,
         "avoid": ", ".join(avoid),
@@ -189,6 +193,7 @@ class ArmTrial(Trainable):
             config,
             RunStore(objects, driver=told["driver"]),
             gpu_share=json.loads(told["bundle"]).get("GPU", 1.0),
+            tolerance=told["tolerance"],
         )
 
 
