@@ -79,8 +79,8 @@ def reason_to_stop(
     A sign ends a run when two successive reports show it and what is wrong has not become better in
     between, after ``SETTLED`` of the steps and never at the last report. One about a constraint
     needs ``HALFWAY`` of the steps that are left once the whole constraint is in force (warm-up and
-    ramp over), and a report that misses more than ``tolerance``: a run that meets its constraints is
-    never ended for how its multipliers look.
+    ramp over), and a report that misses more than ``tolerance``: a run that meets its constraints
+    is never ended for how its multipliers look.
     """
     if not config.early_stop or len(reports) < 2 or reports[-1].step >= config.steps:
         return ""
