@@ -6,16 +6,15 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote_plus
 
 import click
 from click.core import ParameterSource
 from rich.console import Console
-from rich.table import Table
 
 from sweep import advice
 from sweep.advice import ADDRESS, STORAGE
@@ -223,22 +222,3 @@ def note(text: str) -> None:
 def console() -> Console:
     """Standard output for people: as wide as the terminal; in a pipe 80 columns, no colour."""
     return Console(file=sys.stdout, highlight=False, soft_wrap=False)
-
-
-def table(
-    rows: Sequence[Mapping[str, str]], *, right: Sequence[str] = (), whole: Sequence[str] = ()
-) -> Table:
-    """A plain table with one column per key.
-
-    Args:
-        rows: the cells.
-        right: columns of numbers.
-        whole: columns that are not broken over lines: what one would copy.
-    """
-    drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in rows[0]:
-        side: Literal["left", "right"] = "right" if name in right else "left"
-        drawn.add_column(name, justify=side, overflow="fold", no_wrap=name in whole)
-    for row in rows:
-        drawn.add_row(*row.values())
-    return drawn

@@ -11,7 +11,8 @@ from typing import Any
 import click
 from rich.markup import escape
 
-from sweep import advice, remote, score_entries, table_columns, views
+from sweep import advice, remote, views
+from sweep.best_text import FEW_SETTINGS, print_best, print_overview, print_settings, value_text
 from sweep.cli_options import (
     address_option,
     console,
@@ -24,26 +25,19 @@ from sweep.cli_options import (
     open_sweep,
     print_json,
     storage_option,
-    table,
 )
 from sweep.definition import Definition, folder, sweep_names
-from sweep.findings import findings
 from sweep.lock import Driver, driver_of
-from sweep.names import model_text, short_names
+from sweep.text_table import Paragraph, phrases, table
 from sweep.tracking_place import known_id, place_of
-from sweep.verdict_text import verdict_lines
 from trainables.errors import SweepError, UnknownName
 from trainables.object_store import ObjectStore
-from trainables.shifts import FAMILIES
-from trainables.task_facts import facts_of, reference_label
 
 Json = Any
 _NOTHING = "—"
-FEW_SETTINGS = 4  # of more, each gets a line
 full_option = click.option(
     "--full", is_flag=True, help="Show every setting whole, however many there are."
 )
-DIFFERENCE = "difference"  # with a star where the pair was selected by it
 WATCH_S = 5.0  # between two looks of `status --watch`
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
@@ -83,7 +77,7 @@ def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -
         rows = [{key: e[key] or "" for key in shown} for e in entries]
         for row, entry in zip(rows, entries, strict=True):
             row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
-        console().print(table(rows))
+        console().print(table(rows, whole=("name", "space")))
     else:
         note(f"no sweeps {place}. Start one with `{first}`.")
 
@@ -200,11 +194,11 @@ def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: b
     begun_ones = [s for s in settings if s["proposals"]["finished"]]
     rows = begun_ones if is_short and len(settings) > FEW_SETTINGS else settings
     if rows:
-        out.print(table([_status_row(s) for s in rows]))
+        print_settings(out, {s["setting"]: _status_row(s) for s in rows}, right=("objective",))
     if len(rows) < len(settings):
         rest = len(settings) - len(rows)
         out.print(f"{rest} of {len(settings)} settings have no finished proposal (--full).")
-    out.print("Objective: lower is better, and of use within one setting alone.")
+    out.print("Objective: lower is better; compare it within one setting alone.")
     _print_training(entry)
     if state == "stopped":
         storage = entry["storage"] if address is None else given_storage()
@@ -215,12 +209,11 @@ def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: b
 def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
     proposals = setting["proposals"]
     winner = setting["winner"]
-    objective = setting["objective"]
     return {
-        "setting": setting["setting"],
-        "proposals": f"{proposals['finished']} of {proposals['wanted']}",
-        "outcomes": views.outcome_text(setting["outcomes"]),
-        "winner (objective)": _NOTHING if winner is None else f"{winner} ({objective:.3f})",
+        "tried": phrases(f"{proposals['finished']} of {proposals['wanted']}"),
+        "outcomes": phrases(views.outcome_text(setting["outcomes"])),
+        "winner": _NOTHING if winner is None else phrases(f"proposal {winner}"),
+        "objective": value_text(setting["objective"], ".3f"),
     }
 
 
@@ -228,22 +221,21 @@ def _print_training(entry: Mapping[str, Json]) -> None:
     out = console()
     for arm in (*entry["in_training"], *entry["interrupted"]):
         place = "unconstrained" if arm["proposal"] is None else f"proposal {arm['proposal']}"
-        out.print(
-            f"  {arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}: "
-            f"step {arm['step']} of {arm['steps']}"
-        )
+        where = f"{arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}"
+        out.print(Paragraph(f"{where}: step {arm['step']} of {arm['steps']}", 2))
     failures = entry["failures"]
     for failure in failures[:SHOWN_FAILURES]:
-        text = f"  {failure['signature']}  {failure['setting']}: {failure['reason']}"
-        out.print(escape(text), style="red")
+        text = f"{failure['signature']}  {failure['setting']}: {failure['reason']}"
+        out.print(Paragraph(text, 2, "red"))
     if len(failures) > SHOWN_FAILURES:
         out.print(f"  and {len(failures) - SHOWN_FAILURES} more arms: `--json` has every reason")
     for setting, why in entry["retired"].items():
-        out.print(escape(f"  {setting}: its search ended early: {why}"), style="red")
+        out.print(Paragraph(f"{setting}: its search ended early: {why}", 2, "red"))
     if entry["warnings"]:
-        out.print(f"\n{len(entry['warnings'])} early signs; the first:")
+        signs = f"{len(entry['warnings'])} early sign{'s' * (len(entry['warnings']) > 1)}"
+        out.print(f"\n{signs} of arms that train badly (`--json` has all); the first:")
         first = entry["warnings"][0]
-        out.print(escape(f"  {first['signature']}  {first['setting']}: {first['warning']}"))
+        out.print(Paragraph(f"{first['signature']}  {first['setting']}: {first['warning']}", 2))
 
 
 # --- best -----------------------------------------------------------------------------------------
@@ -285,64 +277,6 @@ def best(
             print_best(entries)
 
 
-def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
-    """A line for each setting that has a finished proposal, and a count of the others."""
-    metric = facts_of(entries[0]["task"]).metric
-    judged = [entry for entry in entries if entry["proposals"]["finished"]]
-    out = console()
-    names = short_names([entry["setting"] for entry in entries])
-    rows = [_overview_row(entry, names[entry["setting"]]) for entry in judged]
-    if rows:
-        out.print(table(rows, right=tuple(rows[0])[2:5], whole=tuple(rows[0])))
-    if len(judged) < len(entries):
-        out.print(f"{len(entries) - len(judged)} settings have no finished proposal.")
-    out.print(
-        f"{metric.label}: {metric.unit}, {metric.direction}; constrained minus unconstrained in "
-        "the column after it. Miss: worst missing share, feasible up to "
-        f"{entries[0]['tolerance']:.2f}. --only SETTING or --full shows pairs whole."
-    )
-    out.print("\n" + " ".join(findings(entries)))
-
-
-def _overview_row(entry: Mapping[str, Json], name: str) -> dict[str, str]:
-    ours = entry["constrained"] or {}
-    counts = {outcome: count for outcome, count in entry["outcomes"].items() if count}
-    return {
-        "setting": name,
-        "pair": ("winner" if entry["winner"] else "closest") + f" {entry['proposal']}"
-        if entry["proposal"] is not None
-        else _NOTHING,
-        "mean": _text(ours.get("ood_mean"), ".3f"),
-        "diff.": _text(entry["difference"].get("ood_mean"), "+.3f"),
-        "miss": _text(ours.get("worst_missing_share"), "+.2f"),
-        "proposals": ", ".join(f"{n} {outcome[:5]}." for outcome, n in counts.items()),
-    }
-
-
-def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
-    """The entries of ``views.best`` for people, with what the numbers mean below."""
-    for entry in entries:
-        _print_best(entry)
-    facts = facts_of(entries[0]["task"])
-    metric = facts.metric
-    biased = (
-        f"* of a pair selected on these very {facts.samples}: selection-biased, no result before "
-        "fresh seeds confirm it. "
-        if any(entry["difference"]["selection_biased"] for entry in entries)
-        else ""
-    )
-    console().print(
-        f"{biased}Missing share: held out, worst layer, mean over the seeds or the median "
-        "seed where that misses more; "
-        f"feasible up to {entries[0]['tolerance']:.2f}. "
-        f"{metric.label}: mean over the test gammas (or severities), {metric.unit}, "
-        f"{metric.direction}; seen: what "
-        "training or selection looked at; unseen: all else, the only rows on OOD robustness."
-        + "".join(f" {note}" for note in table_columns.reference_notes(metric))
-    )
-    console().print("\n" + " ".join(findings(entries)))
-
-
 def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
     """MLflow run by signature; empty, with a note, while MLflow cannot be asked."""
     from sweep import tracking_client
@@ -360,108 +294,3 @@ def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
     if found.reason:
         note(f"without MLflow run ids: {found.reason}")
     return found.ids
-
-
-def _print_best(entry: Mapping[str, Json]) -> None:
-    out = console()
-    seeds = len(entry["search_seeds"])
-    place = f"proposal {entry['proposal']}, {seeds} search seed{'s' * (seeds > 1)}"
-    model = model_text(entry["model"], entry["model_variant"])
-    name = f"[bold]{entry['setting']}[/bold], {escape(model)}"
-    if entry["winner"]:
-        out.print(f"{name}: winner, {place}")
-    else:
-        out.print(f"{name}: no winner: {escape(entry['why'])}")
-        if entry["proposal"] is not None:
-            out.print(f"  closest: {place}")
-    if entry["point"]:
-        fields = (
-            f"{n.removeprefix('constraint.')} {v:.4g}"
-            if isinstance(v, float)
-            else f"{n.removeprefix('constraint.')} {v}"
-            for n, v in entry["point"].items()
-        )
-        out.print("  " + ", ".join(fields))
-    if entry["constrained"] or entry["unconstrained"]:
-        for rows in filter(None, (_best_rows(entry), _shift_rows(entry))):
-            out.print(table(rows, right=tuple(rows[0])[1:], whole=("",)))
-        seconds = [(entry[arm] or {}).get("train_seconds") for arm in score_entries.ARMS]
-        ours, theirs = (_text(s, ".0f") for s in seconds)
-        out.print(f"  training: {ours} s constrained, {theirs} s unconstrained")
-    for line in verdict_lines(entry):
-        out.print(f"  {line}", highlight=False)
-    if entry["vacuous"]:
-        out.print("  vacuous: the unconstrained arm meets the constraint by itself")
-    if not entry["matched_capacity"]:
-        out.print(
-            "  unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
-            "per layer, so the difference is not that of constraining alone"
-        )
-    if entry["winner"] and entry["lost"]:
-        out.print(f"  the others: {views.outcome_text(entry['lost'])}")
-    elif entry["proposals"]["finished"]:
-        out.print(f"  outcomes: {views.outcome_text(entry['outcomes'])}")
-    out.print()
-
-
-def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
-    """Who is compared, line by line: both arms, their difference, and what needs no training."""
-    metric = facts_of(entry["task"]).metric
-    rows = []
-    for who, values in _compared(entry).items():
-        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
-        row = {"": f"  {who}"}
-        row |= {
-            header: _text(values.get(key), form)
-            for header, key in (
-                (f"mean\n{metric.label}", "ood_mean"),
-                ("ood_auc", "ood_auc"),
-                ("seen", "seen_mean"),
-                ("unseen", "unseen_mean"),
-            )
-        }
-        row["held-out\nloss"] = _text(
-            values.get("held_out_loss"), "+.2g" if who.startswith(DIFFERENCE) else ".3g"
-        )
-        is_arm = who in score_entries.ARMS
-        row["missing\nshare"] = _text(values.get("worst_missing_share"), ".2f") if is_arm else ""
-        claims = (_yes(values.get(claim)) for claim in ("feasible", "useful"))
-        row["feasible,\nuseful"] = ", ".join(claims) if is_arm else ""
-        rows.append(row)
-    return rows
-
-
-def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
-    """The same lines as ``_best_rows``, under shifts beside Gaussian noise; empty without any."""
-    shown = entry["constrained"] or entry["unconstrained"]
-    shifts = [shift for shift in FAMILIES if shift in shown["shifts"]]
-    rows = []
-    for who, values in _compared(entry).items():
-        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
-        means = {shift: score_entries.shift_mean(values, shift) for shift in shifts}
-        if any(mean is not None for mean in means.values()):
-            cells = {f"unseen\n{_short(shift)}": _text(mean, form) for shift, mean in means.items()}
-            rows.append({"": f"  {who}", **cells})
-    return rows
-
-
-def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
-    shown = facts_of(entry["task"]).metric.shown
-    return {
-        **{arm: entry[arm] or {} for arm in score_entries.ARMS},
-        DIFFERENCE + "*" * entry["difference"]["selection_biased"]: entry["difference"],
-        **{reference_label(name): entry["references"].get(name, {}) for name in shown},
-    }
-
-
-def _short(shift: str) -> str:
-    """A family's name in the width that a terminal leaves: salt+pepper, frame drop."""
-    return shift.replace("_and_", "+").replace("_", " ")
-
-
-def _text(value: float | None, form: str) -> str:
-    return _NOTHING if value is None else format(value, form)
-
-
-def _yes(value: bool | None) -> str:
-    return _NOTHING if value is None else "yes" if value else "no"

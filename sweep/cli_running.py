@@ -12,6 +12,7 @@ import click
 
 from search_spaces import catalog
 from sweep import advice, notifications, remote, views
+from sweep.best_text import print_best
 from sweep.cli_options import (
     address_option,
     check_name,
@@ -27,7 +28,6 @@ from sweep.cli_options import (
     storage_option,
     tell_that_it_is_here,
 )
-from sweep.cli_reading import print_best
 from sweep.definition import Definition, definition_name, load_definition
 from sweep.findings import findings
 from sweep.lock import driver_of, driving_jobs

@@ -19,9 +19,9 @@ from sweep.cli_options import (
     parse_values,
     print_json,
     set_option,
-    table,
 )
 from sweep.names import model_text
+from sweep.text_table import table
 from trainables.errors import Misuse
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ def _print_space(space: SearchSpace) -> None:
     for line in _models(space):
         out.print(escape(line))
     out.print()
-    out.print(table([_setting_row(space, s) for s in space.settings], right=("proposals",)))
+    rows = [_setting_row(space, s) for s in space.settings]
+    out.print(table(rows, right=("proposals",), whole=("setting", "published")))
     compared = [c for c in (_comparison(s.name) for s in space.settings) if c is not None]
     if compared:
         place = _place_of(compared[0])
@@ -171,7 +172,7 @@ def _print_space(space: SearchSpace) -> None:
         )
     if space.ranges:
         out.print()
-        rows = [
+        ranges = [
             {
                 "searched": name,
                 "range": text,
@@ -181,9 +182,9 @@ def _print_space(space: SearchSpace) -> None:
             for name in space.ranges
             for text, where in _ranges_by_setting(space, name)
         ]
-        if not any(row["in"] for row in rows):
-            rows = [{k: v for k, v in row.items() if k != "in"} for row in rows]
-        out.print(table(rows, right=("first",)))
+        if not any(row["in"] for row in ranges):
+            ranges = [{k: v for k, v in row.items() if k != "in"} for row in ranges]
+        out.print(table(ranges, right=("first",), whole=("searched",)))
         for warning in idle_ranges(space):
             out.print(f"[yellow]![/yellow] {escape(warning)}")
 
@@ -220,7 +221,7 @@ def _steps(space: SearchSpace) -> str:
 def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
     row = {
         "setting": setting.name,
-        "also sets": escape(_also_sets(setting)) or _NOTHING,
+        "also sets": _also_sets(setting) or _NOTHING,
         "proposals": str(space.proposals_of(setting)),
     }
     if any(_comparison(s.name) for s in space.settings):
@@ -250,7 +251,7 @@ def _also_sets(setting: Setting) -> str:
 
 def _range_text(values: Range) -> str:
     if isinstance(values, Choice):
-        return escape("one of " + ", ".join(map(str, values.values)))
+        return "one of " + ", ".join(map(str, values.values))
     kind = "log" if isinstance(values, LogUniform | LogDecay) else "uniform"
     if isinstance(values, LogDecay):
         kind += ", decay over the run"
@@ -261,7 +262,7 @@ def _first_text(space: SearchSpace, name: str) -> str:
     """The first proposals' value; from the lowest to the highest where settings differ."""
     firsts = [space.default_point(s)[name] for s in space.settings]
     if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in firsts):
-        return escape(", ".join(dict.fromkeys(map(str, firsts))))
+        return ", ".join(dict.fromkeys(map(str, firsts)))
     low, high = min(firsts), max(firsts)
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 

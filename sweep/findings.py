@@ -59,14 +59,15 @@ def _compared(
     if not differences:
         return []
     better, worse = ([d for d in differences if d * sign > 0] for sign in (1, -1))
-    parts = [
-        f"{_of(side, differences)} {name} than plain training, by {_sizes(side, metric)}"
-        for name, side in (("better", better), ("worse", worse))
-        if side
-    ]
-    if not parts:
+    sides = [(name, side) for name, side in (("better", better), ("worse", worse)) if side]
+    if not sides:
         return [f"{words} winners and plain training score the same."]
-    return [f"{words} {' and '.join(parts)}."]
+    name, side = sides[0]
+    text = f"{_of(side, differences)} {name} than plain training, by {_sizes(side, metric)}"
+    for name, side in sides[1:]:
+        text += f", and {len(side)} {'is' if len(side) == 1 else 'are'} {name}, "
+        text += f"by {_sizes(side, metric)}"
+    return [f"{words} {text}."]
 
 
 def _of(side: Sequence[float], every: Sequence[float]) -> str:
@@ -96,8 +97,9 @@ def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> li
     if not gains:
         return []
     beaten = sum(gain > 0 for gain in gains)
-    who = "the winner" if len(gains) == 1 else f"{beaten} of {len(gains)} winners"
-    if beaten == 0:
+    who = f"{beaten} of {len(gains)} winners"
+    if beaten in (0, len(gains)):
         who = {1: "the winner", 2: "both winners"}.get(len(gains), f"all {len(gains)} winners")
+    if beaten == 0:
         return [f"On unseen gammas no winner beats a linear (Wiener) filter: it is ahead of {who}."]
     return [f"On unseen gammas {who} beat{'s' * (beaten == 1)} a linear (Wiener) filter."]

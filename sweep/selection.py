@@ -315,17 +315,17 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
         )
     if closest.hindrance == "asks for too little":
         return (
-            f"feasible, but the constraint of proposal {number} asks all layers together to remove "
+            f"proposal {number} is feasible, but its constraint asks all layers together to remove "
             f"{closest.demanded_descent:.0%} of f0, and a winner here must ask for "
             f"{closest.least_descent:.0%} at least: its alpha is too small"
         )
     if closest.hindrance == "vacuous":
         return (
-            "feasible but vacuous: the unconstrained arm meets the constraint of proposal "
-            f"{number} by itself, so the pair says nothing about constraining: ask for more"
+            f"proposal {number} is feasible but vacuous: the unconstrained arm meets its "
+            "constraint by itself, so the pair says nothing about constraining: ask for more"
         )
     if closest.hindrance == "not useful":
-        return f"feasible but not useful: {judgement.why_not_useful} (closest: proposal {number})"
+        return f"proposal {number} is feasible but not useful: {judgement.why_not_useful}"
     text = (
         f"no proposal is feasible: the closest, proposal {number}, misses "
         f"{judgement.worst:.2f} of the reduction asked of layer {judgement.worst_layer} "

@@ -23,16 +23,17 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
     bound = ours.get("worst_missing_share_seeds_upper")
     if bound is not None:
         lines.append(
-            f"other seeds: the worst layer's mean share is at most {bound:.2f}, by a 95 % t bound "
-            f"over {len(entry['search_seeds'])} seeds"
+            f"over other seeds: the worst layer's mean missing share is at most {bound:.2f} (95 % "
+            f"t bound from {len(entry['search_seeds'])} seeds)"
         )
     if entry["demanded_descent"] is not None:
         least = entry["least_descent"]
         must = f"; a winner must ask for {least:.0%} at least" if least else ""
         lines.append(
-            f"asks all layers together to remove {entry['demanded_descent']:.0%} of f0{must}"
+            f"asked: all layers together remove {entry['demanded_descent']:.0%} of the reference "
+            f"loss f0{must}"
         )
-    lines += [f"at the edge of its box: {edge}" for edge in entry["edges"]]
+    lines += [f"the best may lie beyond its range: {edge}" for edge in entry["edges"]]
     if theirs.get("counted_as_constant"):
         lines.append(counted_text(entry))
     if len(entry["frontier"]) > 1:
@@ -46,28 +47,28 @@ def certificate_text(values: Mapping[str, Json], tolerance: float) -> str:
     >>> values = {"feasible": True, "certificate": "undecided", "certificate_units": 8, \
 "certificate_cluster": "window", "worst_missing_share_upper": 0.31, "least_units_met": 0.5}
     >>> certificate_text(values, 0.1)
-    'undecided: feasible by its mean, but over 8 windows the worst layer may miss 0.31 (95 % \
-bound, allowed 0.10; fewer than 10 certify nothing as feasible); 50% of windows meet the layer \
-that fewest meet'
+    "undecided: feasible by its mean, but over 8 windows the worst layer's missing share may be \
+0.31 (95 % bound, allowed 0.10; fewer than 10 certify nothing as feasible); the constraint that \
+fewest windows meet is met by 50% of them"
     """
     count, cluster = values["certificate_units"], values["certificate_cluster"]
     units = f"{count} {cluster}{'s' * (count != 1)}"
     verdict, bound = values["certificate"], values["worst_missing_share_upper"]
     if verdict == "feasible":
-        text = f"certified feasible: over {units} every layer misses at most {bound:.2f}"
+        text = f"certified feasible: over {units} no layer's missing share is above {bound:.2f}"
         text += f" (95 % bound, allowed {tolerance:.2f})"
     elif verdict == "infeasible":
-        text = f"certified infeasible: over {units} some layer misses more than {tolerance:.2f}"
-        text += " (95 %, corrected for the number of layers)"
+        text = f"certified infeasible: over {units} some layer's missing share is above "
+        text += f"{tolerance:.2f} (95 %, corrected for the number of layers)"
     else:
         mean = "feasible by its mean, but" if values["feasible"] else "infeasible by its mean, and"
-        may = "is unknown" if bound is None else f"may miss {bound:.2f}"
+        may = "is unknown" if bound is None else f"may be {bound:.2f}"
         few = f"; fewer than {LEAST_UNITS} certify nothing as feasible" * (count < LEAST_UNITS)
-        text = f"undecided: {mean} over {units} the worst layer {may}"
+        text = f"undecided: {mean} over {units} the worst layer's missing share {may}"
         text += f" (95 % bound, allowed {tolerance:.2f}{few})"
     met = values["least_units_met"]
     counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
-    return f"{text}; {met:.0%} of {counted} meet the layer that fewest meet"
+    return f"{text}; the constraint that fewest {counted} meet is met by {met:.0%} of them"
 
 
 def counted_text(entry: Mapping[str, Json]) -> str:
@@ -84,10 +85,10 @@ def counted_text(entry: Mapping[str, Json]) -> str:
 def frontier_text(entry: Mapping[str, Json]) -> str:
     """What objective is to be had for how much demanded descent."""
     points = (
-        f"{p['demanded_descent']:.0%} {p['objective']:.4f} (p{p['number']})"
+        f"{p['objective']:.4f} for {p['demanded_descent']:.0%} (p{p['number']})"
         for p in entry["frontier"]
     )
-    return "descent asked, best objective (lower is better): " + ", ".join(points)
+    return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)
 
 
 # --- in tables ------------------------------------------------------------------------------------

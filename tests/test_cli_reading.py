@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sweep import views
-from sweep.cli_reading import print_best
+from sweep.best_text import print_best
 from sweep.definition import load_definition
 from sweep.lock import driver_lock
 from sweep.proposals import put_retired

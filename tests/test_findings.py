@@ -43,7 +43,7 @@ def test_one_is_better_one_worse_and_one_without_winner_is_not_counted() -> None
     assert found[0].startswith("2 of 3 settings have a winner")
     assert found[2] == (
         "Out of distribution (unseen gammas) 1 of 2 winners is better than plain training, by 0.5 "
-        "grey levels and 1 of 2 winners is worse than plain training, by 0.25 grey levels."
+        "grey levels, and 1 is worse, by 0.25 grey levels."
     )
 
 
@@ -58,6 +58,9 @@ def test_of_accuracy_more_is_better() -> None:
 def test_a_filter_that_is_beaten_is_said_so() -> None:
     better = entry(-1.0, -1.0, constrained={"unseen_mean": 14.0})
     assert findings([better])[-1] == "On unseen gammas the winner beats a linear (Wiener) filter."
+    assert findings([better, better])[-1] == (
+        "On unseen gammas both winners beat a linear (Wiener) filter."
+    )
     assert findings([better, entry(1.0, 1.0)])[-1] == (
         "On unseen gammas 1 of 2 winners beats a linear (Wiener) filter."
     )

@@ -32,6 +32,7 @@ def test_45_settings_take_one_screen(
     lines = sweep(verb, "many").stdout.splitlines()
     assert len(lines) <= 48
     assert "33 " in "\n".join(lines)  # of the others their number alone
+    assert not any(line.startswith("   ") for line in lines)  # no row goes on in a second line
 
 
 def test_only_and_full_show_settings_whole(many: ObjectStore) -> None:

@@ -129,7 +129,10 @@ def test_a_vacuous_pair_never_wins() -> None:
     assert result.winner.number == 1
     alone = select("s", [vacuous])
     assert alone.winner is None
-    assert "vacuous: the unconstrained arm meets the constraint of proposal 0" in alone.why
+    assert (
+        "proposal 0 is feasible but vacuous: the unconstrained arm meets its constraint"
+        in alone.why
+    )
     assert alone.frontier == ()
 
 
@@ -198,8 +201,8 @@ def test_feasible_but_not_useful_is_no_winner() -> None:
     assert result.shown is not None
     assert result.shown.number == 0
     assert (
-        "feasible but not useful: held-out loss 0.51 is not below the identity prediction's 0.5"
-        in result.why
+        "proposal 0 is feasible but not useful: held-out loss 0.51 is not below the identity "
+        "prediction's 0.5" in result.why
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sweep import views
-from sweep.cli_reading import print_best
+from sweep.best_text import print_best
 from sweep.table_formats import to_markdown
 from sweep.tables import results_table
 from sweep.verdict_text import certificate_text, verdict_lines
@@ -23,16 +23,15 @@ def test_every_certificate_has_its_words() -> None:
         "certificate_cluster": "text", "worst_missing_share_upper": 0.05, "least_units_met": 0.9,
     }  # fmt: skip
     assert certificate_text(values, 0.1) == (
-        "certified feasible: over 30 texts every layer misses at most 0.05 (95 % bound, allowed "
-        "0.10); 90% of texts meet the layer that fewest meet"
+        "certified feasible: over 30 texts no layer's missing share is above 0.05 (95 % bound, "
+        "allowed 0.10); the constraint that fewest texts meet is met by 90% of them"
     )
     missed = {**values, "feasible": False, "certificate": "infeasible"}
-    assert "certified infeasible: over 30 texts some layer misses more" in certificate_text(
-        missed, 0.1
-    )
+    text = certificate_text(missed, 0.1)
+    assert "certified infeasible: over 30 texts some layer's missing share is above 0.10" in text
     one = {**values, "certificate": "undecided", "certificate_units": 1}
     text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
-    assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer is")
+    assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer's")
     assert "fewer than 10" in text
 
 
@@ -49,11 +48,11 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
     lines = verdict_lines(entries[0])
     for words in (
         "undecided: feasible by its mean, but over 2 windows",
-        "by a 95 % t bound over 2 seeds",
-        "asks all layers together to remove 36% of f0; a winner must ask for 30% at least",
-        "at the edge of its box: alpha 0.2 is at the low end",
+        "(95 % t bound from 2 seeds)",
+        "together remove 36% of the reference loss f0; a winner must ask for 30% at least",
+        "the best may lie beyond its range: alpha 0.2 is at the low end",
         "the unconstrained arm diverged on 1 of 2 seeds, and counts as the best constant",
-        "descent asked, best objective (lower is better): 36% -0.2950 (p0), 36% -0.1950 (p1)",
+        "for the share of f0 asked: -0.2950 for 36% (p0), -0.1950 for 36% (p1)",
     ):
         assert any(words in line for line in lines), words
     print_best(entries)

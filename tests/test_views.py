@@ -11,7 +11,7 @@ import pytest
 
 from search_spaces.space import Uniform
 from sweep import score_entries, views
-from sweep.cli_reading import print_best
+from sweep.best_text import print_best
 from sweep.definition import put_extension
 from sweep.proposals import put_proposal
 from tests.records import ended, finished, pair_config

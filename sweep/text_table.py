@@ -1,0 +1,209 @@
+"""Tables and paragraphs that a terminal of any width shows without breaking a word.
+
+A table first wraps its prose. Where that is not enough, numbers stand in blocks of as many columns
+as fit, each beside the first column; anything else stands one field a line below its row's name.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.style import Style
+from rich.text import Text
+
+GAP = 2  # spaces between columns
+PROSE = 14  # a column of words is not made narrower than this to keep a table whole
+UNBROKEN = "\N{NO-BREAK SPACE}"  # in a cell: shown as a space, and no line ends there
+Line = tuple[str, bool]  # its text, and whether it is a heading
+
+
+def table(
+    rows: Sequence[Mapping[str, str]], *, right: Collection[str] = (), whole: Collection[str] = ()
+) -> TextTable:
+    """A plain table with one column per key.
+
+    Args:
+        rows: the cells; there is one at least.
+        right: columns of numbers, which are never broken.
+        whole: other columns that are not broken over lines: what one would copy.
+    """
+    return TextTable(
+        tuple(
+            _Column(name, tuple(row[name] for row in rows), name in right, name in whole)
+            for name in rows[0]
+        )
+    )
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A table as ``table`` makes it; printed on a console it takes the console's width."""
+
+    columns: tuple[_Column, ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Line by line, headings in bold; rich's own wrapping breaks words."""
+        for text, is_heading in self.lines(options.max_width):
+            style = Style(bold=is_heading)
+            yield Text(text, style=style, no_wrap=True, overflow="fold")
+
+    def fits(self, width: int) -> bool:
+        """Whether every row is one line."""
+        return sum(c.width for c in self.columns) + GAP * (len(self.columns) - 1) <= width
+
+    def lines(self, width: int) -> Iterator[Line]:
+        """The whole table where it fits, else in blocks of columns, else a field a line."""
+        first, *others = self.columns
+        if _least(self.columns) <= width:
+            return _drawn(self.columns, width)
+        blocks = _blocks(first, others, width)
+        if blocks and all(column.is_right for column in others):
+            return (line for block in map(_filled, blocks) for line in _drawn(block, width))
+        return _fields(first, others, width)
+
+
+@dataclass(frozen=True)
+class _Column:
+    header: str
+    cells: tuple[str, ...]
+    is_right: bool
+    is_whole: bool
+
+    @property
+    def width(self) -> int:
+        """In which no line breaks."""
+        return max(len(line) for text in (self.header, *self.cells) for line in text.split("\n"))
+
+    @property
+    def least(self) -> int:
+        """In which no word breaks."""
+        kept = self.is_right or self.is_whole
+        cells = [
+            line for cell in self.cells for line in (cell.split("\n") if kept else _words(cell))
+        ]
+        longest = max(map(len, (*_words(self.header), *cells)), default=0)
+        return longest if kept else min(self.width, max(longest, PROSE))
+
+
+def _words(text: str) -> list[str]:
+    return text.replace("\n", " ").split(" ")
+
+
+def _least(columns: Sequence[_Column]) -> int:
+    return sum(column.least for column in columns) + GAP * (len(columns) - 1)
+
+
+def _blocks(first: _Column, others: Sequence[_Column], width: int) -> list[tuple[_Column, ...]]:
+    """Columns in groups that fit beside the first one; none where one of them does not."""
+    blocks: list[tuple[_Column, ...]] = []
+    for column in others:
+        if _least((first, column)) > width:
+            return []
+        if blocks and _least((*blocks[-1], column)) <= width:
+            blocks[-1] = (*blocks[-1], column)
+        else:
+            blocks.append((first, column))
+    return blocks
+
+
+def _filled(block: tuple[_Column, ...]) -> tuple[_Column, ...]:
+    """A block without the rows that say nothing in it, its first column as wide as before."""
+    rows = zip(*(column.cells for column in block), strict=True)
+    kept = [number for number, (_, *cells) in enumerate(rows) if any(cells)]
+    first, *others = (replace(c, cells=tuple(c.cells[number] for number in kept)) for c in block)
+    return (replace(first, header=first.header.ljust(block[0].width)), *others)
+
+
+def _drawn(columns: Sequence[_Column], width: int) -> Iterator[Line]:
+    """The columns side by side, the widest made narrower until all fit."""
+    widths = [column.width for column in columns]
+    while sum(widths) + GAP * (len(widths) - 1) > width:
+        slack = [(w > c.least, w) for w, c in zip(widths, columns, strict=True)]
+        widths[slack.index(max(slack))] -= 1
+    for number, row in enumerate(zip(*((c.header, *c.cells) for c in columns), strict=True)):
+        cells = [wrapped(text, w) for text, w in zip(row, widths, strict=True)]
+        height = max(map(len, cells))
+        for at in range(height):
+            parts = []
+            for column, w, lines in zip(columns, widths, cells, strict=True):
+                blank = [""] * (height - len(lines))
+                filled = [*blank, *lines] if number == 0 else [*lines, *blank]
+                parts.append(filled[at].rjust(w) if column.is_right else filled[at].ljust(w))
+            yield (" " * GAP).join(parts).rstrip(), number == 0
+
+
+def _fields(first: _Column, others: Sequence[_Column], width: int) -> Iterator[Line]:
+    """Every row as its name and, below it, a field a line."""
+    names = [" ".join(_words(column.header)) for column in others]
+    at = 2 + max(map(len, names), default=0) + GAP
+    for number, title in enumerate(first.cells):
+        for line in wrapped(title, width):
+            yield line, True
+        for name, column in zip(names, others, strict=True):
+            cell = column.cells[number]
+            if not cell:
+                continue
+            if max(map(len, _words(cell))) <= width - at:
+                lines = wrapped(cell, width - at)
+                yield f"  {name}".ljust(at) + lines[0], False
+                rest, indent = lines[1:], at
+            else:  # a long word gets a line of its own
+                yield f"  {name}", False
+                rest, indent = wrapped(cell, width - 4), 4
+            for line in rest:
+                yield " " * indent + line, False
+
+
+def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most ``width`` characters that end between words.
+
+    A word that is longer than a line ends at a hyphen, and only without one within itself.
+
+    Args:
+        text: what to wrap; a line of it begins a new line.
+        width: characters, those of the indent included.
+        first: indent of the first line.
+        rest: indent of the others.
+
+    >>> wrapped("2 feasible, 1 infeasible", 12), wrapped("ped2-ut-L3-g0.15", 9)
+    (['2 feasible,', '1 infeasible'], ['ped2-ut-', 'L3-g0.15'])
+    """
+    width = max(width, len(rest) + 1, len(first) + 1)
+    split: Callable[..., list[str]] = partial(textwrap.wrap, width=width, subsequent_indent=rest)
+    lines: list[str] = []
+    for given in text.split("\n"):
+        indent = rest if lines else first
+        whole = {"break_long_words": False, "break_on_hyphens": False}
+        for line in split(given, initial_indent=indent, **whole) or [""]:
+            lines += [line] if len(line) <= width else split(line)
+    return [line.replace(UNBROKEN, " ") for line in lines]
+
+
+def phrases(text: str) -> str:
+    """A cell of phrases between commas, none of which is broken over lines.
+
+    >>> wrapped(phrases("2 feasible, 1 infeasible"), 13)
+    ['2 feasible,', '1 infeasible']
+    """
+    return text.replace(" ", UNBROKEN).replace(f",{UNBROKEN}", ", ")
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Text that is wrapped at words; where it is indented, its other lines by two spaces more."""
+
+    text: str
+    indent: int = 0
+    style: str = ""
+    hanging: int = 0  # spaces before its other lines, where its first is not indented
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Line by line, as wide as the console."""
+        first = " " * self.indent
+        rest = first + " " * (2 if self.indent else self.hanging)
+        for line in wrapped(self.text, options.max_width, first=first, rest=rest):
+            yield Text(line, style=self.style, no_wrap=True, overflow="fold")
