@@ -31,7 +31,7 @@ def stub_arms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     trained: list[str] = []
 
     class StubArmRun:
-        def __init__(self, config: Any, store: RunStore) -> None:
+        def __init__(self, config: Any, store: RunStore, *, tolerance: float) -> None:
             self.store, self.config = store, config
             there = store.record(config.signature())
             self.record = there or ArmRecord(signature=config.signature(), config=config)
