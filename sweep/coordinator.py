@@ -29,6 +29,7 @@ from sweep.proposals import (
     ProposalOutcome,
     StoredProposal,
     Told,
+    complete_judged,
     drop_outcome,
     put_judged,
     put_outcome,
@@ -144,7 +145,7 @@ class Coordinator:
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
         self._on_news = on_news
-        self._has_winner = self._has_stalled = False
+        self._has_winner = self._has_stalled = self._is_started = False
         self._points: dict[str, dict[int, Point]] = {}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
@@ -158,7 +159,8 @@ class Coordinator:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
         Of judged proposals no record is read: starting costs two small reads for each of them,
-        and a look whether the records are there.
+        a look whether the records are there, and for each setting a read of its judged.json, which
+        is put once where it is not whole.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -175,6 +177,8 @@ class Coordinator:
         for arm in list(self.plan.remaining()):
             if arm.signature in there:
                 self._settle_if_final(arm)
+        self._is_started = True
+        complete_judged(self.objects, self.definition.name, self._points, self.outcomes)
 
     def next_arm(self) -> Arm | None:
         """The next arm to train, or None when there is none now. Never raises."""
@@ -458,7 +462,8 @@ class Coordinator:
         name = self.definition.name
         put_outcome(self.objects, name, setting, outcome)
         self.outcomes[setting][number] = outcome
-        put_judged(self.objects, name, setting, self._points[setting], self.outcomes[setting])
+        if self._is_started:
+            put_judged(self.objects, name, setting, self._points[setting], self.outcomes[setting])
         if self._on_proposal is not None:
             self._tell(self._on_proposal, setting, result)
         if outcome.can_win and not self._has_winner:

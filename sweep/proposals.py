@@ -192,11 +192,33 @@ def put_judged(
     outcomes: Mapping[int, ProposalOutcome],
 ) -> None:
     """Store every judged proposal of a setting as one object, after the outcomes themselves."""
-    plain = {
+    objects.put_json(f"{_proposals(sweep)}/{setting}/{_JUDGED}", _judged_plain(points, outcomes))
+
+
+def complete_judged(
+    objects: ObjectStore,
+    sweep: str,
+    points: Mapping[str, Mapping[int, Point]],
+    outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
+) -> None:
+    """``put_judged`` of every setting, of those alone whose stored object says something else."""
+
+    def complete(setting: str) -> None:
+        wanted = json.loads(json.dumps(_judged_plain(points[setting], outcomes[setting])))
+        there = objects.get_derived(f"{_proposals(sweep)}/{setting}/{_JUDGED}", lambda plain: plain)
+        if there != wanted:
+            put_judged(objects, sweep, setting, points[setting], outcomes[setting])
+
+    at_once(complete, [setting for setting, judged in outcomes.items() if judged])
+
+
+def _judged_plain(
+    points: Mapping[int, Point], outcomes: Mapping[int, ProposalOutcome]
+) -> dict[str, Json]:
+    return {
         str(number): {"point": points[number], "outcome": outcome.to_json()}
         for number, outcome in outcomes.items()
     }
-    objects.put_json(f"{_proposals(sweep)}/{setting}/{_JUDGED}", plain)
 
 
 def drop_outcome(objects: ObjectStore, sweep: str, setting: str, number: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -11,7 +12,7 @@ from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import counted
 from sweep import proposals, views
 from sweep.coordinator import Coordinator
-from sweep.definition import put_definition
+from sweep.definition import load_definition, put_definition
 from sweep.parallel_reads import READERS, at_once
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, USELESS, store_sweep
 from trainables.errors import StoreError
@@ -81,6 +82,52 @@ def test_derived_files_that_are_gone_or_damaged_change_nothing(
     change(objects, what.format(first))
     assert views.status(views.load_sweep(objects, "scale", "outcomes")) == before
     assert views.best(views.load_sweep(objects, "scale", "pairs"), {}) == shown
+
+
+def cut(objects: ObjectStore, name: str) -> None:
+    """As a driver leaves it that is killed right after the last outcome."""
+    plain = objects.get_json(name)
+    plain.pop("2")
+    objects.put_json(name, plain)
+
+
+def forget_first(objects: ObjectStore, name: str) -> None:
+    proposals.drop_outcome(objects, "scale", name.split("/")[3], 0)
+
+
+def forget_all(objects: ObjectStore, name: str) -> None:
+    """As other rules of judging do."""
+    for number in range(3):
+        proposals.drop_outcome(objects, "scale", name.split("/")[3], number)
+
+
+@pytest.mark.parametrize(
+    "change", [None, ObjectStore.delete, damage, cut, forget_first, forget_all]
+)
+def test_a_resume_of_a_finished_sweep_lists_every_outcome_and_writes_the_list_once(
+    objects: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[ObjectStore, str], None] | None,
+) -> None:
+    first, second = trained(objects, 6)
+    before = proposals.stored_proposals(objects, "scale", first)
+    least = reads(objects, "outcomes")
+    if change is not None:
+        change(objects, JUDGED.format(first))
+    put, names = ObjectStore.put, Counter[str]()
+
+    def counting(self: ObjectStore, name: str, content: bytes) -> None:
+        names[name] += 1
+        put(self, name, content)
+
+    monkeypatch.setattr(ObjectStore, "put", counting)
+    coordinator = Coordinator(objects, load_definition(objects, "scale"))
+    coordinator.start()
+    assert coordinator.next_arm() is None
+    assert names[JUDGED.format(first)] == (change is not None)
+    assert names[JUDGED.format(second)] == 0
+    assert proposals.stored_proposals(objects, "scale", first) == before
+    assert reads(objects, "outcomes") == least
 
 
 def test_a_dropped_outcome_is_believed_by_nobody(objects: ObjectStore) -> None:
