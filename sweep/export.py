@@ -27,6 +27,7 @@ from sweep.hyperparameters import hyperparameters_table
 from sweep.layers_table import layers_table
 from sweep.proposals_table import Read, proposal_rows
 from sweep.selection import is_selected
+from sweep.table_columns import without_idle
 from sweep.table_formats import Table
 from sweep.tidy_table import tidy_rows
 from sweep.views import SettingView, SweepView
@@ -132,8 +133,9 @@ def _contents(
         files[f"tables/{table.name}.csv"] = table_formats.to_csv(table)
         files[f"tables/{table.name}.md"] = table_formats.to_markdown(table)
         files[f"tables/{table.name}.tex"] = table_formats.to_latex(table, view.definition.name)
-    for name, rows in (("tidy", tidy_rows(view)), ("proposals", proposal_rows(view, read))):
-        files[f"tables/{name}.csv"] = table_formats.to_csv(Table(name, "", list(rows), [], []))
+    proposals = without_idle(space, list(proposal_rows(view, read)))
+    for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):
+        files[f"tables/{name}.csv"] = table_formats.to_csv(Table(name, "", rows, [], []))
     for setting in view.settings:
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)
         if wanted:

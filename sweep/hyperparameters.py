@@ -42,7 +42,16 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         *unmatched_note(rows),
     ]
     caption = "Hyperparameters of the pairs"
-    return Table("hyperparameters", caption, rows, shown, notes, texts=3, headed=3)
+    idle = _idle([config_of(space, entry) for entry in entries])
+    idle |= set() if space.ranges else {"searched"}
+    whole = [{name: value for name, value in row.items() if name not in idle} for row in rows]
+    return Table("hyperparameters", caption, whole, shown, notes, texts=3, headed=3)
+
+
+def _idle(configs: Sequence[RunConfig]) -> set[str]:
+    """Columns of fields that no setting sets: those of other tasks and models, and options off."""
+    empty = (None, "", ())
+    return {_column(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
 
 
 _SEARCHED = ("alpha", "dual lr", "resilience")  # columns even where all settings have one value
@@ -76,12 +85,9 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     }
     measured = entry["constrained"] is not None
     config = config_of(space, entry)
-    names = [n for n in field_names() if n not in ("seed", "data.folder", "test_gammas")]
-    names.sort(key=lambda n: not n.startswith("constraint."))
-    for name in names:
-        column = _COLUMNS.get(name) or name.removeprefix("constraint.").replace(".", "_")
+    for name in _FIELDS:
         value = config.value_of(name) if measured else None
-        row[column] = " ".join(value) if isinstance(value, tuple) else value
+        row[_column(name)] = " ".join(value) if isinstance(value, tuple) else value
     return row | {
         "model": config.model.name,
         "model_variant": config.model.variant,
@@ -140,6 +146,15 @@ def _also_notes(rows: Sequence[Row]) -> list[str]:
 
 
 _COLUMNS = {"constraint.form": "constraint_form", "model.name": "model"}
+_NOT_SHOWN = ("seed", "data.folder", "test_gammas")
+_FIELDS = sorted(  # those of the constraint first
+    (name for name in field_names() if name not in _NOT_SHOWN),
+    key=lambda name: not name.startswith("constraint."),
+)
+
+
+def _column(field: str) -> str:
+    return _COLUMNS.get(field) or field.removeprefix("constraint.").replace(".", "_")
 
 
 def _reference_loss(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from search_spaces.space import SearchSpace
 from sweep.names import model_text
 from sweep.table_formats import Row
 from trainables.config import ConstraintConfig, RunConfig
+from trainables.shifts import unseen_gammas
 from trainables.task_facts import Metric
 
 Json = Any
@@ -49,6 +51,26 @@ def unmatched_note(rows: Sequence[Row]) -> list[str]:
     return [
         f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
         "constrained one has one per layer, so the difference is not that of constraining alone."
+    ]
+
+
+# Columns of CSV that need several search seeds, and those that need a gamma that nothing looked at.
+_OF_SEEDS = re.compile(r"_seeds_upper_by_layer$")
+_OF_UNSEEN = re.compile(r"(^|_)unseen_(gammas|mean)")
+
+
+def without_idle(space: SearchSpace, rows: Sequence[Row]) -> list[Row]:
+    """Rows without the columns that can hold nothing in this sweep, whatever it comes to.
+
+    The one rule for every CSV: what follows from the definition alone and is empty is left out;
+    what says how a sweep went (why, reason, edges) stays, also where nothing happened.
+    """
+    configs = [space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings]
+    idle = [] if len(space.search_seeds) > 1 else [_OF_SEEDS]
+    idle += [] if any(map(unseen_gammas, configs)) else [_OF_UNSEEN]
+    return [
+        {name: value for name, value in row.items() if not any(i.search(name) for i in idle)}
+        for row in rows
     ]
 
 

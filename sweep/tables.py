@@ -23,6 +23,7 @@ from sweep.table_columns import (
     headed,
     reference_notes,
     unmatched_note,
+    without_idle,
 )
 from sweep.table_formats import Row, Table, number
 from sweep.verdict_text import (
@@ -103,7 +104,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         *unmatched_note(rows),
     ]
     caption = "Constrained and unconstrained arms"
-    return Table("results", caption, rows, shown, notes, texts=4, headed=3)
+    return Table("results", caption, without_idle(space, rows), shown, notes, texts=4, headed=3)
 
 
 # Who a line of the results is about, what columns of CSV call that, and the form of its numbers.

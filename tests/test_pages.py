@@ -6,8 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
+import numpy as np
 import pytest
 
 from search_spaces import catalog
@@ -16,6 +18,8 @@ from sweep.cli_running import asked_for
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+from trainables.unit_scores import UnitScores, at_gamma
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -105,3 +109,17 @@ def test_every_other_command_is_marked_with_why_it_is_not_run() -> None:
         program = re.sub(r"^\w+=\$\(", "", line).split()[0]
         program = program if program == "." else Path(program).name
         assert program in NOT_RUN, f"{page}: {line}"
+
+
+def test_the_lines_that_read_scores_by_unit_read_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    (lines,) = (block for language, block in BLOCK.findall(page) if language == "python")
+    monkeypatch.chdir(tmp_path)
+    losses_UF = np.array([[0.5, 0.25], [0.75, 0.125]], dtype=np.float32)
+    scores = UnitScores("dev", ["a:0", "b:8"], [1, 1], {at_gamma(0.15): losses_UF})
+    RunStore(ObjectStore("sweeps")).put_unit_scores("5f3a", scores)
+    read: dict[str, Any] = {}
+    exec(lines.replace("SIGNATURE", "5f3a"), read)
+    assert read["by_unit"] == {"a:0": 0.25, "b:8": 0.125}

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from search_spaces.space import SearchSpace
+from search_spaces.space import SearchSpace, Setting
 from sweep import hyperparameters as module
 from sweep import tables, views
+from sweep.export import export
 from sweep.frontier_table import frontier_table
 from sweep.hyperparameters import hyperparameters_table
 from sweep.layers_table import layers_table
@@ -23,6 +24,7 @@ from sweep.table_formats import Table, to_csv, to_latex, to_markdown
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, USELESS, store_sweep
 from trainables.config import ConstraintConfig
 from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
 
 
 def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
@@ -289,15 +291,47 @@ def test_latex_is_balanced_and_escaped() -> None:
             assert len(re.findall(r"(?<!\\)&", line)) == 1  # as many cells as columns
 
 
-def test_no_column_is_empty_for_its_task(objects: ObjectStore) -> None:
-    """Whatever a sweep of these settings can come to; a reason, say, is there where one lost."""
-    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}, space=SHIFTED)
+def empty_columns(text: str) -> set[str]:
+    """Columns of CSV without a value in any row; arms written by hand have no times."""
+    found = rows(text)
+    empty = {column for column in found[0] if not any(row[column] for row in found)}
+    return {c for c in empty if not c.endswith(("_seconds", "_memory_mb"))}
+
+
+ALL_SEEN = replace(SPACE, settings=(Setting(FIRST, {"train_gamma": 0.4}),))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [SHIFTED, replace(SHIFTED, search_seeds=(0,)), ALL_SEEN],
+    ids=["two seeds", "one seed", "nothing unseen"],
+)
+def test_no_column_is_empty_for_its_task(objects: ObjectStore, space: SearchSpace) -> None:
+    """What says how a sweep went stays, also where no setting lost: scripts look for its name."""
+    store_sweep(objects, {s.name: [FEASIBLE, FEASIBLE] for s in space.settings}, space=space)
+    view = views.load_sweep(objects, "tiny")
+    entries = views.best(view, {})
+    for make in (
+        tables.results_table, tables.shifts_table, layers_table, hyperparameters_table,
+        frontier_table,
+    ):  # fmt: skip
+        assert empty_columns(to_csv(make(space, entries))) <= {"why"}, make.__name__
+    assert "why" in rows(to_csv(tables.results_table(space, entries)))[0]
+    export(view, {}, Path(objects.root, "out"), read=RunStore(objects).record)
+    for name, went in (("proposals", {"reason"}), ("tidy", set())):
+        text = Path(objects.root, "out", "tables", f"{name}.csv").read_text()
+        assert empty_columns(text) == went, name
+
+
+def test_columns_stay_while_nothing_has_finished(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
     entries = views.best(views.load_sweep(objects, "tiny"), {})
-    for make in (tables.results_table, tables.shifts_table, layers_table):
-        found = rows(to_csv(make(SHIFTED, entries)))
-        empty = {column for column in found[0] if not any(row[column] for row in found)}
-        # arms written by hand have no times
-        assert not {c for c in empty if not c.endswith(("_seconds", "_memory_mb"))}
+    nothing = views.best(views.load_sweep(objects, "tiny"), {})
+    for entry in nothing:
+        entry |= {"constrained": None, "unconstrained": None}
+    for make in (tables.results_table, hyperparameters_table):
+        kept = rows(to_csv(make(SPACE, nothing)))[0].keys()
+        assert kept == rows(to_csv(make(SPACE, entries)))[0].keys()
 
 
 def test_exponents_are_raised_and_labels_name_the_sweep() -> None:

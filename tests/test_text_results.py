@@ -10,6 +10,7 @@ import pytest
 from search_spaces import catalog
 from search_spaces.space import SearchSpace, Setting
 from sweep import estimates, score_entries, tables
+from sweep.hyperparameters import hyperparameters_table
 from sweep.pairs import judge
 from sweep.selection import ProposalResult, select
 from sweep.table_formats import to_markdown
@@ -153,6 +154,9 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     assert "up to train gamma + 0.40" in text
     assert "| Constant | 0.500 |" in text
     assert "RMSE" not in text
+    trained = hyperparameters_table(SPACE, [entry])
+    assert not [name for name in trained.rows[0] if trained.rows[0][name] in (None, "")]
+    assert "model_pooling" in trained.rows[0]  # a column of texts alone
     shifts = to_markdown(tables.shifts_table(SPACE, [entry]))
     assert "of the clean word embeddings" in shifts
     assert "Wiener" not in shifts
