@@ -12,7 +12,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,15 +19,14 @@ from urllib.parse import urlsplit
 import aiohttp
 import requests
 from ray.exceptions import AuthenticationError
-from ray.job_submission import JobDetails, JobStatus, JobSubmissionClient, JobType
+from ray.job_submission import JobSubmissionClient, JobType
 
+from sweep.job_list import READER, ROOT, SWEEP, TIMEOUT_S, Job
 from sweep.submission import Answer
 from trainables.errors import Failure, Misuse
 
 Json = Any
-TIMEOUT_S = 30.0  # of one request
 POLL_S = (0.1, 1.0)  # between two looks at a job: at first, and at most
-SWEEP, ROOT = "sweep", "storage"  # of a job's metadata
 OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # Ray prefers them to any address it is given
 TALKATIVE = (  # loggers that tell of every upload, and of a log's end
     "ray.dashboard.modules.dashboard_sdk",
@@ -38,26 +36,9 @@ TALKATIVE = (  # loggers that tell of every upload, and of a log's end
 END_S = 5.0  # that a job which has answered is waited for
 ANSWERS = ("ask-", "compare-")  # what jobs are called that only answer
 KEPT_S, MOST_CLEANED = 60.0, 20  # such jobs on the cluster's list: for how long, and gone at a time
+READER_KEPT_S = 900.0  # readers on that list: where one failed, no other is tried meanwhile
 NO_AGENT = "No available agent"  # in Ray's words
 LAST_LINES = 8  # of a log, shown when a job ends without an answer
-
-
-@dataclass(frozen=True)
-class Job:
-    """One job as the cluster knows it."""
-
-    id: str
-    state: str  # PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED
-    sweep: str  # that it drives; empty: none
-    storage: str  # the root that sweep was submitted with; empty: the cluster's own
-    started_ms: int
-    ended_ms: int  # 0: it has not
-    message: str
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it has ended."""
-        return JobStatus(self.state).is_terminal()
 
 
 class Jobs:
@@ -123,16 +104,20 @@ class Jobs:
 
     def driving(self) -> list[Job]:
         """The jobs that drive a sweep now."""
-        return [job for job in self.drivers() if not job.is_over]
+        return [job for job in self._every() if job.is_driving]
 
     def drivers(self) -> list[Job]:
         """The jobs that drive, or drove, a sweep."""
         return [job for job in self._every() if job.sweep]
 
+    def readers(self) -> list[Job]:
+        """The jobs that answer laptops, or did lately."""
+        return [job for job in self._every() if job.is_reader]
+
     def _every(self) -> list[Job]:
         with self._errors():
             every = self._client.list_jobs()
-        return [_job(details) for details in every if details.type == JobType.SUBMISSION]
+        return [Job.of(vars(details)) for details in every if details.type == JobType.SUBMISSION]
 
     def answer(self, job: str, wait_s: float) -> Answer | None:
         """The answer that a job prints; None while there is none after ``wait_s``.
@@ -161,7 +146,7 @@ class Jobs:
     def look(self, job: str) -> Job:
         """A job as it is now."""
         with self._errors():
-            return _job(self._client.get_job_info(job))
+            return Job.of(vars(self._client.get_job_info(job)))
 
     def log(self, job: str) -> str:
         """Everything that a job printed so far."""
@@ -195,8 +180,9 @@ class Jobs:
         with suppress(Failure):
             every = self._every()
             now_ms = max((max(job.started_ms, job.ended_ms) for job in every), default=0)  # there
-            over = [job for job in every if job.is_over and job.id.startswith(ANSWERS)]
-            old = [job for job in over if job.ended_ms < now_ms - 1000 * KEPT_S]
+            over = [job for job in every if job.is_over and job.id.startswith((*ANSWERS, READER))]
+            kept_s = {True: READER_KEPT_S, False: KEPT_S}
+            old = [job for job in over if job.ended_ms < now_ms - 1000 * kept_s[job.is_reader]]
             for job in old[:MOST_CLEANED]:
                 with self._errors():
                     self._client.delete_job(job.id)
@@ -270,20 +256,6 @@ class _Client(JobSubmissionClient):
 def driver_metadata(sweep: str, storage: str | None) -> dict[str, str]:
     """What marks a job that drives a sweep."""
     return {SWEEP: sweep, ROOT: storage or ""}
-
-
-def _job(details: JobDetails) -> Job:
-    assert details.submission_id is not None  # of the jobs that a client submits
-    metadata = details.metadata or {}
-    return Job(
-        id=details.submission_id,
-        state=JobStatus(details.status).value,
-        sweep=metadata.get(SWEEP, ""),
-        storage=metadata.get(ROOT, ""),
-        started_ms=details.start_time or 0,
-        ended_ms=details.end_time or 0,
-        message=details.message or "",
-    )
 
 
 def _told(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""Asks a cluster from a laptop: the same verb, run on the head as a job that takes no CPU.
+"""Asks a cluster from a laptop: the same verb, run on the head by its reader or as a job.
 
 Results lie where the head sees them, and often only there; one way serves folders and object
 stores alike. The laptop prints from JSON, as the verb itself does.
@@ -10,7 +10,7 @@ import json
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +21,13 @@ import click
 
 from sweep.advice import place
 from sweep.cli_options import given_storage, note
+from sweep.job_list import READER, Job, listed
 from sweep.submission import NOT_YET, Answer, Question, Submission
 from trainables.code_version import code_version
 from trainables.errors import Failure
 
 if TYPE_CHECKING:
-    from sweep.jobs import Job, Jobs
+    from sweep.jobs import Jobs
 
 Json = Any
 PYTHON = "python -m"  # on the head's PATH, where `ray start` was found
@@ -65,18 +66,28 @@ def ask(
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
     """
-    drivers = tuple((job.sweep, job.id, job.storage) for job in jobs.driving())
-    question = Question(tuple(words), storage, drivers, asked_from)
+    question = _question(words, storage, jobs.driving(), asked_from)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.answer {question.text()}")
     jobs.clean()  # while it begins
     answer = jobs.answer(job, wait_s)
     if answer is None:
-        raise Failure(
-            f"the cluster at {jobs.url} has not answered within {wait_s:.0f} s. Its head may be "
-            "overloaded, or its storage away: `sweep doctor` looks."
-        )
+        raise _late(jobs.url, wait_s)
     return answer
+
+
+def _question(
+    words: Sequence[str], storage: str | None, driving: Iterable[Job], asked_from: str
+) -> Question:
+    drivers = tuple((job.sweep, job.id, job.storage) for job in driving)
+    return Question(tuple(words), storage, drivers, asked_from)
+
+
+def _late(where: str, wait_s: float) -> Failure:
+    return Failure(
+        f"the cluster at {where} has not answered within {wait_s:.0f} s. Its head may be "
+        "overloaded, or its storage away: `sweep doctor` looks."
+    )
 
 
 def said(answer: Answer) -> str:
@@ -88,9 +99,54 @@ def said(answer: Answer) -> str:
 
 
 def asked(address: str, *words: str) -> Answer:
-    """What the head says to a verb, at the storage that was given here with --storage."""
-    with cluster(address) as jobs:
-        return ask(jobs, words, given_storage(), asked_from=place(address, given_storage()))
+    """What the head says to a verb, at the storage that was given here with --storage.
+
+    Through a tunnel its reader is asked, at once; where there is none a job answers, and then one
+    is started for the next verb.
+    """
+    from sweep import tunnel
+
+    storage = given_storage()
+    asked_from = place(address, storage)
+    if tunnel.is_url(address):
+        with cluster(address) as jobs:
+            return ask(jobs, words, storage, asked_from=asked_from)
+    secret = tunnel.token(address)
+    with tunnel.tunnel(tunnel.route(Path(address)), with_reader=True) as way:
+        every = listed(way.port, secret)
+        driving = [job for job in every if job.is_driving]
+        question = _question(words, storage, driving, asked_from)
+        for job in every:
+            if job.is_reader and job.state == "RUNNING":
+                found = _read(address, way.reader_port, secret, job, question)
+                if found is not None:
+                    return found
+        from sweep.jobs import Jobs  # Ray: a second that the reader saves
+
+        jobs = Jobs(f"http://127.0.0.1:{way.port}", secret)
+        answer = ask(jobs, words, storage, asked_from=asked_from)
+        if answer.version == code_version():
+            _start_reader(jobs)
+        return answer
+
+
+def _read(
+    address: str, port: int, secret: str | None, job: Job, question: Question
+) -> Answer | None:
+    from sweep import reader
+
+    try:
+        return reader.ask(port, reader.key_of(secret, job.id), question, ANSWER_S)
+    except TimeoutError as error:
+        raise _late(address, ANSWER_S) from error
+
+
+def _start_reader(jobs: Jobs) -> None:
+    """Have a reader for the next verb, unless one is there, or has just failed to be."""
+    job = f"{READER}{uuid.uuid4().hex[:12]}"
+    with suppress(Failure):  # the answer counts
+        if not any(not job.is_over or job.state == "FAILED" for job in jobs.readers()):
+            jobs.start(job, f"{PYTHON} sweep.reader {job}")
 
 
 def json_of(address: str, *words: str) -> Json:
@@ -100,12 +156,11 @@ def json_of(address: str, *words: str) -> Json:
 
 def stop(address: str, name: str) -> str:
     """`sweep stop` on the head; a job that still prepares its sweep is ended, and that is said."""
+    answer = asked(address, "stop", name)
+    if answer.code != NOT_YET:
+        return said(answer)
+    job = answer.out.strip()
     with cluster(address) as jobs:
-        asked_from = place(address, given_storage())
-        answer = ask(jobs, ("stop", name), given_storage(), asked_from=asked_from)
-        if answer.code != NOT_YET:
-            return said(answer)
-        job = answer.out.strip()
         jobs.stop(job)
     return (
         f"{name}: ended job {job}, which still prepared its data. Nothing of the sweep is stored: "

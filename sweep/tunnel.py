@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -27,6 +27,8 @@ from trainables.errors import Failure, Misuse
 
 Json = Any
 DASHBOARD_PORT = 8265
+READER_PORT = 8266  # of the head's loopback, for sweep/reader.py
+READER_VARIABLE = "SWEEP_READER_PORT"  # of the head's environment: another port than that
 CONNECT_S = 30.0
 WAIT_S = 0.05
 READY = "sweep-tunnel-is-open"  # said by the head's shell, which starts once ssh has the port here
@@ -53,19 +55,22 @@ class Route:
     proxy_command: str | None
     port: int = DASHBOARD_PORT  # that is wanted of the head's loopback: the job server's
     is_fixed: bool = False  # the address is of one machine for good, not a cloud's
+    reader_port: int = READER_PORT
 
-    def command(self, local_port: int) -> list[str]:
+    def command(self, local_port: int, local_reader_port: int = 0) -> list[str]:
         """The tunnel; it ends when its standard input does, so it cannot outlive its owner."""
         options = SSH_OPTIONS | self._host_keys()
         if self.key is not None:
             options["IdentitiesOnly"] = "yes"
         if self.proxy_command is not None:
             options["ProxyCommand"] = self.proxy_command
+        reader = ["-L", f"127.0.0.1:{local_reader_port}:127.0.0.1:{self.reader_port}"]
         return [
             "ssh",
             *(word for name, value in options.items() for word in ("-o", f"{name}={value}")),
             *(("-i", str(Path(self.key).expanduser())) if self.key is not None else ()),
             *("-L", f"127.0.0.1:{local_port}:127.0.0.1:{self.port}"),
+            *(reader if local_reader_port else ()),
             f"{self.user}@{self.host}",
             f"echo {READY}; cat >/dev/null",
         ]
@@ -113,8 +118,10 @@ def is_url(address: str) -> bool:
     )
 
 
-def token(address: str) -> str | None:
+def token(address: str | None) -> str | None:
     """The cluster's token, from where Ray looks for it; None when there is none.
+
+    An address of None is the cluster that this machine belongs to.
 
     The environment comes first (RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH), then the file that a
     cluster.yaml mounts as the head's token, then ~/.ray/auth_token.
@@ -137,8 +144,8 @@ def token(address: str) -> str | None:
         raise Misuse(f"the token file {file} cannot be read: {error}.") from error
 
 
-def _mounted_token(address: str) -> str | None:
-    mounts = {} if is_url(address) else read(address).get("file_mounts") or {}
+def _mounted_token(address: str | None) -> str | None:
+    mounts = {} if address is None or is_url(address) else read(address).get("file_mounts") or {}
     return next((str(here) for there, here in mounts.items() if there == TOKEN_FILE), None)
 
 
@@ -151,6 +158,9 @@ def route(file: Path) -> Route:
     provider, auth = config.get("provider") or {}, config.get("auth") or {}
     start = " ".join(map(str, config.get("head_start_ray_commands") or ()))
     port = re.search(r"--dashboard-port[= ](\d+)", start)
+    lists = ("setup_commands", "head_setup_commands", "head_start_ray_commands")
+    commands = " ".join(str(command) for name in lists for command in config.get(name) or ())
+    reader_port = re.findall(rf"{READER_VARIABLE}=(\d+)", commands)
     is_fixed = provider.get("type") == "local" and bool(provider.get("head_ip"))
     try:
         if is_fixed:
@@ -173,6 +183,7 @@ def route(file: Path) -> Route:
         auth.get("ssh_proxy_command"),
         int(port.group(1)) if port else DASHBOARD_PORT,
         is_fixed,
+        int(reader_port[-1]) if reader_port else READER_PORT,
     )
 
 
@@ -195,25 +206,27 @@ class Tunnel:
 
     port: int  # on this machine's loopback
     ssh: subprocess.Popen[bytes]
+    reader_port: int = 0  # the same, for the head's reader; 0: it was not asked for
 
 
 @contextmanager
-def tunnel(to: Route, port: int | None = None) -> Iterator[Tunnel]:
+def tunnel(to: Route, port: int | None = None, *, with_reader: bool = False) -> Iterator[Tunnel]:
     """An ssh tunnel to a port of the head's loopback while the block runs.
 
     Args:
         to: the head, and that port.
         port: on this machine; None: a free one.
+        with_reader: reach the port of the head's reader, too.
 
     Raises:
         Misuse: the port is taken.
         Failure: it cannot be opened; with what ssh said.
     """
-    port = _free_port(port or 0)
+    ports = _free_ports(port or 0, *([0] if with_reader else []))
     with tempfile.TemporaryFile() as said:
         try:
             ssh = subprocess.Popen(
-                to.command(port),
+                to.command(*ports),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=said,
@@ -225,7 +238,7 @@ def tunnel(to: Route, port: int | None = None) -> Iterator[Tunnel]:
         with ssh:
             try:
                 _wait(ssh, to, said)
-                yield Tunnel(port, ssh)
+                yield Tunnel(ports[0], ssh, *ports[1:])
             finally:
                 ssh.kill()
 
@@ -256,13 +269,17 @@ def _wait(ssh: subprocess.Popen[bytes], to: Route, said: IO[bytes]) -> None:
         time.sleep(WAIT_S)
 
 
-def _free_port(wanted: int) -> int:
-    """The port, if nobody listens on it here; 0: any such. Misuse when somebody does."""
-    with socket.socket() as probe:
-        try:
-            probe.bind(("127.0.0.1", wanted))
-        except OSError as error:
-            raise Misuse(
-                f"port {wanted} of this machine is taken ({error}): give another --port."
-            ) from error
-        return int(probe.getsockname()[1])
+def _free_ports(*wanted: int) -> list[int]:
+    """The ports, if nobody listens on them here; 0: any such. Misuse when somebody does."""
+    found = []
+    with ExitStack() as probes:  # together, so that they differ
+        for port in wanted:
+            probe = probes.enter_context(socket.socket())
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError as error:
+                raise Misuse(
+                    f"port {port} of this machine is taken ({error}): give another --port."
+                ) from error
+            found.append(int(probe.getsockname()[1]))
+    return found

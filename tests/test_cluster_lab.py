@@ -24,6 +24,7 @@ from tests.drivers import ROOT, records, table, tiny, undisturbed, wait_until
 from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
 from tests.lab.ports import called, listening, open_ports, shown
+from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, Losses, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.results import REPORTED_LOSS, ArmRecord
 
@@ -84,7 +85,7 @@ HEAD = {
     "monitor.py": True, "dashboard.py": True, **RAY,
 }  # fmt: skip
 WORKER = {"sshd": False, **RAY}
-LOOPBACK = {8265, 5000}  # on the head
+LOOPBACK = {8265, 8266, 5000}  # on the head
 
 
 @pytest.mark.parametrize("seen_from", ["one", "stranger"])
@@ -383,11 +384,45 @@ def assert_no_secret_was_written(cluster: LabCluster) -> None:
     assert token in cluster.head.run("grep -rF '' ~/.ray").stdout  # grep does find it
 
 
+POST = """
+import http.client
+asked = http.client.HTTPConnection("127.0.0.1", 8266)
+asked.request("POST", "/", "{}")
+print(asked.getresponse().status)
+"""
+
+
+def test_a_laptops_second_verb_is_answered_by_the_heads_reader(cluster: LabCluster) -> None:
+    proposals: dict[str, list[Losses]] = {FIRST: [INFEASIBLE, FEASIBLE], SECOND: []}
+    store_sweep(cluster.objects(), proposals, name="stored")
+
+    def answered_by_jobs() -> int:
+        logs = cluster.head.path("/tmp/ray").glob("session_2*/logs/job-driver-ask-*.log")
+        return len(list(logs))
+
+    first = cluster.sweep("status", "stored")
+    wait_until(lambda: 8266 in listening(cluster.head), timeout_s=LONG_S)
+    by_jobs = answered_by_jobs()
+    assert by_jobs > 0
+    assert cluster.sweep("status", "stored") == first
+    assert "winner" in cluster.sweep("best", "stored")
+    assert "unknown sweep 'gone'" in cluster.refused("status", "gone")
+    assert answered_by_jobs() == by_jobs
+
+    assert listening(cluster.head)[8266][0] == "127.0.0.1"
+    by_another_user = f"setpriv --reuid=65534 --clear-groups python3 -c '{POST}'"
+    assert cluster.head.run(by_another_user).stdout == "403\n"
+    token = cluster.laptop.path(f"{HOME}/.ray/auth_token").read_text().strip()
+    assert token not in cluster.head.run("ps -eo args").stdout
+    assert_no_secret_was_written(cluster)
+
+
 def test_ray_down_ends_the_cluster(cluster: LabCluster, timings: dict[str, float]) -> None:
     since = time.monotonic()
     cluster.ray("down")
     timings["ray down"] = time.monotonic() - since
     assert not cluster.head.processes("raylet")
+    wait_until(lambda: not cluster.head.processes("sweep.reader"), timeout_s=LONG_S)
     wait_until(
         lambda: not any(node.processes("raylet") for node in cluster.nodes), timeout_s=LONG_S
     )

@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from sweep.jobs import ANSWERS, Job, Jobs
+from sweep.job_list import Job, listed
+from sweep.jobs import ANSWERS, Jobs
 from sweep.lock import driver_of
 from sweep.views import load_sweep
 from tests.cluster_heads import ROOT, Head, head
@@ -200,6 +201,18 @@ def test_questions_are_no_failures_and_leave_the_list(
     there = {job.id: job for job in questions(server)}
     assert newest.id not in there
     assert {job.state for job in there.values()} <= {"PENDING", "RUNNING", "SUCCEEDED"}
+
+
+def test_the_list_without_rays_client_is_the_same(laptop: Head, space_file: str) -> None:
+    submitted(space_file, "--name", "listed")
+    wait_for_state("listed", "finished")
+    port, token = int(laptop.url.rpartition(":")[2]), laptop.token.read_text()
+    server = Jobs(laptop.url, token)
+    wait_until(lambda: all(job.is_over for job in server._every()))
+    here = {job.id: job for job in listed(port, token)}
+    assert here == {job.id: job for job in server._every()}
+    assert here["listed-1"].sweep == "listed"
+    assert listed(port, "another") == []
 
 
 def questions(server: Jobs) -> list[Job]:

@@ -18,8 +18,9 @@ from threading import Thread
 
 import pytest
 
-from sweep.tunnel import READY, Route, is_url, reached, route, token, tunnel
+from sweep.tunnel import Route, is_url, reached, route, token, tunnel
 from tests.drivers import wait_until
+from tests.ssh_stand_in import stand_in
 from trainables.errors import Failure, Misuse
 
 ROOT = Path(__file__).parents[1]
@@ -29,30 +30,6 @@ provider: {type: local, head_ip: 10.0.0.7, worker_ips: [10.0.0.8]}
 auth: {ssh_user: me, ssh_private_key: ~/.ssh/lab}
 file_mounts: {"~/.ray/auth_token": "TOKEN"}
 head_start_ray_commands: ["ray start --head --dashboard-port=8270"]
-"""
-# Forwards as ssh does, for as long as its standard input is open.
-SSH = """#!{python}
-import re, socket, sys, threading
-here, there = re.search(r"-L 127.0.0.1:(\\d+):127.0.0.1:(\\d+)", " ".join(sys.argv)).groups()
-open({said!r}, "w").write("\\n".join(sys.argv[1:]))
-server = socket.create_server(("127.0.0.1", int(here)))
-print("Welcome to the lab\\n" + {ready!r}, flush=True)
-def copy(one, other):
-    while data := one.recv(65536):
-        other.sendall(data)
-    other.shutdown(socket.SHUT_WR)
-def serve():
-    while True:
-        client, _ = server.accept()
-        try:
-            head = socket.create_connection(("127.0.0.1", int(there)))
-        except OSError:
-            client.close()
-            continue
-        for pair in ((client, head), (head, client)):
-            threading.Thread(target=copy, args=pair, daemon=True).start()
-threading.Thread(target=serve, daemon=True).start()
-sys.stdin.read()
 """
 
 
@@ -67,12 +44,8 @@ def cluster_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program called ssh that comes first on the path; returns where it writes its arguments."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    said = tmp_path / "said"
-    (folder / "ssh").write_text(SSH.format(python=sys.executable, said=str(said), ready=READY))
-    (folder / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    said = stand_in(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return said
 
 
