@@ -88,6 +88,7 @@ class Heartbeat:
         other = living(self._objects, self._sweep)
         if other is not None:
             return other
+        self._objects.delete_clocks(_name(self._sweep))
         self._put()
         time.sleep(SETTLE_S)
         there = _stored(self._objects, self._sweep)
@@ -111,9 +112,10 @@ class Heartbeat:
             on_lost(self._lost)
 
     def end(self) -> None:
-        """Say that the driver has ended, unless another one took over."""
+        """Say that the driver has ended, unless another one took over; it may not have begun."""
         self._over.set()
-        self._thread.join(END_S)
+        if self._thread.is_alive():
+            self._thread.join(END_S)
         with suppress(StoreError):
             there = _stored(self._objects, self._sweep)
             if there is not None and there.owner == self._beat.owner:

@@ -76,12 +76,11 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
     with ExitStack() as stack:
         if objects.is_local:
             stack.enter_context(_file_lock(objects, sweep))
-        else:
-            other = beats.claim()
-            if other is not None:
-                raise already_running(sweep, _driver(other), objects.root)
+        stack.callback(beats.end)  # first: a driver may be interrupted while it claims or starts
+        other = None if objects.is_local else beats.claim()
+        if other is not None:
+            raise already_running(sweep, _driver(other), objects.root)
         beats.start()
-        stack.callback(beats.end)
         yield beats
 
 

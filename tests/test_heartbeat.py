@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from sweep.errors import AlreadyRunning
 from sweep.execution import run_sweep
 from sweep.lock import driver_lock, driver_of
 from sweep.plan import Arm
-from tests.clouds import BUCKET, Cloud
+from tests.clouds import BUCKET, Cloud, Request
 from tests.command_line import refused, sweep
 from tests.drivers import wait_until
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
@@ -154,6 +156,79 @@ def test_a_driver_elsewhere_is_believed_while_its_sign_of_life_is_young(
     assert driver_of(shared, "toy") is None
     with driver_lock(shared, "toy"):
         pass
+
+
+def clocks(objects: ObjectStore) -> list[str]:
+    """What is there to tell the storage's clock by."""
+    return [name for name in objects.names("sweeps/toy") if "clock" in name]
+
+
+@pytest.mark.parametrize("how", ["refused", "interrupted"])
+def test_a_look_at_a_driver_leaves_nothing_behind_however_it_ends(
+    cloud: Cloud, bucket: ObjectStore, how: str
+) -> None:
+    beat_of_another(bucket)
+    looked: list[str] = []
+
+    def disturb(request: Request) -> int | None:
+        if request.method != "HEAD" or "clock" not in request.path or looked:
+            return None
+        looked.append(request.path)
+        if how == "refused":
+            return 403
+        os.kill(os.getpid(), signal.SIGINT)
+        return None
+
+    cloud.before = disturb
+    # ignored where the tests run in the background of a script
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with nullcontext() if how == "refused" else pytest.raises(KeyboardInterrupt):
+            assert driver_of(bucket, "toy") is not None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    cloud.before = lambda request: None
+    assert looked
+    assert clocks(bucket) == []
+
+
+def test_what_killed_readers_left_goes_with_the_next_driver_or_with_the_sweep(
+    bucket: ObjectStore,
+) -> None:
+    put_definition(bucket, definition())
+    bucket.put(f"{NAME}.clock-left", b"")
+    with driver_lock(bucket, "toy"):
+        assert clocks(bucket) == []
+        assert bucket.names("sweeps/toy") == ["definition.json", "driver.json"]
+    bucket.put(f"{NAME}.clock-left", b"")
+    sweep("rm", "toy", "--yes", "--storage", bucket.root)
+    assert bucket.tree("sweeps") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("shared", "sweep.heartbeat.time.sleep"),  # claiming
+        ("shared", "threading.Thread.start"),
+        ("objects", "threading.Thread.start"),
+    ],
+)
+def test_a_driver_that_is_interrupted_while_it_starts_leaves_no_sign_of_life(
+    kind: str, where: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store: ObjectStore = request.getfixturevalue(kind)
+    start = threading.Thread.start
+
+    def interrupt(first: object) -> None:
+        if isinstance(first, threading.Thread):
+            start(first)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(where, interrupt)
+    with pytest.raises(KeyboardInterrupt), driver_lock(store, "toy"):
+        pass
+    assert not store.exists(NAME)
+    assert "heartbeat" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_of_two_that_start_in_one_instant_one_is_refused(

@@ -27,6 +27,7 @@ Json = Any
 T = TypeVar("T")
 _FOOTER = b"\nsha256:"
 _DIGEST = 64
+_CLOCK = ".clock-"  # follows an object's name in those of probes of its age
 _DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO}  # another root would not be more right
 
 
@@ -122,13 +123,22 @@ class ObjectStore:
         put_ns = self._put_at_ns(name)
         if put_ns is None:
             return None
-        probe = f"{name}.clock-{uuid.uuid4().hex}"
+        probe = f"{name}{_CLOCK}{uuid.uuid4().hex}"
         now_ns: int | None = None
         with suppress(StoreError):
-            self.put(probe, b"")
-            now_ns = self._put_at_ns(probe)
-            self.delete(probe)
+            try:
+                self.put(probe, b"")
+                now_ns = self._put_at_ns(probe)
+            finally:
+                self.delete(probe)
         return ((time.time_ns() if now_ns is None else now_ns) - put_ns) / 1e9
+
+    def delete_clocks(self, name: str) -> None:
+        """Delete the probes that killed readers of an object's age left beside it."""
+        folder, _, base = name.rpartition("/")
+        for found in self.names(folder):
+            if found.startswith(f"{base}{_CLOCK}"):
+                self.delete(f"{folder}/{found}")
 
     def _put_at_ns(self, name: str) -> int | None:
         def look() -> int | None:
