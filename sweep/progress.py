@@ -20,9 +20,11 @@ from sweep.pairs import judge
 from sweep.plan import Arm
 from sweep.selection import counted
 from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
+from trainables.task_facts import Metric
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted
+NUMBERS = 70  # characters of the longest line of numbers, and of what stands around its name
 
 
 class Display:
@@ -89,7 +91,7 @@ class LiveDisplay(Display):
     def _view(self, coordinator: Coordinator, elapsed_s: float) -> RenderableType:
         if self._is_over:
             return Group(*_head(coordinator, elapsed_s))
-        return view(coordinator, elapsed_s, self._console.height)
+        return view(coordinator, elapsed_s, self._console.height, self._console.width)
 
 
 def display_of(
@@ -162,12 +164,14 @@ def time_text(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def view(coordinator: Coordinator, elapsed_s: float, height: int = 25) -> RenderableType:
+def view(
+    coordinator: Coordinator, elapsed_s: float, height: int = 25, width: int = 80
+) -> RenderableType:
     """The live view as it is right now: a line for each thing, however narrow the terminal is.
 
     The sweep as a whole comes first, and of its settings as many as the terminal has lines for.
     """
-    names = short_names([s.name for s in coordinator.definition.space.settings])
+    names = _names([s.name for s in coordinator.definition.space.settings], width)
     parts = _head(coordinator, elapsed_s)
     live = list(coordinator.live.values())
     parts += [_running(live, names)] if live else []  # a table without rows is an empty line
@@ -184,6 +188,14 @@ def view(coordinator: Coordinator, elapsed_s: float, height: int = 25) -> Render
     return Group(*parts, *problems)
 
 
+def _names(settings: list[str], width: int) -> dict[str, str]:
+    """Full names where numbers fit beside the longest; else a sign for what all begin with."""
+    short = short_names(settings)
+    if max(map(len, settings)) + NUMBERS <= width:
+        return {name: name for name in settings}
+    return {name: text if text == name else f"…{text}" for name, text in short.items()}
+
+
 def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
     """What the whole sweep has come to, and what its numbers mean; it stays when the view ends."""
     plan = coordinator.plan
@@ -194,6 +206,7 @@ def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
     tolerance = coordinator.definition.space.tolerance
     bar = Table.grid(expand=True)
     bar.add_row(ProgressBar(total=max(plan.arms_total, 1), completed=plan.arms_done))
+    lower = "objective: lower is better"
     winners = sum(coordinator.best(setting) is not None for setting in settings)
     every = [o for of in list(coordinator.outcomes.values()) for o in list(of.values())]
     counts = {name: count for name, count in counted(every).items() if count}
@@ -202,7 +215,7 @@ def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
         _line(f"{coordinator.definition.name}: {done}", style="bold"),
         bar,
         _line(f"  {winners} of {len(settings)} settings have a winner; proposals: {proposals}"),
-        _line(f"  objective: lower is better; miss: feasible up to +{tolerance:.2f}", style="dim"),
+        _line(f"  better: than plain; miss: feasible up to +{tolerance:.2f}; {lower}", "dim"),
     ]
 
 
@@ -251,10 +264,21 @@ def _best(coordinator: Coordinator, names: Mapping[str, str], *, most: int) -> T
 def _best_of(coordinator: Coordinator, setting: str) -> str:
     best = coordinator.best(setting)
     if best is not None:
+        metric = coordinator.definition.space.base.facts.metric
         return (
-            f"p{best.number}: objective {best.objective:.4f}, miss {best.worst_missing_share:+.2f}"
+            f"p{best.number}: {_against_plain(best.difference, metric)}"
+            f"miss {best.worst_missing_share:+.2f}, objective {best.objective:.3f}"
         )
     outcomes = list(coordinator.outcomes.get(setting, {}).values())
     shares = [o.worst_missing_share for o in outcomes if not math.isnan(o.worst_missing_share)]
     closest = f"; closest miss {min(shares):+.2f}" if shares else ""
     return f"no winner yet{closest}"
+
+
+def _against_plain(difference: float, metric: Metric) -> str:
+    """The metric's difference to plain training, and whether that is better; '' without one."""
+    if math.isnan(difference):
+        return ""
+    is_better = (difference > 0) == metric.higher_is_better
+    verdict = "same" if difference == 0 else "better" if is_better else "worse"
+    return f"{metric.label} {difference:+.3f} ({verdict}); "

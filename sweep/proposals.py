@@ -90,6 +90,9 @@ class ProposalOutcome:
     # What the search is told, from the seeds that measured something; NaN when none did.
     told_objective: float
     told_missing_share: float
+    # Constrained minus unconstrained mean of the metric; NaN unless every seed has both to compare,
+    # and where an earlier version judged.
+    difference: float = math.nan
 
     @property
     def signatures(self) -> tuple[str, ...]:
@@ -121,6 +124,7 @@ class ProposalOutcome:
             arms=tuple(ArmEnd.of(pair.constrained) for pair in result.pairs),
             told_objective=result.told_objective,
             told_missing_share=result.told_missing_share,
+            difference=result.difference,
         )
 
     def to_json(self) -> dict[str, Json]:
@@ -138,6 +142,7 @@ class ProposalOutcome:
             "arms": [asdict(arm) for arm in self.arms],
             "told_objective": _or_none(self.told_objective),
             "told_missing_share": _or_none(self.told_missing_share),
+            "difference": _or_none(self.difference),
         }
 
     @classmethod
@@ -158,6 +163,7 @@ class ProposalOutcome:
             arms=tuple(map(ArmEnd.from_json, plain["arms"])),
             told_objective=_or_nan(plain["told_objective"]),
             told_missing_share=_or_nan(plain["told_missing_share"]),
+            difference=_or_nan(plain.get("difference")),
         )
 
 

@@ -95,6 +95,15 @@ class ProposalResult:
         return math.nan if self.judgement is None else self.judgement.worst
 
     @property
+    def difference(self) -> float:
+        """Constrained minus unconstrained mean of the metric over the test gammas and the seeds.
+
+        NaN unless both arms can be compared on every seed.
+        """
+        values = [pair.differences.get("ood_mean", math.nan) for pair in self.pairs]
+        return math.fsum(values) / len(values)
+
+    @property
     def told_objective(self) -> float:
         """Mean objective over the seeds that finished; NaN when none did."""
         finished = [p.constrained.evaluation for p in self.pairs if p.constrained.evaluation]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from sweep.coordinator import Coordinator
 from sweep.definition import Definition
 from sweep.pairs import judge
 from sweep.progress import LiveDisplay, ended, view
+from sweep.proposals import ProposalOutcome
 from tests.oracles import TINY
-from tests.records import finished
+from tests.records import SCORES, finished
 from trainables.arm_run import ArmRun
 from trainables.object_store import ObjectStore
 from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, Report
@@ -48,14 +50,19 @@ def coordinator(tmp_path: Path) -> Coordinator:
         layers = arm.config.model.layers
         if arm.config.constraint is None:  # it meets no constraint unasked, or nothing could win
             losses = FLAT
-        made.runs.put_record(finished(arm.config, losses[: layers + 1]))
+        scores = (
+            dict(SCORES)
+            if arm.config.constraint is None
+            else {g: s - 0.5 for g, s in SCORES.items()}
+        )
+        made.runs.put_record(finished(arm.config, losses[: layers + 1], scores=scores))
         made.finished(arm.signature)
     return made
 
 
 def shown(coordinator: Coordinator, width: int) -> list[str]:
     console = Console(record=True, width=width, file=io.StringIO())
-    console.print(view(coordinator, elapsed_s=3725))
+    console.print(view(coordinator, elapsed_s=3725, width=width))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
@@ -72,13 +79,38 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
     assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
     assert [" ".join(line.split()) for line in rest] == [
         "1 of 3 settings have a winner; proposals: 1 feasible, 1 infeasible",
-        "objective: lower is better; miss: feasible up to +0.10",
-        "L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
-        "L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
-        "best of L3-g0.15 p0: objective -0.2000, miss -1.00",
-        "best of L4-g0.15 no winner yet; closest miss +4.90",
-        "best of L5-g0.15 no winner yet",
+        "better: than plain; miss: feasible up to +0.10; objective: lower is better",
+        "…L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
+        "…L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
+        "best of …L3-g0.15 p0: RMSE -0.500 (better); miss -1.00, objective -0.200",
+        "best of …L4-g0.15 no winner yet; closest miss +4.90",
+        "best of …L5-g0.15 no winner yet",
     ]
+
+
+def test_names_are_whole_where_the_terminal_has_room(coordinator: Coordinator) -> None:
+    lines = [" ".join(line.split()) for line in shown(coordinator, 120)]
+    assert (
+        "best of photographs-ut-L3-g0.15 p0: RMSE -0.500 (better); miss -1.00, objective -0.200"
+    ) in lines
+    assert "best of photographs-ut-L5-g0.15 no winner yet" in lines
+
+
+def test_the_best_is_worse_equal_or_unknown_beside_plain_training(coordinator: Coordinator) -> None:
+    first = coordinator.definition.space.settings[0].name
+    for difference, said in (
+        (0.25, "+0.250 (worse)"),
+        (0.0, "+0.000 (same)"),
+        (math.nan, "p0: miss"),
+    ):
+        outcome = replace(coordinator.outcomes[first][0], difference=difference)
+        coordinator.outcomes[first][0] = outcome
+        stored = ProposalOutcome.from_json(0, outcome.to_json())
+        assert stored is not None
+        assert stored.difference == pytest.approx(difference, nan_ok=True)
+        assert said in "\n".join(shown(coordinator, 120))
+    earlier = {k: v for k, v in outcome.to_json().items() if k != "difference"}
+    assert ProposalOutcome.from_json(0, earlier) is not None  # of an earlier version
 
 
 def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> None:
@@ -132,5 +164,5 @@ def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> 
     coordinator.retired[coordinator.definition.space.settings[0].name] = "no such kernel"
     coordinator.problems.append("the disk is full")
     lines = shown(coordinator, 80)
-    assert "! L3-g0.15: its search ended: no such kernel" in lines
+    assert "! …L3-g0.15: its search ended: no such kernel" in lines
     assert "! the disk is full" in lines
