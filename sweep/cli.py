@@ -40,17 +40,17 @@ VERBS = {
     ),
     "ui": (
         "cli_upkeep",
-        "Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest.",
+        "Serve MLflow on this machine and print the page of a sweep: NAME, or the newest.",
     ),
     "sync": (
         "cli_upkeep",
         "Complete MLflow from the stored records; a new, empty server gets everything.",
     ),
-    "rm": ("cli_upkeep", "Delete a sweep and the arms that no other sweep uses; shows them first."),
+    "rm": ("cli_upkeep", "Show, then delete, a sweep and the arms that no other sweep uses."),
     "doctor": (
         "cli_doctor",
-        "Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray; of a cluster "
-        "more.",
+        "Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's "
+        "nodes.",
     ),
 }
 
@@ -103,7 +103,10 @@ class _Verbs(click.Group):
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="descent-sweep", prog_name="sweep")
 def main() -> None:
-    """Search, train and compare transformers under layerwise descent constraints."""
+    """Search, train and compare transformers under layerwise descent constraints.
+
+    Begin with `sweep run quickstart`. `sweep COMMAND --help` says more about a command.
+    """
     logging.basicConfig(level=logging.WARNING, format="sweep: %(message)s")
 
 

@@ -35,7 +35,7 @@ from trainables.errors import Misuse
 )
 @set_option
 @only_option
-@click.option("--full", is_flag=True, help="The space's full-size variant.")
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: where sweeps are tracked.")
 @click.option("--notify", metavar="URL|COMMAND", help="Also send a piece of test news.")
 @storage_option
@@ -65,7 +65,7 @@ def doctor(
     machines: Sequence[str],
     as_json: bool,
 ) -> None:
-    """Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray; of a cluster more.
+    """Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's nodes.
 
     With SPACE, and the options that `sweep run` takes with it, also its data and checkpoints, where
     arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in, ports,

@@ -59,7 +59,7 @@ only_option: Callable[[Verb], Verb] = click.option(
     "patterns",
     multiple=True,
     metavar="PATTERN",
-    help="Only settings of this name, or like 'ucsd_ped2-*'; repeatable.",
+    help="Take only the settings of this name or pattern, like 'ucsd_ped2-*'; repeatable.",
 )
 name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
 

@@ -70,40 +70,43 @@ workers_option = click.option(
     "--workers",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Arms at a time; default: as many as the CPUs hold, or this sweep's share of a cluster.",
+    help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's share "
+    "of a cluster.",
 )
 proposals_option = click.option(
-    "--proposals", type=int, metavar="N", help="Proposals of every setting."
+    "--proposals", type=int, metavar="N", help="How many proposals each setting gets."
 )
 seeds_option = click.option(
-    "--seeds", metavar="N|A,B", help="Search seeds: how many, or a list like 0,1."
+    "--seeds", metavar="N|A,B", help="Seeds of every proposal: how many, or a list like 0,1."
 )
 stall_option = click.option(
     "--stall-after",
     type=float,
     metavar="SECONDS",
-    help="An arm without a report for so long, or four times as long before its worker's first, "
-    "hangs: its worker is ended, and it is tried once more; default: as the space says.",
+    help="How long an arm may go without a report, before its worker's first four times as long. "
+    "Then its worker is ended, and the arm is tried once more. Default: as the space says.",
 )
 data_option = click.option(
     "--data",
     metavar="DIR|ADDRESS|hf:NAME",
-    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME are "
-    "texts of the library `datasets`.",
+    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME takes "
+    "texts from the library `datasets`.",
 )
 notify_option = click.option(
     "--notify",
     metavar="URL|COMMAND",
     envvar=notifications.VARIABLE,
     callback=lambda _, __, target: None if target is None else notifications.check_target(target),
-    help="Tell it as JSON of the end, the first winner and standstills; or set SWEEP_NOTIFY.",
+    help="Send it JSON at the end, at the first winner and when arms hang; or set SWEEP_NOTIFY.",
 )
 
 
 @click.command()
 @click.argument("space", metavar="SPACE")
 @click.option(
-    "--name", metavar="NAME", help="Name of the sweep; default: the space's, -full with --full."
+    "--name",
+    metavar="NAME",
+    help="Name of the sweep; default: the space's name, and -full with --full.",
 )
 @proposals_option
 @seeds_option
@@ -114,10 +117,10 @@ notify_option = click.option(
 @where_option
 @workers_option
 @stall_option
-@click.option("--full", is_flag=True, help="The space's full-size variant.")
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @click.option(
     "--fresh", is_flag=True,
-    help="Ignore stored records: train again in a scratch area and compare.",
+    help="Train again in a scratch area, and compare with the stored records.",
 )  # fmt: skip
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
 @notify_option

@@ -35,7 +35,7 @@ _NOTHING = "—"
 @click.argument("name", metavar="[NAME]", required=False)
 @set_option
 @only_option
-@click.option("--full", is_flag=True, help="The space's full-size variant.")
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @click.option("--gpu", metavar="GPU", help="Estimate the cost on this GPU (h100), not on this CPU.")
 @json_option
 def spaces(

@@ -48,9 +48,15 @@ mlflow_option = click.option(
 
 @click.command("export")
 @name_argument
-@click.option("--out", required=True, metavar="DIR", help="A new folder, or an earlier export.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Also the closest pair where there is no winner."
+    "--out", required=True, metavar="DIR",
+    help="Where to write: a new folder, or one with an earlier export, which is replaced.",
+)  # fmt: skip
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Write a configuration also of the closest pair where a setting has no winner.",
 )
 @storage_option
 @address_option
@@ -101,7 +107,7 @@ def ui(
     storage: str,
     address: str | None,
 ) -> None:
-    """Serve MLflow on loopback and print the page of a sweep; without NAME, of the newest."""
+    """Serve MLflow on this machine and print the page of a sweep: NAME, or the newest."""
     from sweep import tracking_ui
 
     if address is not None:
@@ -165,7 +171,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @storage_option
 def rm(name: str, yes: bool, storage: str) -> None:
-    """Delete a sweep and the arms that no other sweep uses; shows them first.
+    """Show, then delete, a sweep and the arms that no other sweep uses.
 
     MLflow keeps its experiment: delete that in its own UI.
     """

@@ -232,7 +232,7 @@ def _running(live: list[LiveArm], names: Mapping[str, str]) -> Table:
     table = _lines()
     for arm in live[:SHOWN_ARMS]:
         config = arm.arm.config
-        which = "base" if arm.arm.proposal is None else f"p{arm.arm.proposal}"
+        which = "plain" if arm.arm.proposal is None else f"p{arm.arm.proposal}"
         scalars = {} if arm.report is None else arm.report.scalars
         cells = [f"  {names[arm.arm.setting]} {which} s{config.seed}"]
         steps = f"{0 if arm.report is None else arm.report.step}/{config.steps}"
