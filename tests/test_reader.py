@@ -24,6 +24,7 @@ from sweep.answer import answer
 from sweep.job_list import READER
 from sweep.jobs import ANSWERS
 from sweep.submission import Answer, Question
+from tests.clouds import BUCKET, Cloud
 from tests.command_line import contents, refused, sweep
 from tests.drivers import wait_until
 from tests.job_servers import JobServer, job_server
@@ -136,6 +137,21 @@ def test_nothing_of_one_question_is_left_for_the_next(up: Up) -> None:
     assert driven is not None
     assert "by job tiny-1" in driven.out
     assert up.ask("status", "tiny") == before
+
+
+def test_it_reads_object_storage(cloud: Cloud, tmp_path: Path) -> None:
+    """Whose client has threads, which no process that is forked would have."""
+    root = f"s3://{BUCKET}/root"
+    store_sweep(ObjectStore(root), {FIRST: [INFEASIBLE, FEASIBLE], SECOND: []})
+    own = {**cloud.environment(), "SWEEP_STORAGE": root}
+    with reading(tmp_path, environment=own) as up:
+        for _ in range(2):
+            found = up.ask("status", "tiny", "--json")
+            assert found is not None
+            assert json.loads(found.out)["state"] == "stopped"
+        exported = up.ask("export", "tiny", "--all")
+        assert exported is not None
+        assert "manifest.json" in exported.files
 
 
 # --- who may ask, and who answers -----------------------------------------------------------------
