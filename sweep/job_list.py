@@ -43,7 +43,7 @@ class Job:
     @property
     def is_reader(self) -> bool:
         """Whether it answers laptops, or did."""
-        return self.id.startswith(READER)
+        return self.id.startswith(READER) and not self.sweep  # which may be called so
 
     @classmethod
     def of(cls, details: Mapping[str, Json]) -> Job:

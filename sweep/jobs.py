@@ -180,7 +180,8 @@ class Jobs:
         with suppress(Failure):
             every = self._every()
             now_ms = max((max(job.started_ms, job.ended_ms) for job in every), default=0)  # there
-            over = [job for job in every if job.is_over and job.id.startswith((*ANSWERS, READER))]
+            done = [job for job in every if job.is_over and not job.sweep]
+            over = [job for job in done if job.id.startswith((*ANSWERS, READER))]
             kept_s = {True: READER_KEPT_S, False: KEPT_S}
             old = [job for job in over if job.ended_ms < now_ms - 1000 * kept_s[job.is_reader]]
             for job in old[:MOST_CLEANED]:

@@ -280,5 +280,6 @@ def _against_plain(difference: float, metric: Metric) -> str:
     if math.isnan(difference):
         return ""
     is_better = (difference > 0) == metric.higher_is_better
-    verdict = "same" if difference == 0 else "better" if is_better else "worse"
-    return f"{metric.label} {difference:+.3f} ({verdict}); "
+    shown = f"{difference:+.3f}"
+    verdict = "same" if float(shown) == 0 else "better" if is_better else "worse"
+    return f"{metric.label} {shown} ({verdict}); "

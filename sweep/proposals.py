@@ -292,7 +292,7 @@ def all_proposals(
     def read(item: tuple[str, int, bool]) -> StoredProposal | None:
         setting, number, has_outcome = item
         known = judged.get(setting, {}).get(number) if has_outcome else None
-        return known or _stored(objects, sweep, *item)
+        return known if known and known.outcome else _stored(objects, sweep, *item)
 
     found: dict[str, list[StoredProposal]] = {setting: [] for setting in settings}
     for (setting, _, _), proposal in zip(listed, at_once(read, listed), strict=True):

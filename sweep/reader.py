@@ -55,8 +55,13 @@ def signature(key: bytes, *parts: bytes) -> str:
     return hmac.new(key, b"\n".join((b"%d" % len(parts), *parts)), "sha256").hexdigest()
 
 
-def ask(port: int, key: bytes, question: Question, wait_s: float) -> Answer | None:
+def ask(
+    port: int, key: bytes, question: Question, wait_s: float, heads_port: int | None = None
+) -> Answer | None:
     """The reader's answer to a question, on a port of this machine's loopback.
+
+    Through a tunnel that leads to ``heads_port`` there. It is signed, so that another program that
+    collects questions at a port cannot hand them on to the reader.
 
     None when there is no reader, it refuses, or what answers is not that reader. Raises
     TimeoutError.
@@ -64,6 +69,7 @@ def ask(port: int, key: bytes, question: Question, wait_s: float) -> Answer | No
     plain = {
         "once": secrets.token_hex(16),  # no answer to another question is taken for this one's
         "version": code_version(),
+        "port": heads_port or port,
         "wait_s": wait_s,
         "question": json.dumps(asdict(question)),
     }
@@ -99,6 +105,7 @@ class _Server(ForkingMixIn, TCPServer):
     """One process listens; each question is answered in another."""
 
     allow_reuse_address = True
+    block_on_close = False
     request_queue_size = 64
     timeout = LOOK_S
 
@@ -127,9 +134,14 @@ class _Questions(BaseHTTPRequestHandler):
     server: _Server
     timeout = READ_S
 
-    def do_POST(self) -> None:
-        """Answer a question that is signed, by a laptop of this version."""
+    def setup(self) -> None:
+        """In the process of this connection, which ends whatever does not ask in time."""
+        signal.alarm(math.ceil(READ_S))
         self.server.socket.close()  # which whoever comes after this reader may want
+        super().setup()
+
+    def do_POST(self) -> None:
+        """Answer a question that is signed, by a laptop of this version, to this very port."""
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > LONGEST:
             self.send_error(413)
@@ -140,7 +152,7 @@ class _Questions(BaseHTTPRequestHandler):
             self.send_error(403)
             return
         plain = json.loads(body)
-        if plain["version"] != code_version():
+        if (plain["version"], plain["port"]) != (code_version(), self.server.server_address[1]):
             self.send_error(409)
             return
         signal.alarm(math.ceil(plain["wait_s"]) + 1)  # nobody waits any more: this process ends
@@ -177,14 +189,14 @@ def main() -> None:
     port = int(os.environ.get(tunnel.READER_VARIABLE, tunnel.READER_PORT))
     try:
         server = _Server(port, key_of(tunnel.token(None), sys.argv[1]))
+        _prepare()
+        server.server_activate()
     except OSError as error:
         raise SystemExit(
             f"port {port} of this machine's loopback cannot be had ({error}): export another "
             f"{tunnel.READER_VARIABLE} in cluster.yaml, and `ray up`."
         ) from error
     with server:
-        _prepare()
-        server.server_activate()
         print(f"answers on 127.0.0.1:{port}", flush=True)
         while server.is_wanted:
             server.handle_request()

@@ -112,13 +112,14 @@ def asked(address: str, *words: str) -> Answer:
         with cluster(address) as jobs:
             return ask(jobs, words, storage, asked_from=asked_from)
     secret = tunnel.token(address)
-    with tunnel.tunnel(tunnel.route(Path(address)), with_reader=True) as way:
+    to = tunnel.route(Path(address))
+    with tunnel.tunnel(to, with_reader=True) as way:
         every = listed(way.port, secret)
         driving = [job for job in every if job.is_driving]
         question = _question(words, storage, driving, asked_from)
         for job in every:
             if job.is_reader and job.state == "RUNNING":
-                found = _read(address, way.reader_port, secret, job, question)
+                found = _read(address, way.reader_port, to.reader_port, secret, job, question)
                 if found is not None:
                     return found
         from sweep.jobs import Jobs  # Ray: a second that the reader saves
@@ -131,12 +132,13 @@ def asked(address: str, *words: str) -> Answer:
 
 
 def _read(
-    address: str, port: int, secret: str | None, job: Job, question: Question
+    address: str, port: int, heads_port: int, secret: str | None, job: Job, question: Question
 ) -> Answer | None:
     from sweep import reader
 
     try:
-        return reader.ask(port, reader.key_of(secret, job.id), question, ANSWER_S)
+        key = reader.key_of(secret, job.id)
+        return reader.ask(port, key, question, ANSWER_S, heads_port)
     except TimeoutError as error:
         raise _late(address, ANSWER_S) from error
 

@@ -98,8 +98,12 @@ class ProposalResult:
     def difference(self) -> float:
         """Constrained minus unconstrained mean of the metric over the test gammas and the seeds.
 
-        NaN unless both arms can be compared on every seed.
+        NaN unless both arms finished on every seed: what stands for an unconstrained arm that
+        diverged is told where there is room to say so.
         """
+        plain = [pair.unconstrained for pair in self.pairs]
+        if any(arm is None or arm.status != "finished" for arm in plain):
+            return math.nan
         values = [pair.differences.get("ood_mean", math.nan) for pair in self.pairs]
         return math.fsum(values) / len(values)
 

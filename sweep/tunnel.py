@@ -160,7 +160,7 @@ def route(file: Path) -> Route:
     port = re.search(r"--dashboard-port[= ](\d+)", start)
     lists = ("setup_commands", "head_setup_commands", "head_start_ray_commands")
     commands = " ".join(str(command) for name in lists for command in config.get(name) or ())
-    reader_port = re.findall(rf"{READER_VARIABLE}=(\d+)", commands)
+    reader_port = re.findall(rf"{READER_VARIABLE}=[\"']?(\d+)", commands)
     is_fixed = provider.get("type") == "local" and bool(provider.get("head_ip"))
     try:
         if is_fixed:

@@ -101,6 +101,7 @@ def test_the_best_is_worse_equal_or_unknown_beside_plain_training(coordinator: C
     for difference, said in (
         (0.25, "+0.250 (worse)"),
         (0.0, "+0.000 (same)"),
+        (-0.0002, "-0.000 (same)"),  # lower is better
         (math.nan, "p0: miss"),
     ):
         outcome = replace(coordinator.outcomes[first][0], difference=difference)

@@ -7,21 +7,23 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socketserver import ForkingMixIn
 from threading import Thread
 
 import pytest
 
-from sweep import doctor_ports, reader
+from sweep import doctor_ports, reader, tunnel
 from sweep.answer import answer
-from sweep.job_list import READER
+from sweep.job_list import READER, Job
 from sweep.jobs import ANSWERS
 from sweep.submission import Answer, Question
 from tests.clouds import BUCKET, Cloud
@@ -230,10 +232,10 @@ def test_what_another_program_says_on_its_port_is_no_answer(up: Up) -> None:
 
     with other_program(relay) as port:
         question = Question(("list",))
-        assert reader.ask(port, KEY, question, WAIT_S) == up.ask("list")
-        assert reader.ask(port, KEY, question, WAIT_S) is None
+        assert reader.ask(port, KEY, question, WAIT_S, up.port) == up.ask("list")
+        assert reader.ask(port, KEY, question, WAIT_S, up.port) is None
         heard[0] = (json.dumps({"code": 0, "out": "all is well"}).encode(), "")
-        assert reader.ask(port, KEY, question, WAIT_S) is None
+        assert reader.ask(port, KEY, question, WAIT_S, up.port) is None
 
 
 def test_a_program_that_never_ends_its_reply_is_not_waited_for() -> None:
@@ -300,6 +302,46 @@ def test_it_ends_when_nobody_has_asked_for_a_while(tmp_path: Path) -> None:
     )
     with reading(tmp_path, program=("-c", code)) as up:
         assert up.process.wait(timeout=WAIT_S) == 0
+
+
+def test_who_asks_nothing_stops_nobody_and_does_not_stay(tmp_path: Path) -> None:
+    """More connections than the reader has processes for, none of them a question."""
+    code = "from sweep import reader\nreader.READ_S = 1.0\nreader.main()\n"
+    with reading(tmp_path, program=("-c", code)) as up, ExitStack() as stack:
+        slow = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", up.port)))
+            for _ in range(ForkingMixIn.max_children + 1)
+        ]
+        for one in slow:
+            one.sendall(b"POST / HTTP/1.1\r\n")
+        assert up.ask("list") is not None
+        wait_until(lambda: not up.children())
+
+
+def test_a_sweep_may_be_called_as_readers_are() -> None:
+    fields = {"submission_id": f"{READER}study-1", "status": "RUNNING"}
+    assert Job.of(fields).is_reader
+    assert not Job.of(fields | {"metadata": {"sweep": f"{READER}study"}}).is_reader
+
+
+@pytest.mark.parametrize("quote", ["", "'", '"'])
+def test_the_port_that_a_cluster_yaml_names_is_asked(quote: str, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    set_up = f"export SWEEP_READER_PORT={quote}8277{quote}"
+    plain = {
+        "provider": {"type": "local", "head_ip": "10.0.0.1"},
+        "auth": {"ssh_user": "me"},
+        "setup_commands": [set_up],
+    }
+    file.write_text(json.dumps(plain))
+    assert tunnel.route(file).reader_port == 8277
+
+
+def test_a_question_to_another_port_is_not_answered(up: Up) -> None:
+    """Else a program that collects questions there could hand them on."""
+    question = Question(("list",))
+    assert reader.ask(up.port, KEY, question, WAIT_S, heads_port=up.port) is not None
+    assert reader.ask(up.port, KEY, question, WAIT_S, heads_port=up.port + 1) is None
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do(up: Up, tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ def test_the_command_line_reads_a_sweep_of_texts_in_its_own_words(
     where = ["--storage", str(tmp_path / "root")]
     best = CliRunner().invoke(main, ["best", "text_classification_ut", *where]).stdout
     told = " ".join(best.split())
-    assert "accuracy: mean over the test gammas" in told
+    assert "mean accuracy: over all test gammas" in told
     assert "higher is better" in told
     assert "Constant" in told
     for word in ("RMSE", "Wiener", "Identity", "clips", "grey"):
