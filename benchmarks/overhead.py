@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.space import SearchSpace, Setting, Uniform
-from sweep.definition import Definition, put_definition
-from sweep.execution import run_sweep
+from sweep.run.run_sweep import run_sweep
+from sweep.study.definition import Definition, put_definition
 from trainables.arm_run import ArmRun
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 from trainables.object_store import ObjectStore

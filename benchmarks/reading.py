@@ -26,8 +26,8 @@ import pyarrow.fs
 
 from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import KEYS, requests_served, s3_server
-from sweep.coordinator import Coordinator
-from sweep.definition import Definition, put_definition
+from sweep.run.coordinator import Coordinator
+from sweep.study.definition import Definition, put_definition
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 

@@ -41,13 +41,14 @@ from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 from benchmarks.imitated.arms import SETTINGS, definition, train
-from sweep import feed, views
-from sweep.background_tracker import BackgroundTracker
-from sweep.coordinator import Coordinator
-from sweep.definition import Definition, put_definition
-from sweep.execution import Where, run_sweep
-from sweep.plan import Arm
-from sweep.tracking import Tracker
+from sweep.results import views
+from sweep.run.coordinator import Coordinator
+from sweep.run.run_sweep import Where, run_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.plan import Arm
+from sweep.tracking import sources
+from sweep.tracking.tracker import Tracker
+from sweep.tracking.writer import BackgroundTracker
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
@@ -108,11 +109,11 @@ def drive(
 
     began, cpu_began = time.perf_counter(), time.process_time()
     tracker = Tracker(f"sqlite:///{folder}/mlflow.db")
-    read = feed.StoredArms(objects, asked)
+    read = sources.StoredArms(objects, asked)
     background = BackgroundTracker(tracker, asked.name, read)
     listeners: Json = {}
     if is_tracked:
-        on_record, on_proposal = feed.listeners(background.offer)
+        on_record, on_proposal = sources.listeners(background.offer)
         listeners = {"on_record": on_record, "on_proposal": on_proposal}
     coordinator = Coordinator(objects, asked, **listeners)
 
@@ -339,9 +340,9 @@ def on_tune(
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, counted() as counts:
         objects = ObjectStore(f"{folder}/root")
         asked = put_definition(objects, Definition("scale", space))
-        read = feed.StoredArms(objects, asked)
+        read = sources.StoredArms(objects, asked)
         background = BackgroundTracker(Tracker(f"sqlite:///{folder}/mlflow.db"), asked.name, read)
-        told, on_proposal = feed.listeners(background.offer)
+        told, on_proposal = sources.listeners(background.offer)
 
         def on_record(arm: Arm, is_final: bool) -> None:
             told(arm, is_final)

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
-from sweep.proposals import Point, Told
-from sweep.search import propose
+from sweep.study.proposals import Point, Told
+from sweep.study.sampler import propose
 from trainables.config import RunConfig
 
 Json = Any

@@ -35,11 +35,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sweep.background_tracker import PACE_S
-from sweep.tracking import Tracker
-from sweep.tracking_client import make_client
-from sweep.tracking_rows import TrackedArm
-from sweep.tracking_ui import server_environment, ui_command
+from sweep.tracking.client import make_client
+from sweep.tracking.rows import TrackedArm
+from sweep.tracking.tracker import Tracker
+from sweep.tracking.ui import server_environment, ui_command
+from sweep.tracking.writer import PACE_S
 from trainables.config import ConstraintConfig, RunConfig
 from trainables.results import ArmRecord, Report
 

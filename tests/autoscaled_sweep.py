@@ -17,8 +17,8 @@ from typing import Any
 
 from ray.autoscaler._private.fake_multi_node.node_provider import FAKE_HEAD_NODE_TYPE as HEAD
 
-from sweep.autoscaling import CONFIG as AUTOSCALER_CONFIG
-from sweep.signals import request_stop
+from sweep.executors.autoscaling import CONFIG as AUTOSCALER_CONFIG
+from sweep.run.signals import request_stop
 from tests.drivers import Driver, wait_until
 from tests.faults import Faults
 from tests.ray_nodes import RayNodes, run_attached

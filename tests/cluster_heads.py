@@ -17,7 +17,7 @@ from tests.mlflow_servers import free_port
 ROOT = Path(__file__).parents[1]
 CODE = """
 import sys, ray
-from sweep.ray_session import any_agent_port
+from sweep.executors.ray_session import any_agent_port
 port, cpus, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
 with any_agent_port():
     ray.init(address="local", num_cpus=cpus, num_gpus=0, include_dashboard=True, _temp_dir=folder,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from sweep.cli import main
+from sweep.cli.main import main
 
 # Two arms in a second or two: what a run that trains is tried with.
 SPACE_FILE = """

@@ -270,8 +270,8 @@ def cloud(cloud_server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database without an experiment of ours: creating one takes a second, copying it nothing."""
-    from sweep.tracking_client import make_client
-    from sweep.tracking_place import tracking_uri
+    from sweep.tracking.address import tracking_uri
+    from sweep.tracking.client import make_client
     from tests.tracked_arms import SWEEP
 
     folder = tmp_path_factory.mktemp("empty")
@@ -289,7 +289,7 @@ def postgres() -> Iterator[Postgres]:
     server = Postgres()
     try:
         made = (
-            "import sys; from sweep.tracking_client import make_client; "
+            "import sys; from sweep.tracking.client import make_client; "
             "make_client(sys.argv[1]).search_experiments()"
         )
         # In a process of its own: a database that somebody is connected to cannot be copied.
@@ -309,7 +309,7 @@ def new_database(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], str]:
     """Makes empty MLflow databases, all of one kind; returns their addresses."""
-    from sweep.tracking_place import tracking_uri
+    from sweep.tracking.address import tracking_uri
 
     if request.param == "sqlite":
         empty: Path = request.getfixturevalue("empty_database")
@@ -352,8 +352,8 @@ def undisturbed(undisturbed_on_sqlite: dict[str, Any], uri: str) -> dict[str, An
 @pytest.fixture(scope="session")
 def undisturbed_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What twelve arms look like on a database that was never away."""
-    from sweep.tracking import Tracker
-    from sweep.tracking_place import tracking_uri
+    from sweep.tracking.address import tracking_uri
+    from sweep.tracking.tracker import Tracker
     from tests.tracked_arms import content, history
 
     place = tracking_uri(str(tmp_path_factory.mktemp("undisturbed")))

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
-from sweep.definition import Definition, put_definition
-from sweep.execution import run_sweep
-from sweep.proposals import stored_proposals
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.run.run_sweep import run_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.proposals import stored_proposals
 from tests.oracles import TINY
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord
@@ -27,12 +27,13 @@ ROOT = Path(__file__).parents[1]
 CODE = """
 import signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, drivers of tests do not
-from sweep import shares, signals
-from sweep.definition import load_definition
-from sweep.execution import run_sweep
+from sweep.executors import fair_share
+from sweep.run import signals
+from sweep.study.definition import load_definition
+from sweep.run.run_sweep import run_sweep
 from trainables.object_store import ObjectStore
 root, where, patience_s, workers, name, beat_s, grace_s = sys.argv[1:]
-shares.BEAT_EVERY_S = float(beat_s)
+fair_share.BEAT_EVERY_S = float(beat_s)
 signals.GRACE_S = float(grace_s)
 objects = ObjectStore(root)
 summary = run_sweep(objects, load_definition(objects, name), where=where,

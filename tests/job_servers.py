@@ -24,7 +24,7 @@ from typing import Any
 
 import ray
 
-from sweep.submission import Answer
+from sweep.cluster.submission import Answer
 
 ROOT = Path(__file__).parents[1]
 

@@ -12,8 +12,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from sweep.tracking_client import make_client
-from sweep.tracking_ui import server_environment, ui_command
+from sweep.tracking.client import make_client
+from sweep.tracking.ui import server_environment, ui_command
 
 VOLATILE = ("created_ns", "mlflow.user", "mlflow.source.name", "mlflow.source.type")
 

@@ -136,8 +136,8 @@ def answers(address: str, port: int) -> bool:
 
 def run_attached(environment: Mapping[str, str], code: str) -> Any:
     """What ``code`` prints as JSON in a process that is attached to the cluster."""
-    preamble = "import json\nfrom sweep.ray_session import attached_ray\n"
-    preamble += "from sweep.ray_cluster import RayCluster\n"
+    preamble = "import json\nfrom sweep.executors.ray_session import attached_ray\n"
+    preamble += "from sweep.executors.ray_cluster import RayCluster\n"
     body = f"with attached_ray():\n    cluster = RayCluster()\n    print(json.dumps({code}))\n"
     ran = subprocess.run(
         [sys.executable, "-c", preamble + body],

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from search_spaces.space import SearchSpace, Setting, Uniform
-from sweep.definition import Definition, put_definition
-from sweep.pairs import join
-from sweep.proposals import ProposalOutcome, put_outcome, put_proposal
-from sweep.selection import ProposalResult
+from sweep.study.definition import Definition, put_definition
+from sweep.study.pairs import join
+from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal
+from sweep.study.selection import ProposalResult
 from tests.records import SCORES, ended, finished, pair_config
 from trainables.object_store import ObjectStore
 from trainables.results import ArmRecord

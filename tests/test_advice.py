@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from sweep import advice
-from sweep.lock import driver_lock
+from sweep.study import advice
+from sweep.study.lock import driver_lock
 from tests.command_line import contents, sweep
 from tests.job_servers import JobServer, job_server
 from tests.records import ended
@@ -24,7 +24,7 @@ from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
 
 COMMAND = re.compile(r"`((?:SWEEP_ADDRESS= )?[^`\s]*sweep [^`]*)`")
-PACKAGE = Path(advice.__file__).parent
+PACKAGE = Path(advice.__file__).parents[1]
 TOKEN = "of-the-cluster"
 
 
@@ -216,6 +216,6 @@ def test_no_command_about_a_sweep_is_written_by_hand() -> None:
     """In an f-string, that is: `sweep resume {name}` lacks where the sweep lies."""
     by_hand = re.compile(r"`sweep [a-z]+[^`\n]*\{(?!command|advice)")
     told = {"signals.py": 1}  # `sweep stop NAME`, as what somebody did
-    for file in sorted(PACKAGE.glob("*.py")):
+    for file in sorted(PACKAGE.rglob("*.py")):
         found = by_hand.findall(file.read_text(encoding="utf-8"))
         assert len(found) == told.get(file.name, 0), (file.name, found)

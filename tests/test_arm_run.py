@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from sweep.pairs import join
-from sweep.selection import ProposalResult, select
+from sweep.study.pairs import join
+from sweep.study.selection import ProposalResult, select
 from tests.oracles import TINY
 from trainables import results
 from trainables.arm_run import ArmRun

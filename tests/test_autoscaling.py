@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.definition import put_definition
+from sweep.study.definition import put_definition
 from tests.drivers import tiny
 from tests.faults import Faults
 from tests.ray_nodes import ROOT

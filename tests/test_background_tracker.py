@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from sweep.background_tracker import BackgroundTracker
-from sweep.plan import Arm
-from sweep.tracking import Tracker, sync_all
-from sweep.tracking_client import make_client, run_ids
-from sweep.tracking_rows import OBJECTIVE_DIFFERENCE, TrackedArm
+from sweep.study.plan import Arm
+from sweep.tracking.client import make_client, run_ids
+from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
+from sweep.tracking.tracker import Tracker, sync_all
+from sweep.tracking.writer import BackgroundTracker
 from tests.drivers import wait_until
 from tests.mlflow_servers import Server, free_port
 from tests.tracked_arms import PAIR, SWEEP, config, content, history, record, tracked

@@ -11,7 +11,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from sweep.cli import VERBS, main
+from sweep.cli.main import VERBS, main
 from tests.command_line import refused, sweep
 from tests.sweeps import FIRST
 from trainables.object_store import ObjectStore
@@ -67,11 +67,11 @@ def test_the_overview_loads_no_verb_and_the_list_of_spaces_reads_no_store() -> N
     code = (
         "import sys\n"
         "from click.testing import CliRunner\n"
-        "from sweep.cli import main\n"
+        "from sweep.cli.main import main\n"
         "assert CliRunner().invoke(main, ['--help']).exit_code == 0\n"
         "print(*(m for m in sys.modules if m.startswith('sweep.cli_') or m == 'rich'))\n"
         "assert CliRunner().invoke(main, ['spaces']).exit_code == 0\n"
-        "print(*sorted({'numpy', 'pyarrow', 'sweep.views'} & set(sys.modules)))\n"
+        "print(*sorted({'numpy', 'pyarrow', 'sweep.results.views'} & set(sys.modules)))\n"
     )
     folder = Path(__file__).parents[1]
     ran = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
@@ -87,7 +87,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
     code = (
         "import sys\n"
         "from click.testing import CliRunner\n"
-        "from sweep.cli import main\n"
+        "from sweep.cli.main import main\n"
         "for words in (['spaces'], ['list'], ['status', 'tiny'], ['best', 'tiny']):\n"
         "    result = CliRunner().invoke(main, words)\n"
         "    assert result.exit_code == 0, result.output\n"

@@ -9,10 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from sweep.cli_cluster import LogLines
-from sweep.cli_options import given_storage, storage_option
-from sweep.export import EXPORT, MANIFEST, write_files
-from sweep.submission import Answer
+from sweep.cli.cluster import LogLines
+from sweep.cli.options import given_storage, storage_option
+from sweep.cluster.submission import Answer
+from sweep.results.export import EXPORT, MANIFEST, write_files
 from tests.command_line import contents, refused
 from trainables.errors import Misuse, StoreError
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from sweep import views
-from sweep.best_text import print_best
-from sweep.definition import load_definition
-from sweep.lock import driver_lock
-from sweep.proposals import put_retired
+from sweep.cli.best_text import print_best
+from sweep.results import views
+from sweep.study.definition import load_definition
+from sweep.study.lock import driver_lock
+from sweep.study.proposals import put_retired
 from tests.command_line import refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
 from trainables.object_store import ObjectStore

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sweep import cli_running
-from sweep.definition import load_definition, put_definition
-from sweep.lock import driver_lock
-from sweep.signals import KNOWN
-from sweep.views import load_sweep
+from sweep.cli import running as cli_running
+from sweep.results.views import load_sweep
+from sweep.run.signals import KNOWN
+from sweep.study.definition import load_definition, put_definition
+from sweep.study.lock import driver_lock
 from tests.command_line import contents, refused, sweep
 from tests.toy_sweeps import definition, started
 from trainables.errors import StoreError

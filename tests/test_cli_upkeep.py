@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sweep.lock import driver_lock
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.study.lock import driver_lock
 from tests.command_line import contents, refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.code_version import code_version

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from sweep.definition import put_definition
-from sweep.lock import driver_of
-from sweep.signals import request_stop
+from sweep.run.signals import request_stop
+from sweep.study.definition import put_definition
+from sweep.study.lock import driver_of
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from tests.ray_nodes import RayNodes, run_attached
@@ -142,7 +142,7 @@ def test_two_sweeps_share_the_cluster_and_the_first_gives_way(
 
 
 def every_arm(asked: Any) -> Any:
-    from sweep.plan import Plan
+    from sweep.study.plan import Plan
 
     return Plan(asked).remaining()
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sweep.cluster_files import Finding, check, read
+from sweep.doctor.yaml_check import Finding, check, read
 from tests.planted_mistakes import both, given, head_start, instead, node, without
 from trainables.errors import Misuse
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sweep import cluster_secrets
-from sweep.cluster_rules import HEALTH, NOTICED_S, options
+from sweep.doctor import yaml_secrets
+from sweep.doctor.yaml_rules import HEALTH, NOTICED_S, options
 
 Json = Any
 FILE = Path(__file__).parents[1] / "docs/cluster/kuberay.yaml"
@@ -156,4 +156,4 @@ def test_mlflow_survives_the_pod(documents: dict[str, Json], spec: Json) -> None
 
 
 def test_there_is_no_secret(documents: dict[str, Json]) -> None:
-    assert cluster_secrets.find(documents) == []
+    assert yaml_secrets.find(documents) == []

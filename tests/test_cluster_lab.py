@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from sweep.definition import load_definition
-from sweep.job_list import READER
+from sweep.cluster.job_list import READER
+from sweep.study.definition import load_definition
 from tests.drivers import ROOT, records, table, tiny, undisturbed, wait_until
 from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
@@ -135,7 +135,7 @@ PUBLIC = {
 LET_IN = {"/api/jobs/", "/api/version", "/api/cluster_status"}  # asked with the token, too
 ASK = """
 import json, sys, urllib.error, urllib.request
-from sweep.tunnel import reached, token
+from sweep.cluster.tunnel import reached, token
 routes, answers = json.load(sys.stdin), []
 secret = token(sys.argv[1])
 with reached(sys.argv[1]) as url:
@@ -434,7 +434,7 @@ def test_ray_down_ends_the_cluster(cluster: LabCluster, timings: dict[str, float
     cluster.ray("down")
     timings["ray down"] = time.monotonic() - since
     assert not cluster.head.processes("raylet")
-    wait_until(lambda: not cluster.head.processes("sweep.reader"), timeout_s=LONG_S)
+    wait_until(lambda: not cluster.head.processes("sweep.cli.reader"), timeout_s=LONG_S)
     wait_until(
         lambda: not any(node.processes("raylet") for node in cluster.nodes), timeout_s=LONG_S
     )

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sweep import cluster_secrets
-from sweep.cluster_files import Finding, check, read
+from sweep.doctor import yaml_secrets
+from sweep.doctor.yaml_check import Finding, check, read
 from trainables.errors import Misuse
 
 Json = Any
@@ -116,7 +116,7 @@ def test_a_command_that_cannot_be_read_is_named_and_not_repeated(
     ],
 )
 def test_where_a_secret_is_read_from_is_no_secret(command: str) -> None:
-    assert cluster_secrets.find({"setup_commands": [command]}) == []
+    assert yaml_secrets.find({"setup_commands": [command]}) == []
 
 
 def test_what_ray_says_of_a_secret_is_masked(
@@ -130,5 +130,5 @@ def test_what_ray_says_of_a_secret_is_masked(
 
 
 def test_a_digit_is_not_masked_wherever_it_stands() -> None:
-    secrets = [cluster_secrets.Secret("a", "b", "0"), cluster_secrets.Secret("a", "b", "s3cret")]
-    assert cluster_secrets.masked("10.0.0.1 s3cret", secrets) == "10.0.0.1 ***"
+    secrets = [yaml_secrets.Secret("a", "b", "0"), yaml_secrets.Secret("a", "b", "s3cret")]
+    assert yaml_secrets.masked("10.0.0.1 s3cret", secrets) == "10.0.0.1 ***"

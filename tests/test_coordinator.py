@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from search_spaces.space import Sampler, SearchSpace
-from sweep import coordinator as coordinator_module
-from sweep import late_records
-from sweep.definition import Definition, put_definition
-from sweep.plan import Arm
-from sweep.proposals import retired_settings
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.run import coordinator as coordinator_module
+from sweep.run import late_records
+from sweep.study.definition import Definition, put_definition
+from sweep.study.plan import Arm
+from sweep.study.proposals import retired_settings
 from tests.oracles import TINY
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, PLAIN, definition, ends_where, outcomes, started, train

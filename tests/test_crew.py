@@ -16,13 +16,13 @@ from ray.tune.callback import CallbackList
 from ray.tune.execution import insufficient_resources_manager as waits
 from ray.tune.experiment import Trial
 
-from sweep import ray_session
-from sweep.crew import Crew, Hand
-from sweep.definition import Definition
-from sweep.driver import _PlanSearcher, _Scheduler
-from sweep.news import News
-from sweep.resources import Machine, ResourceClasses
-from sweep.stalls import Stalls
+from sweep.executors import ray_session
+from sweep.executors.resources import Machine, ResourceClasses
+from sweep.executors.stalls import Stalls
+from sweep.executors.trials import Crew, Hand
+from sweep.executors.tune import _PlanSearcher, _Scheduler
+from sweep.run.events import News
+from sweep.study.definition import Definition
 from tests.records import finished
 from tests.test_stalls import Clock, looks
 from tests.toy_sweeps import LOSSES, definition, started

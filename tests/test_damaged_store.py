@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sweep.proposals import stored_proposals
-from sweep.retention import keep_winners_weights
-from sweep.tracking_place import known_id, sweep_id
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.run.retention import keep_winners_weights
+from sweep.study.proposals import stored_proposals
+from sweep.tracking.address import known_id, sweep_id
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
 from tests.toy_sweeps import definition, outcomes, started, train

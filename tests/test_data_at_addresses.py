@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.definition import load_definition, put_definition
-from sweep.doctor_data import folder_check, need_check, needs_of
-from sweep.requirements import fetch, resolve_checkpoints, resolve_data
+from sweep.doctor.data import folder_check, need_check, needs_of
+from sweep.study.definition import load_definition, put_definition
+from sweep.study.requirements import fetch, resolve_checkpoints, resolve_data
 from tests.clouds import BUCKET, Cloud
 from tests.command_line import refused, sweep
 from tests.drivers import ROOT, Driver, records, tiny, undisturbed

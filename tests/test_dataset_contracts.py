@@ -16,7 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
-from sweep.doctor_data import folder_check
+from sweep.doctor.data import folder_check
 from tests.data_folders import LAYOUTS, Films, Layout
 from tests.oracles import TINY
 from tests.text_folders import TEXT_LAYOUTS

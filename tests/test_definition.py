@@ -7,9 +7,15 @@ from typing import Any
 
 import pytest
 
-from sweep.definition import Definition, folder, load_definition, put_definition, put_extension
-from sweep.proposals import stored_proposals
-from sweep.registration import registered
+from sweep.study.definition import (
+    Definition,
+    folder,
+    load_definition,
+    put_definition,
+    put_extension,
+)
+from sweep.study.proposals import stored_proposals
+from sweep.study.registration import registered
 from tests.sweeps import FEASIBLE, SPACE, store_sweep
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
@@ -67,7 +73,9 @@ def test_an_extension_never_replaces_another(
 ) -> None:
     asked = put_definition(objects, Definition("tiny", SPACE))
     put_extension(objects, asked.extended(n_proposals=5))
-    monkeypatch.setattr("sweep.definition._extensions", lambda *_: [])  # listed before it was put
+    monkeypatch.setattr(
+        "sweep.study.definition._extensions", lambda *_: []
+    )  # listed before it was put
     put_extension(objects, asked.extended(search_seeds=(0, 1, 2)))
     monkeypatch.undo()
     grown = load_definition(objects, "tiny").space

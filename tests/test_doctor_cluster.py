@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from sweep.jobs import Jobs
+from sweep.cluster.jobs import Jobs
 from tests.cluster_heads import Head, head
 from tests.command_line import sweep
 from tests.drivers import wait_until

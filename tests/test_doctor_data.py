@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.doctor_data import Need, folder_check, look, need_check, needs_of
+from sweep.doctor.data import Need, folder_check, look, need_check, needs_of
 from tests.checkpoints import tiny_vit
 from tests.data_folders import LAYOUTS
 from tests.oracles import TINY

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep import doctor, doctor_nodes
-from sweep.doctor_check import Check
-from sweep.doctor_compare import Node, clock_check, compared, machines_check
-from sweep.doctor_data import needs_of
-from sweep.doctor_nodes import (
+from sweep.doctor import machine
+from sweep.doctor import node as doctor_nodes
+from sweep.doctor.check import Check
+from sweep.doctor.compare import Node, clock_check, compared, machines_check
+from sweep.doctor.data import needs_of
+from sweep.doctor.node import (
     NodeReport,
     Request,
     closed,
@@ -100,10 +101,10 @@ def test_the_disk_of_rays_sessions_is_looked_at_wherever_the_storage_is(
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / "ray"))
     own_disk = tmp_path.stat().st_dev != Path("/").stat().st_dev
     place = tmp_path if storage.startswith("s3:") or own_disk else Path("/")
-    check = doctor.disk(storage)
+    check = machine.disk(storage)
     assert f"GB free at {place}" in check.found
-    monkeypatch.setattr(doctor, "NEEDED_GB", math.inf)
-    check = doctor.disk(storage)
+    monkeypatch.setattr(machine, "NEEDED_GB", math.inf)
+    check = machine.disk(storage)
     assert not check.passed
     assert "Free some space" in check.advice
 
@@ -117,7 +118,7 @@ def test_a_torch_that_does_not_run_is_told(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_torch_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_nodes, "_SEEN_GPUS", "import time; time.sleep(60)")
-    monkeypatch.setattr(doctor, "IMPORT_S", 0.1)
+    monkeypatch.setattr(machine, "IMPORT_S", 0.1)
     check = doctor_nodes._gpus(1, is_head=False)
     assert not check.passed
     assert "nvidia-smi" in check.advice

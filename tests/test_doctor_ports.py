@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.doctor_ports import Listener, answering, listeners
+from sweep.doctor.ports import Listener, answering, listeners
 
 
 @pytest.fixture(params=["127.0.0.1", "0.0.0.0", "::1", "::"])

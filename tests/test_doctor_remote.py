@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from sweep import doctor_cluster, doctor_remote
-from sweep.cli_doctor import doctor
-from sweep.doctor_remote import ports_from_here, strangers
+from sweep.cli.doctor import doctor
+from sweep.doctor import cluster as doctor_cluster
+from sweep.doctor import laptop as doctor_remote
+from sweep.doctor.laptop import ports_from_here, strangers
 from tests.command_line import refused, sweep
 from tests.mlflow_servers import free_port
 

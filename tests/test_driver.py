@@ -17,11 +17,11 @@ import ray
 from ray._private.ray_constants import DEFAULT_DASHBOARD_AGENT_LISTEN_PORT
 from ray.tune.experiment import Trial
 
-from sweep.definition import put_definition
-from sweep.execution import run_sweep
-from sweep.lock import driver_of
-from sweep.plan import Arm
-from sweep.signals import request_stop
+from sweep.run.run_sweep import run_sweep
+from sweep.run.signals import request_stop
+from sweep.study.definition import put_definition
+from sweep.study.lock import driver_of
+from sweep.study.plan import Arm
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore

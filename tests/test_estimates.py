@@ -11,8 +11,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from search_spaces import catalog
-from sweep import estimates
-from sweep.timed_steps import NoiseTask
+from sweep.cost import estimate as estimates
+from sweep.cost.timed_steps import NoiseTask
 from tests.checkpoints import tiny_vit
 from trainables.build import build_model
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig

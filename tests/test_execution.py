@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from sweep.coordinator import Coordinator
-from sweep.definition import put_definition
 from sweep.errors import AlreadyRunning
-from sweep.execution import run_sweep
-from sweep.lock import driver_lock, driver_of
-from sweep.plan import Arm
-from sweep.signals import request_stop, stop_on_request, stop_request
+from sweep.run.coordinator import Coordinator
+from sweep.run.run_sweep import run_sweep
+from sweep.run.signals import request_stop, stop_on_request, stop_request
+from sweep.study.definition import put_definition
+from sweep.study.lock import driver_lock, driver_of
+from sweep.study.plan import Arm
 from tests.drivers import wait_until
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition
@@ -89,7 +89,7 @@ def test_without_a_terminal_one_line_per_arm_is_printed(
 def test_a_stop_request_ends_running_arms_at_their_next_report(
     objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    monkeypatch.setattr("sweep.run.signals.POLL_S", 0.01)
     asked = put_definition(objects, definition())
     stopped = threading.Event()
 
@@ -145,7 +145,7 @@ def test_what_nohup_ignores_stays_ignored(objects: ObjectStore, stub_arms: list[
 def test_a_stop_request_during_the_start_is_not_lost(
     objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    monkeypatch.setattr("sweep.run.signals.POLL_S", 0.01)
     asked = put_definition(objects, definition())
     start = Coordinator.start
 
@@ -165,7 +165,7 @@ def test_a_stop_request_stops_what_runs_and_nothing_later_whatever_the_clocks_sa
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, ahead_s: int
 ) -> None:
     """The laptop's clock may be off the head's by an hour, either way."""
-    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    monkeypatch.setattr("sweep.run.signals.POLL_S", 0.01)
     asked = put_definition(objects, definition())
     here = time.time_ns
 

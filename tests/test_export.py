@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from search_spaces import catalog
-from sweep import export as export_module
-from sweep.export import export
-from sweep.views import load_sweep
+from sweep.results import export as export_module
+from sweep.results.export import export
+from sweep.results.views import load_sweep
 from tests.sweeps import DIVERGED, ENVIRONMENT, FEASIBLE, FIRST, SECOND, SPACE, point, store_sweep
 from trainables.errors import InvalidValue, Misuse
 from trainables.object_store import ObjectStore

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sweep import feed
-from sweep.coordinator import Coordinator
-from sweep.definition import load_definition
-from sweep.plan import Arm
-from sweep.tracking_rows import TrackedArm, tags_of
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.run.coordinator import Coordinator
+from sweep.study.definition import load_definition
+from sweep.study.plan import Arm
+from sweep.tracking import sources
+from sweep.tracking.rows import TrackedArm, tags_of
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.results import FEASIBLE as FEASIBLE_METRIC
@@ -28,28 +28,30 @@ def objects(tmp_path: Path) -> ObjectStore:
 
 def by_signature(objects: ObjectStore) -> dict[str, TrackedArm]:
     definition = load_definition(objects, "tiny")
-    return {arm.signature: arm for arm in feed.tracked_arms(objects, definition)}
+    return {arm.signature: arm for arm in sources.tracked_arms(objects, definition)}
 
 
 def test_a_driver_that_starts_tells_of_every_stored_arm(objects: ObjectStore) -> None:
     told: dict[str, Arm] = {}
-    on_record, on_proposal = feed.listeners(lambda arm, is_final: told.update({arm.signature: arm}))
+    on_record, on_proposal = sources.listeners(
+        lambda arm, is_final: told.update({arm.signature: arm})
+    )
     definition = load_definition(objects, "tiny")
     coordinator = Coordinator(objects, definition, on_record=on_record, on_proposal=on_proposal)
     coordinator.start()
-    read = feed.StoredArms(objects, definition)
+    read = sources.StoredArms(objects, definition)
     assert {signature: read(arm) for signature, arm in told.items()} == by_signature(objects)
 
 
 def test_a_pair_is_told_again_when_it_is_whole(objects: ObjectStore) -> None:
     told: list[tuple[Arm, bool]] = []
-    _, on_proposal = feed.listeners(lambda arm, is_final: told.append((arm, is_final)))
+    _, on_proposal = sources.listeners(lambda arm, is_final: told.append((arm, is_final)))
     chosen = load_sweep(objects, "tiny").settings[0].chosen.shown
     assert chosen is not None
     on_proposal(FIRST, chosen)
     expected = [
         a
-        for a in feed.stored_arms(objects, load_definition(objects, "tiny"))
+        for a in sources.stored_arms(objects, load_definition(objects, "tiny"))
         if (a.setting, a.proposal) == (FIRST, chosen.number)
     ]
     assert told == [(arm, True) for arm in expected]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweep.findings import findings
+from sweep.results.findings import findings
 
 Json = Any
 

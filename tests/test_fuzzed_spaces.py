@@ -21,8 +21,8 @@ from click.testing import CliRunner, Result
 
 from search_spaces import catalog
 from search_spaces.space import Choice, LogUniform, Range, SearchSpace, Setting, Uniform
-from sweep.cli import main
-from sweep.search import propose
+from sweep.cli.main import main
+from sweep.study.sampler import propose
 from tests.oracles import TINY
 from trainables.config import field_names
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweep.definition import put_definition
+from sweep.study.definition import put_definition
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from sweep import heartbeat
-from sweep.definition import put_definition
 from sweep.errors import AlreadyRunning
-from sweep.execution import run_sweep
-from sweep.lock import driver_lock, driver_of
-from sweep.plan import Arm
+from sweep.run.run_sweep import run_sweep
+from sweep.study import heartbeat
+from sweep.study.definition import put_definition
+from sweep.study.lock import driver_lock, driver_of
+from sweep.study.plan import Arm
 from tests.clouds import BUCKET, Cloud, Request
 from tests.command_line import refused, sweep
 from tests.drivers import wait_until
@@ -31,8 +31,8 @@ from trainables.object_store import ObjectStore
 NAME = "sweeps/toy/driver.json"
 HOLDS = """
 import sys, threading
-from sweep import heartbeat
-from sweep.lock import driver_lock
+from sweep.study import heartbeat
+from sweep.study.lock import driver_lock
 from trainables.object_store import ObjectStore
 heartbeat.BEAT_EVERY_S = float(sys.argv[2])
 lost = threading.Event()
@@ -208,7 +208,7 @@ def test_what_killed_readers_left_goes_with_the_next_driver_or_with_the_sweep(
 @pytest.mark.parametrize(
     ("kind", "where"),
     [
-        ("shared", "sweep.heartbeat.time.sleep"),  # claiming
+        ("shared", "sweep.study.heartbeat.time.sleep"),  # claiming
         ("shared", "threading.Thread.start"),
         ("objects", "threading.Thread.start"),
     ],
@@ -234,7 +234,7 @@ def test_a_driver_that_is_interrupted_while_it_starts_leaves_no_sign_of_life(
 def test_of_two_that_start_in_one_instant_one_is_refused(
     shared: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.heartbeat.time.sleep", lambda seconds: beat_of_another(shared))
+    monkeypatch.setattr("sweep.study.heartbeat.time.sleep", lambda seconds: beat_of_another(shared))
     with (
         pytest.raises(AlreadyRunning, match="process 1 on elsewhere"),
         driver_lock(shared, "toy"),

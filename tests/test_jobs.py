@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from sweep.job_list import Job, listed
-from sweep.jobs import ANSWERS, Jobs
-from sweep.lock import driver_of
-from sweep.views import load_sweep
+from sweep.cluster.job_list import Job, listed
+from sweep.cluster.jobs import ANSWERS, Jobs
+from sweep.results.views import load_sweep
+from sweep.study.lock import driver_of
 from tests.cluster_heads import ROOT, Head, head
 from tests.command_line import contents, refused, sweep
 from tests.drivers import wait_until
@@ -125,7 +125,7 @@ def test_no_code_travels(laptop: Head, space_file: str) -> None:
 def test_another_version_is_refused_or_wanted(
     laptop: Head, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.cli_cluster.code_version", lambda: "0.0+other")
+    monkeypatch.setattr("sweep.cli.cluster.code_version", lambda: "0.0+other")
     result = sweep("submit", space_file, "--name", "skewed", exits=1)
     assert "this laptop 0.0+other" in result.stderr
     assert "unknown sweep 'skewed'" in refused("status", "skewed")
@@ -190,7 +190,7 @@ def test_questions_are_no_failures_and_leave_the_list(
     laptop: Head, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ray's own server watches a job beyond its end."""
-    monkeypatch.setattr("sweep.jobs.KEPT_S", 10.0)
+    monkeypatch.setattr("sweep.cluster.jobs.KEPT_S", 10.0)
     asked("list")
     server = Jobs(laptop.url, laptop.token.read_text())
     (newest, *_) = sorted(questions(server), key=lambda job: job.started_ms, reverse=True)

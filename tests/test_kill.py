@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.definition import Definition, put_definition
-from sweep.proposals import StoredProposal, stored_proposals
+from sweep.study.definition import Definition, put_definition
+from sweep.study.proposals import StoredProposal, stored_proposals
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from trainables.object_store import ObjectStore

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweep import score_entries, views
-from sweep.layers_table import layers_table
-from sweep.pairs import judge
-from sweep.table_formats import to_csv, to_markdown
+from sweep.results import aggregates, views
+from sweep.results.tables.formats import to_csv, to_markdown
+from sweep.results.tables.layers import layers_table
+from sweep.study.pairs import judge
 from tests.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from tests.test_text_results import LOSSES, TEXT, finished
 from tests.test_text_results import SPACE as TEXTS
@@ -52,8 +52,8 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     entry = {
         "setting": "one", "model": "encoder", "model_variant": "blocks", "winner": True,
         "proposal": 0, "search_seeds": [0],
-        "constrained": score_entries.arms_entry([ours], judged[0], {}),
-        "unconstrained": score_entries.arms_entry([theirs], judged[1], {}),
+        "constrained": aggregates.arms_entry([ours], judged[0], {}),
+        "unconstrained": aggregates.arms_entry([theirs], judged[1], {}),
     }  # fmt: skip
     table = layers_table(TEXTS, [entry])
     assert "probe's loss: unconstrained" in to_markdown(table)
@@ -75,12 +75,12 @@ def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> N
 
 def test_costs_are_means_over_seeds_of_what_last_reports_say() -> None:
     records = [finished(replace(TEXT, seed=seed), LOSSES) for seed in (0, 1)]
-    entry = score_entries.arms_entry(records, None, {})
+    entry = aggregates.arms_entry(records, None, {})
     assert entry is not None
     assert entry["train_seconds"] is None  # reports of an older version say nothing
     for record, seconds in zip(records, (10.0, 30.0), strict=True):
         record.reports[-1].scalars["train/seconds"] = seconds
-    entry = score_entries.arms_entry(records, None, {})
+    entry = aggregates.arms_entry(records, None, {})
     assert entry is not None
     assert entry["train_seconds"] == 20.0
     assert entry["peak_memory_mb"] is None

@@ -12,7 +12,7 @@ from typing import IO
 import pytest
 
 from sweep.errors import AlreadyRunning
-from sweep.lock import driver_lock, driver_of
+from sweep.study.lock import driver_lock, driver_of
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 
@@ -31,7 +31,7 @@ def test_a_reader_does_not_keep_a_driver_from_starting(objects: ObjectStore) -> 
 def test_a_driver_that_ended_is_not_named(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.lock.PATIENCE_S", 0.0)
+    monkeypatch.setattr("sweep.study.lock.PATIENCE_S", 0.0)
     with driver_lock(objects, "toy"):
         pass
     path = Path(objects.root, "sweeps/toy/.driver.lock")
@@ -66,7 +66,7 @@ def test_a_file_system_without_locks_is_told(
 def test_a_driver_that_starts_leaves_the_folder_of_another_that_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweep import ray_session
+    from sweep.executors import ray_session
 
     monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
     flock = fcntl.flock
@@ -87,7 +87,7 @@ def test_a_driver_that_starts_leaves_the_folder_of_another_that_starts(
 def test_the_folder_of_a_driver_that_was_killed_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweep import ray_session
+    from sweep.executors import ray_session
 
     monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
     left = tmp_path / f"{ray_session.PREFIX}left"
@@ -100,7 +100,7 @@ def test_the_folder_of_a_driver_that_was_killed_is_removed(
 def test_what_strangers_leave_in_the_temporary_folder_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweep import ray_session
+    from sweep.executors import ray_session
 
     monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
     for name in ("pipe", "link", "folder"):
@@ -118,7 +118,7 @@ def test_what_strangers_leave_in_the_temporary_folder_is_not_waited_for(
 def test_another_users_folder_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sweep import ray_session
+    from sweep.executors import ray_session
 
     monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path))
     for whose in ("folder", "lock"):

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from sweep.coordinator import Coordinator
-from sweep.definition import Definition, put_definition
-from sweep.execution import run_sweep
-from sweep.news import News, Standstill, of_end
-from sweep.plan import Arm
-from sweep.supervise import supervise
+from sweep.cluster.supervise import supervise
+from sweep.run.coordinator import Coordinator
+from sweep.run.events import News, Standstill, of_end
+from sweep.run.run_sweep import run_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.plan import Arm
 from tests.drivers import tiny
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, PLAIN, definition, ends_where, started, train

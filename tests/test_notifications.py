@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.news import News
-from sweep.notifications import Notifier, check_target, notifying, shown, try_out
-from sweep.signals import KNOWN
+from sweep.run.events import News
+from sweep.run.notifications import Notifier, check_target, notifying, shown, try_out
+from sweep.run.signals import KNOWN
 from tests.command_line import refused, sweep
 from tests.webhooks import Webhook, webhook_server
 from trainables.errors import BadData, Failure, Misuse

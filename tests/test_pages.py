@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from search_spaces import catalog
-from sweep.cli import main
-from sweep.cli_running import asked_for
+from sweep.cli.main import main
+from sweep.cli.running import asked_for
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables.object_store import ObjectStore

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.pairs import join, judge
-from sweep.selection import ProposalResult, select
+from sweep.study.pairs import join, judge
+from sweep.study.selection import ProposalResult, select
 from tests.records import ended, finished, pair_config
 from trainables.errors import InvalidValue
 

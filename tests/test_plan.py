@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces.space import Choice, SearchSpace, Setting
-from sweep.definition import Definition
-from sweep.plan import Arm, Ask, Plan
+from sweep.study.definition import Definition
+from sweep.study.plan import Arm, Ask, Plan
 from trainables.config import ConstraintConfig, RunConfig
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4)

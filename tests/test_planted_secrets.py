@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.tracking import Tracker
-from sweep.tracking_place import TrackingError, tracking_uri
+from sweep.tracking.address import TrackingError, tracking_uri
+from sweep.tracking.tracker import Tracker
 from tests.command_line import refused, sweep
 from tests.mlflow_servers import content, free_port
 from tests.tracked_arms import history

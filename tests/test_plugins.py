@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweep.requirements import require_training
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.study.requirements import require_training
 from tests.command_line import sweep
 from tests.oracles import TINY
 from tests.plugin_packages import (

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from search_spaces.catalog import setting
 from search_spaces.space import SearchSpace, Uniform
-from sweep.coordinator import Coordinator
-from sweep.definition import Definition
-from sweep.pairs import judge
-from sweep.progress import LiveDisplay, ended, view
-from sweep.proposals import ProposalOutcome
+from sweep.run.coordinator import Coordinator
+from sweep.run.progress import LiveDisplay, ended, view
+from sweep.study.definition import Definition
+from sweep.study.pairs import judge
+from sweep.study.proposals import ProposalOutcome
 from tests.oracles import TINY
 from tests.records import SCORES, finished
 from trainables.arm_run import ArmRun

@@ -21,11 +21,13 @@ from threading import Thread
 
 import pytest
 
-from sweep import doctor_ports, reader, tunnel
-from sweep.answer import answer
-from sweep.job_list import READER, Job
-from sweep.jobs import ANSWERS
-from sweep.submission import Answer, Question
+from sweep.cli import reader
+from sweep.cli.answer import answer
+from sweep.cluster import tunnel
+from sweep.cluster.job_list import READER, Job
+from sweep.cluster.jobs import ANSWERS
+from sweep.cluster.submission import Answer, Question
+from sweep.doctor import ports
 from tests.clouds import BUCKET, Cloud
 from tests.command_line import contents, refused, sweep
 from tests.drivers import wait_until
@@ -64,7 +66,7 @@ class Up:
 def reading(
     folder: Path,
     *,
-    program: tuple[str, ...] = ("-m", "sweep.reader"),
+    program: tuple[str, ...] = ("-m", "sweep.cli.reader"),
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[Up]:
     """A reader in a home of its own, with a port of its own."""
@@ -181,7 +183,7 @@ def test_who_has_not_the_clusters_token_is_refused(up: Up) -> None:
 
 
 def test_only_the_heads_own_processes_reach_it(up: Up) -> None:
-    (listener,) = (found for found in doctor_ports.listeners() if found.port == up.port)
+    (listener,) = (found for found in ports.listeners() if found.port == up.port)
     assert listener.address == "127.0.0.1"
 
 
@@ -288,7 +290,7 @@ def test_it_ends_when_other_code_is_installed(tmp_path: Path) -> None:
     store_sweep(ObjectStore(tmp_path / "storage"), {FIRST: [FEASIBLE]})
     with reading(tmp_path, environment={"PYTHONPATH": str(tmp_path / "code")}) as up:
         assert up.ask("list") is not None
-        with open(tmp_path / "code" / "sweep" / "names.py", "a") as file:
+        with open(tmp_path / "code" / "sweep" / "study" / "names.py", "a") as file:
             file.write("# other\n")
         assert up.ask("list") is None
         assert up.process.wait(timeout=WAIT_S) == 0
@@ -296,7 +298,7 @@ def test_it_ends_when_other_code_is_installed(tmp_path: Path) -> None:
 
 def test_it_ends_when_nobody_has_asked_for_a_while(tmp_path: Path) -> None:
     code = (
-        "from sweep import reader\n"
+        "from sweep.cli import reader\n"
         "reader.IDLE_S, reader._Server.timeout = 0.0, 0.1\n"
         "reader.main()\n"
     )
@@ -306,7 +308,7 @@ def test_it_ends_when_nobody_has_asked_for_a_while(tmp_path: Path) -> None:
 
 def test_who_asks_nothing_stops_nobody_and_does_not_stay(tmp_path: Path) -> None:
     """More connections than the reader has processes for, none of them a question."""
-    code = "from sweep import reader\nreader.READ_S = 1.0\nreader.main()\n"
+    code = "from sweep.cli import reader\nreader.READ_S = 1.0\nreader.main()\n"
     with reading(tmp_path, program=("-c", code)) as up, ExitStack() as stack:
         slow = [
             stack.enter_context(socket.create_connection(("127.0.0.1", up.port)))
@@ -346,7 +348,7 @@ def test_a_question_to_another_port_is_not_answered(up: Up) -> None:
 
 def test_a_port_that_is_taken_is_told_with_what_to_do(up: Up, tmp_path: Path) -> None:
     second = subprocess.run(
-        (sys.executable, "-m", "sweep.reader", f"{READER}2"),
+        (sys.executable, "-m", "sweep.cli.reader", f"{READER}2"),
         cwd=ROOT, capture_output=True, text=True,
         env={**os.environ, "SWEEP_READER_PORT": str(up.port)},
     )  # fmt: skip
@@ -405,7 +407,7 @@ def test_the_second_verb_is_answered_by_the_reader_without_ray(
     assert TOKEN not in json.dumps(cluster.jobs[job])
     wait_until(lambda: listens(cluster))
     laptop = (
-        "import sys\nfrom sweep.cli import main\n"
+        "import sys\nfrom sweep.cli.main import main\n"
         "main(['status', 'tiny'], standalone_mode=False)\n"
         "assert 'ray' not in sys.modules\n"
     )
@@ -464,6 +466,6 @@ def test_a_reader_that_does_not_answer_costs_no_answer(cluster: JobServer) -> No
 def test_a_laptop_of_another_version_starts_no_reader(
     cluster: JobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.remote.code_version", lambda: "0.0+other")
+    monkeypatch.setattr("sweep.cluster.ask.code_version", lambda: "0.0+other")
     assert "tiny" in sweep("list").stdout
     assert readers(cluster) == []

@@ -10,10 +10,11 @@ import pytest
 
 from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import counted
-from sweep import proposals, views
-from sweep.coordinator import Coordinator
-from sweep.definition import load_definition, put_definition
-from sweep.parallel_reads import READERS, at_once
+from sweep.results import views
+from sweep.run.coordinator import Coordinator
+from sweep.study import proposals
+from sweep.study.definition import load_definition, put_definition
+from sweep.study.parallel_reads import READERS, at_once
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, USELESS, store_sweep
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore

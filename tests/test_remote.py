@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.definition import load_definition
-from sweep.jobs import ANSWERS, KEPT_S, Jobs, _told
-from sweep.submission import Answer
+from sweep.cluster.jobs import ANSWERS, KEPT_S, Jobs, _told
+from sweep.cluster.submission import Answer
+from sweep.study.definition import load_definition
 from tests.command_line import contents, refused, sweep
 from tests.drivers import wait_until
 from tests.job_servers import JobServer, job_server
@@ -79,7 +79,7 @@ def test_a_job_says_that_a_sweep_is_driven_also_without_a_lock(
         "type": "SUBMISSION",
         "submission_id": "tiny-1",
         "status": "RUNNING",
-        "entrypoint": "python -m sweep.supervise",
+        "entrypoint": "python -m sweep.cluster.supervise",
         "metadata": {"sweep": "tiny", "storage": ""},
     }
     entry = json.loads(sweep("status", "tiny", "--json").stdout)
@@ -93,7 +93,7 @@ def test_a_job_says_that_a_sweep_is_driven_also_without_a_lock(
 def test_a_head_without_this_package_is_told_with_its_own_words(
     cluster: JobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.remote.PYTHON", "no-python -m")
+    monkeypatch.setattr("sweep.cluster.ask.PYTHON", "no-python -m")
     result = sweep("list", exits=1)
     assert "the head could not run it" in result.stderr
     assert "no-python" in result.stderr
@@ -167,7 +167,7 @@ def test_of_two_laptops_the_first_may_be_refused_while_it_prepares(
     cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its job has stored nothing: what the other one wants is neither stored nor lost."""
-    monkeypatch.setattr("sweep.remote.AGAIN_S", 0.0)
+    monkeypatch.setattr("sweep.cluster.ask.AGAIN_S", 0.0)
     cluster.submit(
         {
             "submission_id": "mine-1",
@@ -197,7 +197,7 @@ def test_a_number_that_another_job_has_is_passed_over(cluster: JobServer, space_
 def test_another_version_writes_nothing(
     cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.cli_cluster.code_version", lambda: "0.0+other")
+    monkeypatch.setattr("sweep.cli.cluster.code_version", lambda: "0.0+other")
     result = sweep("submit", space_file, exits=1)
     assert "this laptop 0.0+other" in result.stderr
     assert not (cluster.folder / "storage").exists()
@@ -288,8 +288,8 @@ def test_an_answer_counts_also_where_its_job_cannot_be_deleted(
     def away(*_: object) -> None:
         raise RuntimeError("the head is busy")
 
-    monkeypatch.setattr("sweep.jobs._Client.delete_job", away)
-    monkeypatch.setattr("sweep.jobs.KEPT_S", 0.0)
+    monkeypatch.setattr("sweep.cluster.jobs._Client.delete_job", away)
+    monkeypatch.setattr("sweep.cluster.jobs.KEPT_S", 0.0)
     for _ in range(2):
         assert "tiny" in sweep("list").stdout
 

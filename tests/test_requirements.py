@@ -12,10 +12,10 @@ from click.testing import CliRunner
 from safetensors.torch import load_file, save_file
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.cli import main
-from sweep.definition import Definition, load_definition, put_definition
+from sweep.cli.main import main
 from sweep.errors import NameTaken
-from sweep.requirements import (
+from sweep.study.definition import Definition, load_definition, put_definition
+from sweep.study.requirements import (
     require_training,
     resolve_checkpoints,
     resolve_data,

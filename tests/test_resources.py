@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.definition import Definition
-from sweep.plan import Plan
-from sweep.resources import MEASURED_SHARES, ResourceClass, ResourceClasses, share_for
+from sweep.executors.resources import MEASURED_SHARES, ResourceClass, ResourceClasses, share_for
+from sweep.study.definition import Definition
+from sweep.study.plan import Plan
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition
 from trainables.memory import CONTEXT_MB

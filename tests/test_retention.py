@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.definition import Definition
-from sweep.retention import keep_winners_weights
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
+from sweep.run.retention import keep_winners_weights
+from sweep.study.definition import Definition
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, Losses, point, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweep.retry import forget_failed
+from sweep.run.forget_failed import forget_failed
 from tests.toy_sweeps import definition, ends_where, outcomes, started, train
 from trainables.object_store import ObjectStore
 

@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sweep.autoscaling import CONFIG as AUTOSCALER_CONFIG
-from sweep.autoscaling import largest_of
-from sweep.ray_cluster import RayCluster
-from sweep.resources import Machine, ResourceClass
-from sweep.room import ASK_AGAIN_S, LIMITS_EVERY_S, LOOK_EVERY_S, ClusterRoom, FixedRoom
-from sweep.shares import BEAT_EVERY_S, Shares
+from sweep.executors.autoscaling import CONFIG as AUTOSCALER_CONFIG
+from sweep.executors.autoscaling import largest_of
+from sweep.executors.capacity import (
+    ASK_AGAIN_S,
+    LIMITS_EVERY_S,
+    LOOK_EVERY_S,
+    ClusterRoom,
+    FixedRoom,
+)
+from sweep.executors.fair_share import BEAT_EVERY_S, Shares
+from sweep.executors.ray_cluster import RayCluster
+from sweep.executors.resources import Machine, ResourceClass
 from tests.test_shares import DictBoard
 from tests.test_stalls import Clock
 from trainables.errors import Failure, Misuse
@@ -87,8 +93,8 @@ def test_a_cluster_that_may_grow_is_asked_for_all_that_the_arms_need() -> None:
 def test_a_clock_that_is_set_back_hides_no_machine_and_no_other_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sweep.room.LOOK_EVERY_S", 0.0)
-    monkeypatch.setattr("sweep.shares.BEAT_EVERY_S", 0.0)
+    monkeypatch.setattr("sweep.executors.capacity.LOOK_EVERY_S", 0.0)
+    monkeypatch.setattr("sweep.executors.fair_share.BEAT_EVERY_S", 0.0)
     cluster, board = FakeCluster([HEAD, NODE], [NODE] * 2), DictBoard()
     room = ClusterRoom(cluster, Shares(board, "one", "s", ARM, since_s=time.time()), ARM)
     assert room.places(wanted=100, live=0, training=0) == 4

@@ -12,11 +12,12 @@ import pytest
 
 from benchmarks.imitated.arms import definition, finished_record, train
 from benchmarks.scale import counted, judged, measured, requests_per_pair
-from sweep import feed, views
-from sweep.coordinator import Coordinator
-from sweep.definition import put_definition
-from sweep.plan import Arm
-from sweep.tracking import Tracker
+from sweep.results import views
+from sweep.run.coordinator import Coordinator
+from sweep.study.definition import put_definition
+from sweep.study.plan import Arm
+from sweep.tracking import sources
+from sweep.tracking.tracker import Tracker
 from tests.tracked_arms import content, history
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore
@@ -28,7 +29,7 @@ def trained(objects: ObjectStore, pairs: int) -> dict[str, Arm]:
     """A finished sweep of simulated arms; what would wait if MLflow were away."""
     waiting: dict[str, Arm] = {}
     asked = put_definition(objects, definition(pairs, SETTINGS))
-    on_record, on_proposal = feed.listeners(
+    on_record, on_proposal = sources.listeners(
         lambda arm, is_final: waiting.update({arm.signature: arm})
     )
     coordinator = Coordinator(objects, asked, on_record=on_record, on_proposal=on_proposal)
@@ -125,7 +126,7 @@ def test_runs_that_memory_let_go_of_are_found_again(
     uri: str, other_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = Tracker(other_uri)
-    monkeypatch.setattr("sweep.tracking_runs.RUNS_KEPT", 2)
+    monkeypatch.setattr("sweep.tracking.runs.RUNS_KEPT", 2)
     tracker = Tracker(uri)
     for position in range(4):  # every arm in turn, so that each is let go of before it comes again
         for states in history(8):

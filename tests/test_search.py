@@ -12,8 +12,8 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces.space import SAMPLERS, Choice, LogUniform, Sampler, SearchSpace, Setting, Uniform
-from sweep.proposals import Point, Told
-from sweep.search import (
+from sweep.study.proposals import Point, Told
+from sweep.study.sampler import (
     CONSTRAINT,
     TOLD_BEST,
     TOLD_LIMIT,

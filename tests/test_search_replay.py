@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.search_replay import FOLDER, KINDS, Landscape, searched, summary, told_of
-from sweep.search import constraint_of
+from sweep.study.sampler import constraint_of
 from trainables.primal_dual import TOLERANCE
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.pairs import Pair, join
-from sweep.proposals import ProposalOutcome
-from sweep.selection import ProposalResult, frontier_of, select
+from sweep.study.pairs import Pair, join
+from sweep.study.proposals import ProposalOutcome
+from sweep.study.selection import ProposalResult, frontier_of, select
 from tests.records import ended, finished, pair_config
 from trainables.results import ArmRecord
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweep.resources import ResourceClass
-from sweep.shares import (
+from sweep.executors.fair_share import (
     BEAT_EVERY_S,
     GONE_AFTER_S,
     Beat,
@@ -19,6 +18,7 @@ from sweep.shares import (
     fair_shares,
     others_wait,
 )
+from sweep.executors.resources import ResourceClass
 
 WANTS = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
 ONE_CPU = ResourceClass(1)

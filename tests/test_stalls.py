@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sweep.stalls import Stalls
+from sweep.executors.stalls import Stalls
 
 
 class Clock:

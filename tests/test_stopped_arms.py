@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
-from sweep.definition import Definition, put_definition
-from sweep.execution import run_sweep
-from sweep.pairs import join
-from sweep.proposals import ProposalOutcome, put_outcome, put_proposal, stored_proposals
-from sweep.search import propose
-from sweep.selection import ProposalResult
-from sweep.views import best, load_sweep, status
+from sweep.results.views import best, load_sweep, status
+from sweep.run.run_sweep import run_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.pairs import join
+from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal, stored_proposals
+from sweep.study.sampler import propose
+from sweep.study.selection import ProposalResult
 from tests.oracles import TINY
 from tests.records import ended, finished, pair_config
 from tests.test_trial import told

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sweep.score_entries import COSTS
+from sweep.results.aggregates import COSTS
 from tests.clouds import BUCKET, Cloud, Request
 from tests.command_line import sweep
 from tests.oracles import TINY

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep import submission
-from sweep.submission import (
+from sweep.cluster import submission
+from sweep.cluster.submission import (
     ANSWER,
     FILE,
     Answer,
@@ -103,7 +103,7 @@ def test_a_version_changes_with_what_trains_and_with_nothing_else(tmp_path: Path
     (tmp_path / "search_spaces" / "mine.py").write_text("SPACE = None\n")
     (tmp_path / "sweep" / "notes.txt").write_text("not code\n")
     assert version_of(tmp_path) == before
-    for changed in ("trainables/training.py", "sweep/plan.py", "search_spaces/space.py"):
+    for changed in ("trainables/training.py", "sweep/study/plan.py", "search_spaces/space.py"):
         with open(tmp_path / changed, "a") as file:
             file.write("# changed\n")
         after = version_of(tmp_path)

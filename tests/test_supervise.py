@@ -15,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from sweep import autoscaling
-from sweep.coordinator import Coordinator
-from sweep.definition import load_definition, put_definition
+from sweep.cluster.submission import ANSWER, Answer, Submission
+from sweep.cluster.supervise import DEATHS, NotYet, Progress, accept, supervise
 from sweep.errors import AlreadyRunning, NameTaken
-from sweep.lock import Driver, already_running, driver_of, driving_jobs
-from sweep.news import News
-from sweep.plan import Arm
-from sweep.signals import KNOWN, request_stop, stop_on_request, stop_request
-from sweep.submission import ANSWER, Answer, Submission
-from sweep.supervise import DEATHS, NotYet, Progress, accept, supervise
-from sweep.tracking_place import place_of
+from sweep.executors import autoscaling
+from sweep.run.coordinator import Coordinator
+from sweep.run.events import News
+from sweep.run.signals import KNOWN, request_stop, stop_on_request, stop_request
+from sweep.study.definition import load_definition, put_definition
+from sweep.study.lock import Driver, already_running, driver_of, driving_jobs
+from sweep.study.plan import Arm
+from sweep.tracking.address import place_of
 from tests.drivers import tiny, wait_until
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition, ends_where, started, train
@@ -182,7 +182,7 @@ def test_a_sweep_that_was_stopped_is_not_started_again(toy: ObjectStore) -> None
 def test_a_stop_between_two_drivers_reaches_the_next(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweep.signals.POLL_S", 0.01)
+    monkeypatch.setattr("sweep.run.signals.POLL_S", 0.01)
     put_definition(objects, SMALL)
     request_stop(objects, "toy")
     monkeypatch.setenv(KNOWN, "")
@@ -362,7 +362,7 @@ def test_failed_arms_are_forgotten_once_and_not_at_every_start(toy: ObjectStore)
 def test_a_refusal_is_an_answer_and_an_exit_code(tmp_path: Path) -> None:
     Submission(name="gone", version=code_version(), storage=str(tmp_path / "root")).write(tmp_path)
     job = subprocess.run(
-        [sys.executable, "-m", "sweep.supervise"],
+        [sys.executable, "-m", "sweep.cluster.supervise"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -14,13 +14,14 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep import hyperparameters as module
-from sweep import tables, views
-from sweep.export import export
-from sweep.frontier_table import frontier_table
-from sweep.hyperparameters import hyperparameters_table
-from sweep.layers_table import layers_table
-from sweep.table_formats import Table, to_csv, to_latex, to_markdown
+from sweep.results import views
+from sweep.results.export import export
+from sweep.results.tables import hyperparameters as module
+from sweep.results.tables import results as tables
+from sweep.results.tables.formats import Table, to_csv, to_latex, to_markdown
+from sweep.results.tables.frontier import frontier_table
+from sweep.results.tables.hyperparameters import hyperparameters_table
+from sweep.results.tables.layers import layers_table
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, USELESS, store_sweep
 from trainables.config import ConstraintConfig
 from trainables.object_store import ObjectStore

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from search_spaces import catalog
-from sweep.views import load_sweep
+from sweep.results.views import load_sweep
 from tests.command_line import refused, sweep
 from tests.test_text_spaces import TINY
 from tests.text_folders import MNLI_LABELS, PAIRS, PAIRS_TEST, REVIEWS, REVIEWS_TEST, TEXT_LAYOUTS

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace, Setting
-from sweep.cli import main
-from sweep.requirements import resolve_checkpoints, resolve_data
+from sweep.cli.main import main
+from sweep.study.requirements import resolve_checkpoints, resolve_data
 from tests.text_checkpoints import tiny_encoder
 from tests.text_runs import text_task, tiny_text
 from trainables.build import build_model

@@ -9,12 +9,14 @@ import pytest
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace, Setting
-from sweep import estimates, score_entries, tables
-from sweep.hyperparameters import hyperparameters_table
-from sweep.pairs import judge
-from sweep.selection import ProposalResult, select
-from sweep.table_formats import to_markdown
-from sweep.tracking_rows import TrackedArm, final_rows
+from sweep.cost import estimate
+from sweep.results import aggregates
+from sweep.results.tables import results
+from sweep.results.tables.formats import to_markdown
+from sweep.results.tables.hyperparameters import hyperparameters_table
+from sweep.study.pairs import judge
+from sweep.study.selection import ProposalResult, select
+from sweep.tracking.rows import TrackedArm, final_rows
 from tests.records import SCALES, evaluation
 from tests.test_selection import pair as video_pair
 from tests.test_selection import proposal
@@ -96,7 +98,7 @@ def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
 
 
 def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> None:
-    from sweep.pairs import join
+    from sweep.study.pairs import join
 
     twin = finished(TEXT.unconstrained(), [1.0, 1.0, 1.0, LOSSES[-1]])  # misses the constraint
     better, worse = (
@@ -116,7 +118,7 @@ def replace_objective(record: ArmRecord, value: float) -> ArmRecord:
 
 def test_an_entry_has_accuracy_and_probe_beside_the_loss_of_every_layer() -> None:
     arms = [finished(replace(TEXT, seed=s), LOSSES) for s in (0, 1)]
-    entry = score_entries.arms_entry(arms, None, {})
+    entry = aggregates.arms_entry(arms, None, {})
     assert entry is not None
     assert entry["layer_losses"] == pytest.approx(LOSSES)
     assert entry["layer_scores"] == pytest.approx([0.5, 0.6, 0.7, 0.8])  # at train_gamma
@@ -137,11 +139,11 @@ def test_tables_name_the_metric_and_its_direction() -> None:
         "difference": {"ood_mean": 0.01, "selection_biased": True},
         "tolerance": 0.1, "demanded_descent": 0.4, "least_descent": 0.0, "edges": [],
         "frontier": [],
-        "constrained": score_entries.arms_entry([ours], None, {}),
-        "unconstrained": score_entries.arms_entry([theirs], None, {}),
-        "references": score_entries.references_entry([ours]),
+        "constrained": aggregates.arms_entry([ours], None, {}),
+        "unconstrained": aggregates.arms_entry([theirs], None, {}),
+        "references": aggregates.references_entry([ours]),
     }  # fmt: skip
-    table = tables.results_table(SPACE, [entry])
+    table = results.results_table(SPACE, [entry])
     (row,) = table.rows
     assert row["constrained_mean_accuracy"] == 0.7
     assert row["constant_mean_accuracy"] == pytest.approx(0.5)
@@ -157,7 +159,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     trained = hyperparameters_table(SPACE, [entry])
     assert not [name for name in trained.rows[0] if trained.rows[0][name] in (None, "")]
     assert "model_pooling" in trained.rows[0]  # a column of texts alone
-    shifts = to_markdown(tables.shifts_table(SPACE, [entry]))
+    shifts = to_markdown(results.shifts_table(SPACE, [entry]))
     assert "of the clean word embeddings" in shifts
     assert "Wiener" not in shifts
 
@@ -199,19 +201,19 @@ def test_a_space_has_one_metric() -> None:
 def test_what_texts_cost_is_counted_without_a_checkpoint(model: str) -> None:
     space = catalog.find(f"text_classification_{model}").space
     for gpu in ("h100", "rtx3090"):
-        found = estimates.estimate(catalog.only(space, ("imdb-*-g0.2", "mnli-*-g0.2")), gpu)
+        found = estimate.estimate(catalog.only(space, ("imdb-*-g0.2", "mnli-*-g0.2")), gpu)
         assert 0.01 < found.device_hours < 100
         assert 1 < found.memory_gb < 40
     run = space.run(space.settings[0], {}, seed=0)
-    assert not estimates.is_timed(run)
+    assert not estimate.is_timed(run)
     # scored under three shifts of three severities besides
-    plain = estimates.evaluated_samples(replace(run, shifts=()))
-    assert estimates.evaluated_samples(run) / plain == pytest.approx((29 + 9) / 29)
+    plain = estimate.evaluated_samples(replace(run, shifts=()))
+    assert estimate.evaluated_samples(run) / plain == pytest.approx((29 + 9) / 29)
 
 
 def test_an_encoder_of_distilberts_size_has_its_operations() -> None:
     """6 blocks of width 768 on 230 tokens: 2 operations for each weight and token, and scores."""
     space = catalog.find("text_classification_distilbert").space
-    work = estimates.work_of(space.run(space.settings[0], {}, seed=0))
+    work = estimate.work_of(space.run(space.settings[0], {}, seed=0))
     assert work.parameters == pytest.approx(6 * 7.08e6, rel=0.01)
     assert work.forward_flops == pytest.approx(2 * 230 * work.parameters, rel=0.1)

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 
 from search_spaces import catalog, published_text
 from search_spaces.published_text import COMPARISONS, Comparison, least_loss
-from sweep import estimates
-from sweep.cli import main
-from sweep.views import SweepView, load_sweep
+from sweep.cli.main import main
+from sweep.cost import estimate
+from sweep.results.views import SweepView, load_sweep
 from tests.text_folders import TEXT_LAYOUTS
 from tests.text_runs import LONGEST, checkpoint_in
 from trainables.object_store import ObjectStore
@@ -184,9 +184,9 @@ def test_the_full_spaces_score_what_table_4_needs(model: str) -> None:
     """All of IMDb's dev reviews; the standard errors are those of docs/text.md."""
     full = catalog.find(f"text_classification_{model}", full=True).space.base
     samples = full.eval_windows * SAMPLES_PER_UNIT
-    assert samples >= full.data.dev_share * estimates.TEXTS["imdb"].examples
+    assert samples >= full.data.dev_share * estimate.TEXTS["imdb"].examples
     for data, accuracy, error in (("imdb", 0.85, 0.0071), ("mnli", 0.80, 0.0052)):
-        there = full.data.dev_share * estimates.TEXTS[data].examples
+        there = full.data.dev_share * estimate.TEXTS[data].examples
         scored = min(samples, there)
         assert math.sqrt(accuracy * (1 - accuracy) / scored) == pytest.approx(error, abs=5e-5)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pandas
 import pytest
 
-from sweep import views
-from sweep.export import export
-from sweep.proposals_table import proposal_rows
-from sweep.tidy_table import COLUMNS, tidy_rows
+from sweep.results import views
+from sweep.results.export import export
+from sweep.results.tables.proposals import proposal_rows
+from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, point, store_sweep
 from trainables.object_store import ObjectStore
 from trainables.run_store import RunStore

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from sweep.tracking import Tracker, sync_all
-from sweep.tracking_client import make_client, run_ids
-from sweep.tracking_place import TrackingError, shown
-from sweep.tracking_rows import final_rows, report_rows, run_name
-from sweep.tracking_ui import experiment_url
+from sweep.tracking.address import TrackingError, shown
+from sweep.tracking.client import make_client, run_ids
+from sweep.tracking.rows import final_rows, report_rows, run_name
+from sweep.tracking.tracker import Tracker, sync_all
+from sweep.tracking.ui import experiment_url
 from tests.mlflow_servers import rows_of
 from tests.tracked_arms import (
     PAIR,
@@ -39,7 +39,9 @@ from trainables.config import RunConfig
 
 
 def test_importing_tracking_does_not_import_mlflow() -> None:
-    modules = "sweep.tracking, sweep.tracking_rows, sweep.tracking_ui, sweep.background_tracker"
+    modules = (
+        "sweep.tracking.tracker, sweep.tracking.rows, sweep.tracking.ui, sweep.tracking.writer"
+    )
     check = f"import sys, {modules}; sys.exit('mlflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 

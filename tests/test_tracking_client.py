@@ -15,19 +15,19 @@ from threading import Thread
 
 import pytest
 
-from sweep import doctor
-from sweep.tracking import Tracker
-from sweep.tracking_client import SWEEP_ID, experiment_id, make_client, run_ids, takes_writes
-from sweep.tracking_place import TrackingError, tracking_uri
+from sweep.doctor import machine
+from sweep.tracking.address import TrackingError, tracking_uri
+from sweep.tracking.client import SWEEP_ID, experiment_id, make_client, run_ids, takes_writes
+from sweep.tracking.tracker import Tracker
 from tests.mlflow_servers import free_port
 from tests.tracked_arms import STARTED, SWEEP, history
 
-MAKE = "import sys; from sweep.tracking_client import make_client; make_client(sys.argv[1])"
+MAKE = "import sys; from sweep.tracking.client import make_client; make_client(sys.argv[1])"
 
 ENDS = """
 import pathlib, sys, tempfile, threading, time
 import mlflow
-from sweep.tracking_client import make_client
+from sweep.tracking.client import make_client
 threading.Thread(target=make_client, args=sys.argv[1:], daemon=True).start()
 while not any(pathlib.Path(tempfile.gettempdir()).glob("**/made.db")):
     time.sleep(0.002)
@@ -114,7 +114,7 @@ def test_a_write_is_tried_and_leaves_nothing(tmp_path: Path) -> None:
     database.close()
     with pytest.raises(TrackingError, match="disk is full"):
         takes_writes(uri)
-    check = doctor.tracking(str(tmp_path), None)
+    check = machine.tracking(str(tmp_path), None)
     assert not check.passed
     assert "free its disk" in check.advice
 

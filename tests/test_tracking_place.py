@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.definition import load_definition
-from sweep.tracking_place import known_id, place_of, remember_place, sweep_id, tracking_uri
+from sweep.study.definition import load_definition
+from sweep.tracking.address import known_id, place_of, remember_place, sweep_id, tracking_uri
 from tests.sweeps import store_sweep
 from tests.tracked_arms import SWEEP
 from trainables.errors import Misuse

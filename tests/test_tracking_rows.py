@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.tracking_rows import TrackedArm, final_rows, tags_of
+from sweep.tracking.rows import TrackedArm, final_rows, tags_of
 from tests.records import finished, pair_config
 from trainables.results import Report
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from sweep.tracking import Tracker
-from sweep.tracking_place import TrackingError
-from sweep.tracking_ui import experiment_url, ui_command
+from sweep.tracking.address import TrackingError
+from sweep.tracking.tracker import Tracker
+from sweep.tracking.ui import experiment_url, ui_command
 from tests.command_line import refused
 from tests.drivers import ROOT
 from tests.mlflow_servers import free_port

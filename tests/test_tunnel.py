@@ -18,7 +18,7 @@ from threading import Thread
 
 import pytest
 
-from sweep.tunnel import Route, is_url, reached, route, token, tunnel
+from sweep.cluster.tunnel import Route, is_url, reached, route, token, tunnel
 from tests.drivers import wait_until
 from tests.ssh_stand_in import stand_in
 from trainables.errors import Failure, Misuse
@@ -202,7 +202,7 @@ def test_a_port_that_is_taken_is_refused(ssh: Path, head: int) -> None:
 
 def test_a_tunnel_does_not_outlive_a_laptop_that_is_killed(ssh: Path, head: int) -> None:
     code = (
-        "import sys\nfrom sweep.tunnel import Route, tunnel\n"
+        "import sys\nfrom sweep.cluster.tunnel import Route, tunnel\n"
         f"with tunnel(Route('head', 'me', None, None, {head})) as way:\n"
         "    print(way.port, flush=True)\n    sys.stdin.read()\n"
     )

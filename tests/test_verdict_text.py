@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from sweep import views
-from sweep.best_text import print_best
-from sweep.table_formats import to_markdown
-from sweep.tables import results_table
-from sweep.verdict_text import certificate_text, verdict_lines
+from sweep.cli.best_text import print_best
+from sweep.results import views
+from sweep.results.tables.formats import to_markdown
+from sweep.results.tables.results import results_table
+from sweep.results.verdict_text import certificate_text, verdict_lines
 from tests.records import ended
 from tests.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
 from trainables.object_store import ObjectStore

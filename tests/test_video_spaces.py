@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from search_spaces import catalog, published
-from sweep.cli import main
-from sweep.views import SweepView, load_sweep
+from sweep.cli.main import main
+from sweep.results.views import SweepView, load_sweep
 from tests.checkpoints import tiny_vit
 from tests.data_folders import LAYOUTS
 from trainables.object_store import ObjectStore

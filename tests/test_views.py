@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from search_spaces.space import Uniform
-from sweep import score_entries, views
-from sweep.best_text import print_best
-from sweep.definition import put_extension
-from sweep.proposals import put_proposal
+from sweep.cli.best_text import print_best
+from sweep.results import aggregates as score_entries
+from sweep.results import views
+from sweep.study.definition import put_extension
+from sweep.study.proposals import put_proposal
 from tests.records import ended, finished, pair_config
 from tests.sweeps import (
     DIVERGED,

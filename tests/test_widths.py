@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from search_spaces.space import Setting
-from sweep.text_table import phrases, table
+from sweep.cli.text_table import phrases, table
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, INFEASIBLE, SPACE, store_sweep
 from trainables.object_store import ObjectStore

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
-from sweep.coordinator import Coordinator
-from sweep.definition import Definition
-from sweep.plan import Arm
-from sweep.proposals import stored_proposals
+from sweep.run.coordinator import Coordinator
+from sweep.study.definition import Definition
+from sweep.study.plan import Arm
+from sweep.study.proposals import stored_proposals
 from tests.oracles import TINY
 from tests.records import ended, finished
 from trainables.object_store import ObjectStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from sweep.tracking_rows import TrackedArm
+from sweep.tracking.rows import TrackedArm
 from tests.mlflow_servers import content as content_of
 from trainables import results
 from trainables.config import ConstraintConfig, RunConfig

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
-from sweep.coordinator import Coordinator
-from sweep.definition import Definition
-from sweep.plan import Arm
+from sweep.run.coordinator import Coordinator
+from sweep.study.definition import Definition
+from sweep.study.plan import Arm
 from trainables.config import ConstraintConfig, DataConfig, RunConfig
 from trainables.primal_dual import Scales
 from trainables.results import ArmRecord, Evaluation, Report

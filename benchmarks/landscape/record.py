@@ -20,7 +20,7 @@ from typing import Any
 
 from scipy.stats import qmc
 
-from sweep.pairs import Judgement, judge
+from sweep.study.pairs import Judgement, judge
 from trainables.arm_run import ArmRun
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.object_store import ObjectStore

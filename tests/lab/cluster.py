@@ -82,7 +82,7 @@ class LabCluster:
         (packages / "checkout.pth").write_text(f"{HOME}/checkout\n")
         script = self.laptop.path(f"{HOME}/venv/bin/sweep")
         script.write_text(
-            f"#!{HOME}/venv/bin/python\nfrom sweep.cli import main\nmain(prog_name='sweep')\n"
+            f"#!{HOME}/venv/bin/python\nfrom sweep.cli.main import main\nmain(prog_name='sweep')\n"
         )
         script.chmod(0o755)
 

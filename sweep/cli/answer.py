@@ -1,0 +1,68 @@
+"""``python -m sweep.cli.answer QUESTION``: one verb, run on a cluster's head for a laptop.
+
+What the verb prints, writes and exits with becomes the answer, one line on standard output; this
+process itself exits with 0 whenever there is an answer.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tempfile
+import traceback
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+from sweep.cli.main import main as command_line
+from sweep.cluster.submission import Answer, Question, is_same_root, root_on_cluster
+from sweep.study.advice import ADDRESS, ASKED_FROM
+from sweep.study.lock import driving_jobs
+from trainables.code_version import code_version
+from trainables.errors import SweepError
+
+
+def answer(question: Question) -> Answer:
+    """Run the verb here, at the cluster's storage; an export comes back as texts."""
+    try:
+        root = root_on_cluster(question.storage)
+        words = [*question.words, "--storage", root]
+    except SweepError as error:
+        return Answer(2, err=f"sweep: {error}\n", version=code_version())
+    driving_jobs.set({s: job for s, job, where in question.drivers if is_same_root(where, root)})
+    os.environ.pop(ADDRESS, None)  # the verb runs here
+    os.environ[ASKED_FROM] = question.asked_from
+    if words[0] != "export":
+        return _ran(words)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "export")
+        ran = _ran([*words, "--out", str(out)])
+        files = {
+            str(file.relative_to(out)): file.read_text(encoding="utf-8")
+            for file in out.rglob("*")
+            if file.is_file()
+        }
+    return Answer(ran.code, "", ran.err, ran.version, files)
+
+
+def _ran(words: list[str]) -> Answer:
+    out, err = io.StringIO(), io.StringIO()
+    code = 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            command_line.main(args=words, prog_name="sweep")
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        except Exception:  # the laptop must hear of it, and nobody reads this job's log
+            traceback.print_exc()
+            code = 1
+    return Answer(code, out.getvalue(), err.getvalue(), code_version())
+
+
+def main() -> None:
+    """Answer the question on the command line."""
+    print(answer(Question.parse(sys.argv[1])).line(), flush=True)
+
+
+if __name__ == "__main__":
+    main()

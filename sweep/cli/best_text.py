@@ -1,0 +1,231 @@
+"""The pairs that `sweep best` shows on a terminal: whole, or of many settings a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from sweep.cli.options import console
+from sweep.cli.text_table import Paragraph, TextTable, table
+from sweep.results import aggregates, views
+from sweep.results.findings import findings
+from sweep.results.tables import columns as table_columns
+from sweep.results.verdict_text import verdict_lines
+from sweep.study.names import model_text, short_names
+from trainables.shifts import FAMILIES
+from trainables.task_facts import facts_of, reference_label
+
+Json = Any
+_NOTHING = "—"
+FEW_SETTINGS = 4  # of more, each gets a line
+DIFFERENCE = "difference"  # with a star where the pair was selected by it
+
+
+def print_settings(
+    out: Console,
+    rows: Mapping[str, Mapping[str, str]],
+    *,
+    right: Sequence[str],
+    whole: Sequence[str] = (),
+) -> None:
+    """A row for each setting; where many are a line each only without the words they share, so."""
+
+    def named(names: Mapping[str, str]) -> TextTable:
+        named_rows = [{"setting": names[setting], **row} for setting, row in rows.items()]
+        return table(named_rows, right=right, whole=("setting", *whole))
+
+    full, short = named({setting: setting for setting in rows}), short_names(list(rows))
+    is_short = (
+        len(rows) > FEW_SETTINGS and not full.fits(out.width) and named(short).fits(out.width)
+    )
+    out.print(named(short) if is_short else full)
+    if is_short:
+        setting, name = next(iter(short.items()))
+        out.print(f"All names begin with {setting.removesuffix(name)}, which is left out here.")
+
+
+def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
+    """A line for each setting that has a finished proposal, and a count of the others."""
+    metric = facts_of(entries[0]["task"]).metric
+    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    out = console()
+    rows = {entry["setting"]: _overview_row(entry, metric.label) for entry in judged}
+    if rows:
+        print_settings(
+            out, rows, right=(metric.label, "diff.", "miss"), whole=("shown", "feasible")
+        )
+    if len(judged) < len(entries):
+        out.print(f"{len(entries) - len(judged)} settings have no finished proposal.")
+    for term in (
+        "shown: the winner, or where there is none the proposal that is closest to winning, by its "
+        "number.",
+        f"{metric.label}: of the constrained arm, mean over all test gammas, in {metric.unit}; "
+        f"{metric.direction}. diff.: constrained minus unconstrained.",
+        "miss: how much of the reduction asked of its worst layer is missing; feasible up to "
+        f"{entries[0]['tolerance']:+.2f}.",
+        "feasible: of the proposals tried. --only SETTING or --full shows pairs whole.",
+    ):
+        out.print(Paragraph(term, hanging=2))
+    out.print("\n" + " ".join(findings(entries)))
+
+
+def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
+    ours = entry["constrained"] or {}
+    outcomes = entry["outcomes"]
+    return {
+        "shown": ("winner p" if entry["winner"] else "closest p") + f"{entry['proposal']}"
+        if entry["proposal"] is not None
+        else _NOTHING,
+        label: value_text(ours.get("ood_mean"), ".3f"),
+        "diff.": value_text(entry["difference"].get("ood_mean"), "+.3f"),
+        "miss": value_text(ours.get("worst_missing_share"), "+.2f"),
+        "feasible": f"{outcomes['feasible']} of {sum(outcomes.values())}",
+    }
+
+
+def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
+    """The entries of ``views.best`` for people, with what the numbers mean below."""
+    for entry in entries:
+        _print_best(entry)
+    out = console()
+    for term in _legend(entries):
+        out.print(Paragraph(term, hanging=2))
+    out.print("\n" + " ".join(findings(entries)))
+
+
+def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
+    """What the columns of a pair mean, a line each."""
+    facts = facts_of(entries[0]["task"])
+    metric = facts.metric
+    starred = any(entry["difference"]["selection_biased"] for entry in entries)
+    return [
+        f"mean {metric.label}: over all test gammas, in {metric.unit}; {metric.direction}. "
+        f"ood_auc: the area under {metric.label} over test gamma.",
+        "seen: the mean over what training or selection looked at; unseen: over all else, and so "
+        "alone on OOD robustness.",
+        f"held-out loss: on dev {facts.samples} at train gamma.",
+        "missing share: how much of the reduction asked of a layer is missing, worst layer, "
+        "held out, by the mean over the seeds or by the median seed where that misses more; "
+        f"feasible up to {entries[0]['tolerance']:.2f}.",
+        *table_columns.reference_notes(metric),
+        *[
+            f"{DIFFERENCE}*: constrained minus unconstrained of a pair selected on these very "
+            f"{facts.samples}: selection-biased, no result before fresh seeds confirm it."
+        ]
+        * starred,
+    ]
+
+
+def _print_best(entry: Mapping[str, Json]) -> None:
+    out = console()
+    model = model_text(entry["model"], entry["model_variant"])
+    out.print(Paragraph(f"{entry['setting']}, {model}", style="bold"))
+    for line in _pair_lines(entry):
+        out.print(Paragraph(line, 2))
+    if entry["constrained"] or entry["unconstrained"]:
+        for rows in filter(None, (_best_rows(entry), _shift_rows(entry))):
+            out.print(table(rows, right=tuple(rows[0])[1:], whole=("",)))
+        seconds = [(entry[arm] or {}).get("train_seconds") for arm in aggregates.ARMS]
+        ours, theirs = (value_text(s, ".0f") for s in seconds)
+        out.print(Paragraph(f"training: {ours} s constrained, {theirs} s unconstrained", 2))
+    for line in verdict_lines(entry):
+        out.print(Paragraph(line, 2))
+    if entry["vacuous"]:
+        out.print(Paragraph("vacuous: the unconstrained arm meets the constraint by itself", 2))
+    if not entry["matched_capacity"]:
+        text = (
+            "unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
+            "per layer, so the difference is not that of constraining alone"
+        )
+        out.print(Paragraph(text, 2))
+    out.print()
+
+
+def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
+    """Which pair is shown, what became of the other proposals, and what it was trained with."""
+    seeds = len(entry["search_seeds"])
+    place = f"proposal {entry['proposal']} on {seeds} search seed{'s' * (seeds > 1)}"
+    if entry["winner"]:
+        lines = [f"winner: {place}"]
+        if entry["lost"]:
+            lines.append(f"the others: {views.outcome_text(entry['lost'])}")
+    else:
+        lines = [f"no winner: {entry['why']}"]
+        if entry["proposals"]["finished"]:
+            lines.append(f"all proposals: {views.outcome_text(entry['outcomes'])}")
+        if entry["proposal"] is not None:
+            lines.append(f"shown, as the closest: {place}")
+    if entry["point"]:
+        values = {n.removeprefix("constraint."): v for n, v in entry["point"].items()}
+        fields = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in values.items())
+        lines.append(", ".join(fields))
+    return lines
+
+
+def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+    """Who is compared, line by line: both arms, their difference, and what needs no training."""
+    metric = facts_of(entry["task"]).metric
+    rows = []
+    for who, values in _compared(entry).items():
+        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
+        row = {"": f"  {who}"}
+        row |= {
+            header: value_text(values.get(key), form)
+            for header, key in (
+                (f"mean\n{metric.label}", "ood_mean"),
+                ("ood_auc", "ood_auc"),
+                ("seen", "seen_mean"),
+                ("unseen", "unseen_mean"),
+            )
+        }
+        row["held-out\nloss"] = value_text(
+            values.get("held_out_loss"), "+.2g" if who.startswith(DIFFERENCE) else ".3g"
+        )
+        is_arm = who in aggregates.ARMS
+        row["missing\nshare"] = (
+            value_text(values.get("worst_missing_share"), "+.2f") if is_arm else ""
+        )
+        row["feasible"] = _yes(values.get("feasible")) if is_arm else ""
+        rows.append(row)
+    return rows
+
+
+def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
+    """The same lines as ``_best_rows``, under shifts beside Gaussian noise; empty without any."""
+    shown = entry["constrained"] or entry["unconstrained"]
+    shifts = [shift for shift in FAMILIES if shift in shown["shifts"]]
+    rows = []
+    for who, values in _compared(entry).items():
+        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
+        means = {shift: aggregates.shift_mean(values, shift) for shift in shifts}
+        if any(mean is not None for mean in means.values()):
+            cells = {
+                f"unseen\n{_short(shift)}": value_text(mean, form) for shift, mean in means.items()
+            }
+            rows.append({"": f"  {who}", **cells})
+    return rows
+
+
+def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
+    shown = facts_of(entry["task"]).metric.shown
+    return {
+        **{arm: entry[arm] or {} for arm in aggregates.ARMS},
+        DIFFERENCE + "*" * entry["difference"]["selection_biased"]: entry["difference"],
+        **{reference_label(name): entry["references"].get(name, {}) for name in shown},
+    }
+
+
+def _short(shift: str) -> str:
+    """A family's name in the width that a terminal leaves: salt+pepper, frame drop."""
+    return shift.replace("_and_", "+").replace("_", " ")
+
+
+def value_text(value: float | None, form: str) -> str:
+    """A cell of a number; a dash where there is none."""
+    return _NOTHING if value is None else format(value, form)
+
+
+def _yes(value: bool | None) -> str:
+    return _NOTHING if value is None else "yes" if value else "no"

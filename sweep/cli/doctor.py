@@ -1,0 +1,138 @@
+"""The verb that looks before a sweep does: `sweep doctor`, for this machine or a cluster."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+import click
+from rich.markup import escape
+
+from search_spaces import catalog
+from sweep.cli.options import (
+    address_option,
+    console,
+    given_storage,
+    json_option,
+    only_option,
+    open_store,
+    parse_values,
+    print_json,
+    set_option,
+    storage_option,
+)
+from sweep.doctor.check import Check
+from sweep.doctor.data import Need, needs_of
+from trainables.errors import Misuse
+
+
+@click.command()
+@click.argument("space", metavar="[SPACE]", required=False)
+@click.option(
+    "--data",
+    metavar="DIR|ADDRESS",
+    help="Folder or address of SPACE's data; without SPACE, say what lies there.",
+)
+@set_option
+@only_option
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
+@click.option("--mlflow", metavar="URI", help="MLflow server; default: where sweeps are tracked.")
+@click.option("--notify", metavar="URL|COMMAND", help="Also send a piece of test news.")
+@storage_option
+@address_option
+@click.option(
+    "--where",
+    type=click.Choice(["local", "cluster"]),
+    default="local",
+    show_default=True,
+    help="Check this machine, or every node of the cluster that it belongs to.",
+)
+@click.option("--needs", hidden=True, help="What a SPACE elsewhere reads, as JSON.")
+@click.option("--machine", "machines", multiple=True, hidden=True, help="That is to be a worker.")
+@json_option
+def doctor(
+    space: str | None,
+    data: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    full: bool,
+    mlflow: str | None,
+    notify: str | None,
+    storage: str,
+    address: str | None,
+    where: str,
+    needs: str | None,
+    machines: Sequence[str],
+    as_json: bool,
+) -> None:
+    """Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's nodes.
+
+    With SPACE, and the options that `sweep run` takes with it, also its data and checkpoints, where
+    arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in, ports,
+    and every node. Exit 1 if a check fails.
+    """
+    wanted = _needs(space, data, values, patterns, full=full)
+    if needs is not None:
+        wanted += tuple(map(Need.from_json, json.loads(needs)))
+    folder = data if space is None else None
+    if address is not None:
+        if notify is not None:
+            raise Misuse("--notify tries what the driver would do: give it on the cluster's head.")
+        from sweep.doctor import laptop as doctor_remote
+
+        found = doctor_remote.checks(
+            address, storage=given_storage(), mlflow=mlflow, data=folder, needs=wanted
+        )
+    elif where == "cluster":
+        from sweep.doctor import cluster as doctor_cluster
+
+        found = doctor_cluster.checks(open_store(storage).root, mlflow, folder, wanted, machines)
+    else:
+        from sweep.doctor import machine as doctor_here
+
+        found = doctor_here.checks(open_store(storage).root, mlflow, folder, wanted)
+    raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
+
+
+def _needs(
+    space: str | None,
+    data: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    *,
+    full: bool,
+) -> tuple[Need, ...]:
+    if space is None:
+        if values or patterns or full:
+            raise Misuse("--set, --only and --full say what of one space to look at: give SPACE.")
+        return ()
+    wanted = parse_values(values)
+    if data is not None:
+        wanted["data.folder"] = data
+    chosen = catalog.only(catalog.find(space, full=full).space, patterns)
+    return needs_of(catalog.with_values(chosen, wanted))
+
+
+def _with_notice(found: Iterator[Check], target: str | None) -> Iterator[Check]:
+    yield from found
+    if target is not None:
+        from sweep.run.notifications import check_target, try_out
+
+        yield try_out(check_target(target))
+
+
+def _print(found: Iterator[Check], *, as_json: bool) -> int:
+    """Print the checks as they are made; the exit code."""
+    out, checks = console(), []
+    for check in found:
+        checks.append(check)
+        if not as_json:
+            mark = "[green]pass[/green]" if check.passed else "[red]FAIL[/red]"
+            colon = ": " if check.found else ""
+            text = f"{escape(check.name)}{colon}{escape(check.found)}"
+            out.print(f"{mark}  {text}", soft_wrap=True)
+            if not check.passed and check.advice:
+                out.print(f"      {escape(check.advice)}", soft_wrap=True)
+    if as_json:
+        print_json([vars(check) for check in checks])
+    return 0 if all(check.passed for check in checks) else 1

@@ -1,0 +1,114 @@
+"""The command line: ``sweep VERB``. Its verbs live beside this file.
+
+Exit 0: done. 1: something outside the request failed. 2: the request cannot be met as it was made.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+from typing import IO, Any
+
+import click
+
+from trainables.errors import Misuse, SweepError
+
+# Where each verb is, and what `sweep --help` says of it, which loads none of them.
+VERBS = {
+    "spaces": ("spaces", "List search spaces, or show one: settings, ranges, arms, cost."),
+    "run": ("running", "Run a sweep of SPACE here, in the foreground."),
+    "submit": (
+        "cluster",
+        "Run a sweep of SPACE on a cluster, and return at once with its name.",
+    ),
+    "status": ("reading", "Show how far a sweep is: arms, outcomes, what trains now."),
+    "logs": ("cluster", "Show what a sweep's newest job on a cluster has printed."),
+    "stop": (
+        "running",
+        "Stop a running sweep: its arms end at their next report, and `sweep resume` continues it.",
+    ),
+    "resume": ("running", "Continue a sweep, ask more of it, or mend it."),
+    "list": ("reading", "List the sweeps below the storage root, newest first."),
+    "best": (
+        "reading",
+        "Show the best feasible pair of every setting, and why the others lost.",
+    ),
+    "export": (
+        "upkeep",
+        "Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.",
+    ),
+    "ui": (
+        "upkeep",
+        "Serve MLflow on this machine and print the page of a sweep: NAME, or the newest.",
+    ),
+    "sync": (
+        "upkeep",
+        "Complete MLflow from the stored records; a new, empty server gets everything.",
+    ),
+    "rm": ("upkeep", "Show, then delete, a sweep and the arms that no other sweep uses."),
+    "doctor": (
+        "doctor",
+        "Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's "
+        "nodes.",
+    ),
+}
+
+
+class _Reported(click.ClickException):
+    """An error of ours as click ends on it: message, no traceback, the exit code of its kind."""
+
+    def __init__(self, error: SweepError) -> None:
+        super().__init__(str(error))
+        self.misuse = isinstance(error, Misuse)
+
+    @property
+    def exit_code(self) -> int:  # type: ignore[override]
+        """2 for misuse, else 1."""
+        return 2 if self.misuse else 1
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message as one block on standard error."""
+        click.echo(f"sweep: {self.message}", file=file or sys.stderr)
+
+
+class _Verbs(click.Group):
+    """Verbs in the order of a study, with our errors reported without a traceback."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """As they are listed above."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of this name; its file is loaded now, and no other."""
+        if cmd_name not in VERBS:
+            return None
+        holder, _ = VERBS[cmd_name]
+        commands = vars(import_module(f"sweep.cli.{holder}")).values()
+        return next(c for c in commands if isinstance(c, click.Command) and c.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Every verb with one whole sentence."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in VERBS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb."""
+        try:
+            return super().invoke(ctx)
+        except SweepError as error:
+            raise _Reported(error) from error
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="descent-sweep", prog_name="sweep")
+def main() -> None:
+    """Search, train and compare transformers under layerwise descent constraints.
+
+    Begin with `sweep run quickstart`. `sweep COMMAND --help` says more about a command.
+    """
+    logging.basicConfig(level=logging.WARNING, format="sweep: %(message)s")
+
+
+for verb, (_, what) in VERBS.items():  # names alone, from which click suggests what was meant
+    main.add_command(click.Command(verb, help=what))

@@ -1,0 +1,207 @@
+"""``python -m sweep.cli.reader JOB``: a process on a cluster's head that answers a laptop's verbs.
+
+It has everything imported and runs each verb in a process forked from it, as ``sweep.cli.answer``
+does in one of its own. It listens on the head's loopback alone, and ends when nobody asks or other
+code is installed. Questions and answers are signed (``sweep/cluster/questions.py``).
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import math
+import os
+import secrets
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler
+from importlib import import_module
+from socketserver import ForkingMixIn, TCPServer
+from threading import Timer
+
+from sweep.cluster import tunnel
+from sweep.cluster.submission import Answer, Question
+from sweep.tracking.client import make_client
+from trainables.code_version import code_version
+
+IDLE_S = 900.0  # without a question
+LOOK_S = 20.0  # between two looks at the installed code
+READ_S = 10.0  # for a question to arrive whole
+LONGEST = 2**20  # bytes of a question
+SIGNATURE = "Sweep-Signature"
+MODULES = (  # what verbs import, some of it only once they run
+    "sweep.cli.answer",
+    "sweep.cli.reading",
+    "sweep.cli.running",
+    "sweep.cli.upkeep",
+    "sweep.results.export",
+    "pandas",
+    "scipy.special",
+)
+
+
+def key_of(token: str | None, job: str) -> bytes:
+    """What questions to the reader of this job are signed with; another one's key is another."""
+    return hmac.digest((token or "").encode(), f"sweep.cli.reader {job}".encode(), "sha256")
+
+
+def signature(key: bytes, *parts: bytes) -> str:
+    """Of a question: its body; of an answer: the question's signature, and the body."""
+    return hmac.new(key, b"\n".join((b"%d" % len(parts), *parts)), "sha256").hexdigest()
+
+
+def ask(
+    port: int, key: bytes, question: Question, wait_s: float, heads_port: int | None = None
+) -> Answer | None:
+    """The reader's answer to a question, on a port of this machine's loopback.
+
+    Through a tunnel that leads to ``heads_port`` there. It is signed, so that another program that
+    collects questions at a port cannot hand them on to the reader.
+
+    None when there is no reader, it refuses, or what answers is not that reader. Raises
+    TimeoutError.
+    """
+    plain = {
+        "once": secrets.token_hex(16),  # no answer to another question is taken for this one's
+        "version": code_version(),
+        "port": heads_port or port,
+        "wait_s": wait_s,
+        "question": json.dumps(asdict(question)),
+    }
+    body = json.dumps(plain).encode()
+    signed = signature(key, body)
+    give_up = time.monotonic() + wait_s
+    reader = HTTPConnection("127.0.0.1", port, timeout=wait_s)
+    try:
+        reader.connect()
+        assert isinstance(reader.sock, socket.socket)
+        late = Timer(wait_s, reader.sock.shutdown, (socket.SHUT_RDWR,))  # however much still comes
+        late.daemon = True
+        late.start()
+        try:
+            reader.request("POST", "/", body, {SIGNATURE: signed})
+            reply = reader.getresponse()
+            content = reply.read()
+        finally:
+            late.cancel()
+        theirs = reply.headers.get(SIGNATURE, "").encode()
+        if hmac.compare_digest(theirs, signature(key, signed.encode(), content).encode()):
+            return Answer(**json.loads(content))
+    except (OSError, HTTPException):
+        pass
+    finally:
+        reader.close()
+    if time.monotonic() >= give_up:
+        raise TimeoutError(f"no answer within {wait_s:.0f} s")
+    return None
+
+
+class _Server(ForkingMixIn, TCPServer):
+    """One process listens; each question is answered in another."""
+
+    allow_reuse_address = True
+    block_on_close = False
+    request_queue_size = 64
+    timeout = LOOK_S
+
+    def __init__(self, port: int, key: bytes) -> None:
+        super().__init__(("127.0.0.1", port), _Questions, bind_and_activate=False)
+        self.server_bind()  # nobody is let in yet
+        self.key = key
+        self.asked_s = time.monotonic()
+        self.is_wanted = True
+
+    def verify_request(self, request: object, client_address: object) -> bool:
+        """Whether to answer; else the connection is closed, and the laptop has a job answer."""
+        self.asked_s = time.monotonic()
+        self.is_wanted = is_current()
+        return self.is_wanted
+
+    def handle_timeout(self) -> None:
+        """Nobody has asked for a while."""
+        super().handle_timeout()
+        self.is_wanted = time.monotonic() < self.asked_s + IDLE_S and is_current()
+
+
+class _Questions(BaseHTTPRequestHandler):
+    """One connection, in a process of its own."""
+
+    server: _Server
+    timeout = READ_S
+
+    def setup(self) -> None:
+        """In the process of this connection, which ends whatever does not ask in time."""
+        signal.alarm(math.ceil(READ_S))
+        self.server.socket.close()  # which whoever comes after this reader may want
+        super().setup()
+
+    def do_POST(self) -> None:
+        """Answer a question that is signed, by a laptop of this version, to this very port."""
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > LONGEST:
+            self.send_error(413)
+            return
+        body = self.rfile.read(int(length))
+        signed = signature(self.server.key, body).encode()
+        if not hmac.compare_digest(self.headers.get(SIGNATURE, "").encode(), signed):
+            self.send_error(403)
+            return
+        plain = json.loads(body)
+        if (plain["version"], plain["port"]) != (code_version(), self.server.server_address[1]):
+            self.send_error(409)
+            return
+        signal.alarm(math.ceil(plain["wait_s"]) + 1)  # nobody waits any more: this process ends
+        from sweep.cli.answer import answer  # which laptops do without
+
+        content = json.dumps(asdict(answer(Question.parse(plain["question"])))).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header(SIGNATURE, signature(self.server.key, signed, content))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing: whoever asked hears of it."""
+
+
+def is_current() -> bool:
+    """Whether the installed code is still what this process began with."""
+    with suppress(OSError):  # it is just being replaced
+        return code_version.__wrapped__() == code_version()
+    return False
+
+
+def _prepare() -> None:
+    """Import what verbs use. No plug-in: those are not part of the code's version."""
+    for name in MODULES:
+        import_module(name)
+    make_client("http://127.0.0.1")  # mlflow; connects to nothing
+
+
+def main() -> None:
+    """Answer until nobody has asked for a while, or other code is installed."""
+    code_version()  # before more of the code is read
+    port = int(os.environ.get(tunnel.READER_VARIABLE, tunnel.READER_PORT))
+    try:
+        server = _Server(port, key_of(tunnel.token(None), sys.argv[1]))
+        _prepare()
+        server.server_activate()
+    except OSError as error:
+        raise SystemExit(
+            f"port {port} of this machine's loopback cannot be had ({error}): export another "
+            f"{tunnel.READER_VARIABLE} in cluster.yaml, and `ray up`."
+        ) from error
+    with server:
+        print(f"answers on 127.0.0.1:{port}", flush=True)
+        while server.is_wanted:
+            server.handle_request()
+            server.service_actions()
+
+
+if __name__ == "__main__":
+    main()

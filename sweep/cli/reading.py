@@ -1,0 +1,298 @@
+"""The verbs that read a sweep: list, status, best. They need no driver and change nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.markup import escape
+
+from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings, value_text
+from sweep.cli.options import (
+    address_option,
+    console,
+    given_storage,
+    json_option,
+    name_argument,
+    note,
+    only_option,
+    open_store,
+    open_sweep,
+    print_json,
+    storage_option,
+)
+from sweep.cli.text_table import Paragraph, phrases, table
+from sweep.cluster import ask
+from sweep.results import views
+from sweep.study import advice
+from sweep.study.definition import Definition, folder, sweep_names
+from sweep.study.lock import Driver, driver_of
+from sweep.tracking.address import known_id, place_of
+from trainables.errors import SweepError, UnknownName
+from trainables.object_store import ObjectStore
+
+Json = Any
+_NOTHING = "—"
+full_option = click.option(
+    "--full", is_flag=True, help="Show every setting whole, however many there are."
+)
+WATCH_S = 5.0  # between two looks of `status --watch`
+SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
+
+
+# --- list, status ---------------------------------------------------------------------------------
+
+
+@click.command("list")
+@storage_option
+@address_option
+@json_option
+def list_(storage: str, address: str | None, as_json: bool) -> None:
+    """List the sweeps below the storage root, newest first.
+
+    The state is running (a driver works on it), finished, failed (finished, and every proposal
+    failed), stopped (`sweep resume` continues it), or damaged (`sweep rm` removes it).
+    """
+    if address is None:
+        objects = open_store(storage)
+        entries = [_list_entry(objects, name) for name in newest_first(objects)]
+        place = f"below {objects.root}"
+        first = advice.command("run", "quickstart", storage=objects.root)
+    else:
+        entries = ask.json_of(address, "list")
+        place = f"on the cluster at {address}"
+        first = advice.command("submit", "quickstart", storage=given_storage(), address=address)
+    if as_json:
+        print_json(entries)
+        return
+    with ask.readable("its sweeps", is_remote=address is not None):
+        _print_list(entries, place, first)
+
+
+def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -> None:
+    if entries:
+        shown = ("name", "space", "state", "proposals")
+        rows = [{key: e[key] or "" for key in shown} for e in entries]
+        for row, entry in zip(rows, entries, strict=True):
+            row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
+        console().print(table(rows, whole=("name", "space")))
+    else:
+        note(f"no sweeps {place}. Start one with `{first}`.")
+
+
+def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
+    entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
+    entry["retired"] = []  # settings whose search ended early
+    try:
+        view = views.load_sweep(objects, name, "outcomes")
+    except SweepError as error:  # the other sweeps can still be listed
+        note(str(error))
+    else:
+        space = view.definition.space
+        wanted = sum(map(space.proposals_of, space.settings))
+        is_running = driver_of(objects, name) is not None
+        entry["space"] = space.name
+        entry["state"] = views.state(view, is_running=is_running)
+        entry["proposals"] = f"{views.proposals_done(view)} of {wanted}"
+        entry["retired"] = sorted(view.retired)
+    return {**entry, "storage": objects.root}
+
+
+def newest_first(objects: ObjectStore) -> list[str]:
+    """Every sweep below the root, the one defined last first."""
+    return sorted(sweep_names(objects), key=lambda name: _put_at(objects, name), reverse=True)
+
+
+def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
+    """When the sweep was defined, for ordering; its name alone where the store is not local."""
+    if not objects.is_local:
+        return 0.0, name
+    return Path(objects.root, folder(name), "definition.json").stat().st_mtime, name
+
+
+@click.command()
+@name_argument
+@only_option
+@full_option
+@storage_option
+@address_option
+@click.option("--watch", is_flag=True, help="Show it again every 5 s while a driver works on it.")
+@json_option
+def status(
+    name: str,
+    patterns: Sequence[str],
+    full: bool,
+    storage: str,
+    address: str | None,
+    watch: bool,
+    as_json: bool,
+) -> None:
+    """Show how far a sweep is: arms, outcomes, what trains now."""
+    if watch and as_json:
+        raise click.UsageError("--watch is for people and --json for programs: give one of them.")
+    while True:
+        if address is None:
+            entry = _status_entry(*open_sweep(storage, name, "outcomes"))
+        else:
+            entry = ask.json_of(address, "status", name)
+        if as_json:
+            print_json(entry)
+            return
+        with ask.readable(name, is_remote=address is not None):
+            entry["settings"] = chosen(name, entry["settings"], patterns)
+            _print_status(entry, address, is_short=not full and not patterns)
+        if not watch or entry["state"] != "running":
+            return
+        time.sleep(WATCH_S)
+        click.clear()  # nothing where the output is no terminal
+
+
+def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json]:
+    driver = driver_of(objects, view.definition.name)
+    return {
+        "name": view.definition.name,
+        "space": view.definition.space.name,
+        "driver": None if driver is None else vars(driver),
+        "storage": objects.root,
+        **views.status(view, is_running=driver is not None),
+    }
+
+
+def chosen(
+    sweep: str, entries: Sequence[Mapping[str, Json]], patterns: Sequence[str]
+) -> list[Mapping[str, Json]]:
+    """The entries of settings that match a pattern of --only; all, without any.
+
+    Raises:
+        UnknownName: a pattern matches none.
+    """
+    names = [entry["setting"] for entry in entries]
+    for pattern in patterns:
+        if not fnmatch.filter(names, pattern):
+            raise UnknownName.of(f"setting of {sweep}", pattern, names)
+    return [
+        entry
+        for entry, name in zip(entries, names, strict=True)
+        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    ]
+
+
+def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: bool) -> None:
+    name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
+    by = "" if driver is None else f", by {Driver(**driver)}"
+    out = console()
+    out.print(f"[bold]{name}[/bold] is {state}{by}")
+    if driver is not None and driver["waits_for"]:
+        out.print(escape(f"waits for {driver['waits_for']}"), style="yellow")
+    begun = "in training" if driver is not None else "interrupted"
+    count = arms["training"] + arms["interrupted"]
+    out.print(f"{arms['final']} of {arms['wanted']} arms final, {count} {begun}")
+    out.print()
+    settings = entry["settings"]
+    begun_ones = [s for s in settings if s["proposals"]["finished"]]
+    rows = begun_ones if is_short and len(settings) > FEW_SETTINGS else settings
+    if rows:
+        print_settings(out, {s["setting"]: _status_row(s) for s in rows}, right=("objective",))
+    if len(rows) < len(settings):
+        rest = len(settings) - len(rows)
+        out.print(f"{rest} of {len(settings)} settings have no finished proposal (--full).")
+    out.print("Objective: lower is better; compare it within one setting alone.")
+    _print_training(entry)
+    if state == "stopped":
+        storage = entry["storage"] if address is None else given_storage()
+        again = advice.command("resume", name, storage=storage, address=address)
+        click.echo(f"\nContinue with `{again}`.")
+
+
+def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
+    proposals = setting["proposals"]
+    winner = setting["winner"]
+    return {
+        "tried": phrases(f"{proposals['finished']} of {proposals['wanted']}"),
+        "outcomes": phrases(views.outcome_text(setting["outcomes"])),
+        "winner": _NOTHING if winner is None else phrases(f"proposal {winner}"),
+        "objective": value_text(setting["objective"], ".3f"),
+    }
+
+
+def _print_training(entry: Mapping[str, Json]) -> None:
+    out = console()
+    for arm in (*entry["in_training"], *entry["interrupted"]):
+        place = "unconstrained" if arm["proposal"] is None else f"proposal {arm['proposal']}"
+        where = f"{arm['signature']}  {arm['setting']}, {place}, seed {arm['seed']}"
+        out.print(Paragraph(f"{where}: step {arm['step']} of {arm['steps']}", 2))
+    failures = entry["failures"]
+    for failure in failures[:SHOWN_FAILURES]:
+        text = f"{failure['signature']}  {failure['setting']}: {failure['reason']}"
+        out.print(Paragraph(text, 2, "red"))
+    if len(failures) > SHOWN_FAILURES:
+        out.print(f"  and {len(failures) - SHOWN_FAILURES} more arms: `--json` has every reason")
+    for setting, why in entry["retired"].items():
+        out.print(Paragraph(f"{setting}: its search ended early: {why}", 2, "red"))
+    if entry["warnings"]:
+        signs = f"{len(entry['warnings'])} early sign{'s' * (len(entry['warnings']) > 1)}"
+        out.print(f"\n{signs} of arms that train badly (`--json` has all); the first:")
+        first = entry["warnings"][0]
+        out.print(Paragraph(f"{first['signature']}  {first['setting']}: {first['warning']}", 2))
+
+
+# --- best -----------------------------------------------------------------------------------------
+
+
+@click.command()
+@name_argument
+@only_option
+@full_option
+@storage_option
+@address_option
+@json_option
+def best(
+    name: str,
+    patterns: Sequence[str],
+    full: bool,
+    storage: str,
+    address: str | None,
+    as_json: bool,
+) -> None:
+    """Show the best feasible pair of every setting, and why the others lost.
+
+    Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
+    numbers are means, and verdicts are those of the mean losses.
+    """
+    if address is not None:
+        entries = ask.json_of(address, "best", name)
+    else:
+        objects, view = open_sweep(storage, name, "pairs")
+        entries = views.best(view, run_ids(objects, view.definition) if as_json else {})
+    entries = chosen(name, entries, patterns)
+    if as_json:
+        print_json(entries)
+        return
+    with ask.readable(name, is_remote=address is not None):
+        if len(entries) > FEW_SETTINGS and not full and not patterns:
+            print_overview(entries)
+        else:
+            print_best(entries)
+
+
+def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
+    """MLflow run by signature; empty, with a note, while MLflow cannot be asked."""
+    from sweep.tracking import client
+
+    sweep_id = known_id(objects, definition.name)
+    if sweep_id is None:
+        note(f"without MLflow run ids: {definition.name} was not tracked yet.")
+        return {}
+    try:
+        uri = place_of(objects, definition)
+    except SweepError as error:
+        note(f"without MLflow run ids: {error}")
+        return {}
+    found = client.run_ids(uri, definition.name, sweep_id, storage=objects.root)
+    if found.reason:
+        note(f"without MLflow run ids: {found.reason}")
+    return found.ids

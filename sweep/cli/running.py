@@ -1,0 +1,417 @@
+"""The verbs that train: run, resume, stop."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import click
+
+from search_spaces import catalog
+from sweep.cli.best_text import print_best
+from sweep.cli.options import (
+    address_option,
+    check_name,
+    console,
+    name_argument,
+    named_here,
+    note,
+    only_option,
+    open_store,
+    parse_seeds,
+    parse_values,
+    set_option,
+    storage_option,
+    tell_that_it_is_here,
+)
+from sweep.cluster import ask as remote
+from sweep.cluster.submission import NOT_YET
+from sweep.results import views
+from sweep.results.findings import findings
+from sweep.run import notifications
+from sweep.run.retention import keep_winners_weights
+from sweep.run.signals import KNOWN, request_stop
+from sweep.study import advice
+from sweep.study.definition import Definition, definition_name, load_definition
+from sweep.study.lock import driver_of, driving_jobs
+from sweep.study.registration import extended, refuse_second_driver, registered, resolved
+from sweep.study.requirements import (
+    absolute,
+    fetch,
+    require_device,
+    require_torch,
+    resolve_checkpoints,
+    resolve_data,
+    with_folder,
+)
+from sweep.tracking.address import place_of, remember_place, shown, sweep_id
+from trainables.errors import Misuse, StoreError, SweepError
+from trainables.object_store import ObjectStore
+
+if TYPE_CHECKING:
+    from sweep.run.coordinator import RunSummary
+    from sweep.tracking.tracker import Tracker
+
+Json = Any
+Where = Literal["local", "cluster", "inline"]
+SHOWN_SETTINGS = 8  # more are left to `sweep best`
+TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
+URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
+
+where_option = click.option(
+    "--where",
+    type=click.Choice(["local", "cluster", "inline"]),
+    default="local",
+    show_default=True,
+    help="Train on a Ray cluster of this machine, on the one that this machine is the head of, or "
+    "in this process, one arm at a time.",
+)
+workers_option = click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's share "
+    "of a cluster.",
+)
+proposals_option = click.option(
+    "--proposals", type=int, metavar="N", help="How many proposals each setting gets."
+)
+seeds_option = click.option(
+    "--seeds", metavar="N|A,B", help="Seeds of every proposal: how many, or a list like 0,1."
+)
+stall_option = click.option(
+    "--stall-after",
+    type=float,
+    metavar="SECONDS",
+    help="How long an arm may go without a report, before its worker's first four times as long. "
+    "Then its worker is ended, and the arm is tried once more. Default: as the space says.",
+)
+data_option = click.option(
+    "--data",
+    metavar="DIR|ADDRESS|hf:NAME",
+    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME takes "
+    "texts from the library `datasets`.",
+)
+notify_option = click.option(
+    "--notify",
+    metavar="URL|COMMAND",
+    envvar=notifications.VARIABLE,
+    callback=lambda _, __, target: None if target is None else notifications.check_target(target),
+    help="Send it JSON at the end, at the first winner and when arms hang; or set SWEEP_NOTIFY.",
+)
+
+
+@click.command()
+@click.argument("space", metavar="SPACE")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the sweep; default: the space's name, and -full with --full.",
+)
+@proposals_option
+@seeds_option
+@set_option
+@only_option
+@data_option
+@storage_option
+@where_option
+@workers_option
+@stall_option
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
+@click.option(
+    "--fresh", is_flag=True,
+    help="Train again in a scratch area, and compare with the stored records.",
+)  # fmt: skip
+@click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
+@notify_option
+def run(
+    space: str,
+    name: str | None,
+    proposals: int | None,
+    seeds: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    data: str | None,
+    storage: str,
+    where: str,
+    workers: int | None,
+    stall_after: float | None,
+    full: bool,
+    fresh: bool,
+    mlflow: str | None,
+    notify: str | None,
+) -> None:
+    """Run a sweep of SPACE here, in the foreground.
+
+    SPACE is a built-in search space, a .py or .json file of your own, or an exported
+    configuration. Running the same definition again under the same name continues it; a different
+    definition under a name that is taken is refused.
+    """
+    tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
+    require_torch()
+    found, definition, wanted = asked_for(
+        space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
+        full=full, stall_after=stall_after,
+    )  # fmt: skip
+    objects = open_store(storage)
+    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
+    if where != "cluster":  # its head needs no GPU
+        require_device(definition.space)
+    definition = resolved(definition, say=note)
+    if fresh:
+        from sweep.run.reproduce import run_fresh
+
+        same = run_fresh(
+            objects, definition, found.expected, where=cast(Where, where), workers=workers
+        )
+        raise SystemExit(0 if same else 1)
+    there = registered(objects, definition, asked=wanted, say=note)
+    refuse_second_driver(objects, definition.name)
+    code = _train(
+        objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
+    )
+    raise SystemExit(code)
+
+
+def asked_for(
+    space: str,
+    name: str | None,
+    *,
+    proposals: int | None,
+    seeds: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    data: str | None,
+    full: bool,
+    stall_after: float | None = None,
+) -> tuple[catalog.Found, Definition, list[str]]:
+    """What the options of `sweep run` and `sweep submit` ask for, and which fields they name."""
+    found = catalog.find(space, full=full)
+    wanted: dict[str, Json] = parse_values(values)
+    if proposals is not None:
+        wanted["n_proposals"] = proposals
+    if seeds is not None:
+        wanted["search_seeds"] = parse_seeds(seeds)
+    space_asked = found.space
+    if data is not None and catalog.is_data_set(data):
+        space_asked = catalog.with_data_set(space_asked, data)
+    elif data is not None:
+        wanted["data.folder"] = data
+    if stall_after is not None:
+        wanted["stall_after_s"] = stall_after
+    if name is None:
+        name = f"{found.name}-full" if full else found.name
+    chosen = catalog.only(space_asked, patterns)
+    return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
+
+
+@click.command()
+@name_argument
+@proposals_option
+@seeds_option
+@click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
+@data_option
+@storage_option
+@address_option
+@where_option
+@workers_option
+@stall_option
+@notify_option
+def resume(
+    name: str,
+    proposals: int | None,
+    seeds: str | None,
+    retry_failed: bool,
+    data: str | None,
+    storage: str,
+    address: str | None,
+    where: str,
+    workers: int | None,
+    stall_after: float | None,
+    notify: str | None,
+) -> None:
+    """Continue a sweep, ask more of it, or mend it.
+
+    Finished arms are not trained again. Proposals and seeds can only be added.
+    """
+    if address is not None:
+        from sweep.cli.cluster import resume_there
+
+        if named_here("where") and where != "cluster":
+            raise Misuse(f"--address trains on a cluster, and --where {where} does not.")
+        resume_there(
+            address, name, proposals=proposals, seeds=seeds, retry_failed=retry_failed, data=data,
+            workers=workers, notify=notify, stall_after=stall_after,
+        )  # fmt: skip
+        return
+    require_torch()
+    objects = open_store(storage)
+    check_name(objects, name)
+    there = load_definition(objects, name)
+    if stall_after is not None:
+        there = replace(there, space=replace(there.space, stall_after_s=stall_after))
+    if data is not None:
+        there = with_folder(there, _folder(data))
+    more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
+    there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
+    refuse_second_driver(objects, name)
+    resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
+    objects.check_writable()
+    there = extended(objects, there, n_proposals=proposals, search_seeds=more_seeds, say=note)
+    code = _train(
+        objects,
+        there,
+        where=cast(Where, where),
+        workers=workers,
+        retry_failed=retry_failed,
+        notify=notify,
+    )
+    raise SystemExit(code)
+
+
+def _folder(data: str) -> str | None:
+    """Where the data of a stored sweep lie now; which data they are does not change."""
+    if catalog.is_data_set(data):
+        raise Misuse(f"--data must be a folder here, got {data}: the sweep keeps its data set.")
+    return absolute(data)
+
+
+@click.command()
+@name_argument
+@storage_option
+@address_option
+def stop(name: str, storage: str, address: str | None) -> None:
+    """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
+    if address is not None:
+        click.echo(remote.stop(address, name), nl=False)
+        return
+    objects = open_store(storage)
+    driver = driver_of(objects, name)
+    if driver is not None and driver.job and not objects.exists(definition_name(name)):
+        click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
+        raise SystemExit(NOT_YET)
+    check_name(objects, name)
+    if driver is None and (objects.is_local or driving_jobs.get(None) is not None):
+        raise Misuse(f"{name} is not running, so there is nothing to stop.")
+    request_stop(objects, name)
+    whom = driver or "any job that would start its driver again (none gives a sign of life)"
+    click.echo(
+        f"{name}: asked {whom} to stop. Running arms end at their next report; "
+        f"`{advice.command('status', name, storage=objects.root)}` shows when, "
+        f"`{advice.resume(name, objects.root)}` continues."
+    )
+
+
+# --- training -------------------------------------------------------------------------------------
+
+
+def _train(
+    objects: ObjectStore,
+    definition: Definition,
+    *,
+    where: Where,
+    workers: int | None,
+    retry_failed: bool = False,
+    mlflow: str | None = None,
+    notify: str | None = None,
+) -> int:
+    """Train what is missing, track it, print what it came to; the exit code."""
+    from sweep.run.run_sweep import run_sweep
+    from sweep.tracking import sources
+    from sweep.tracking import tracker as tracking
+    from sweep.tracking.writer import BackgroundTracker
+
+    started_ms = time.time_ns() // 1_000_000
+    uri = place_of(objects, definition, mlflow)
+    remember_place(objects, definition.name, uri)
+
+    def tracker() -> Tracker:
+        return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
+
+    read = sources.StoredArms(objects, definition)
+    send = advice.command("sync", definition.name, storage=objects.root)
+    background = BackgroundTracker(
+        tracker(), definition.name, read, warn=note, storage=objects.root
+    )
+    on_record, on_proposal = sources.listeners(background.offer)
+    tracking_end_s = TRACKING_END_S
+    try:
+        again = advice.resume(definition.name, objects.root, where=where, workers=workers)
+        with notifications.notifying(notify, definition.name, again, warn=note) as on_news:
+            summary = run_sweep(
+                objects,
+                definition,
+                where=where,
+                workers=workers,
+                on_record=on_record,
+                on_proposal=on_proposal,
+                on_news=on_news,
+                retry_failed=retry_failed,
+            )
+            tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
+    finally:
+        behind = background.close(tracking_end_s)
+    view = views.load_sweep(objects, definition.name)
+    if behind:
+        note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
+    elif not summary.is_urgent:
+        try:
+            track_sweep(tracker(), view, started_ms)
+        except SweepError as error:
+            note(f"{error} `{send}` completes it.")
+    _print_summary(view, summary, objects.root)
+    if not summary.is_done:
+        return summary.exit_code
+    unread = sum(not arm.is_final for arm in view.arms.values())
+    if unread:
+        note(f"{unread} final records cannot be read: `{again}` trains their arms again.")
+        return 1
+    try:
+        keep_winners_weights(objects, view)
+    except StoreError as error:  # the results stand: only space on the disk is not freed
+        note(f"the weights of arms that did not win could not all be deleted: {error}")
+        return 1
+    return summary.exit_code
+
+
+def track_sweep(tracker: Tracker, view: views.SweepView, fallback_ms: int) -> None:
+    """Bring the sweep's own MLflow run up to date; its times are those of the records."""
+    records = [a.record for a in view.arms.values() if a.record is not None]
+    outcomes: dict[str, Mapping[str, int]] = {
+        s.setting.name: cast(Mapping[str, int], s.chosen.outcomes) for s in view.settings
+    }
+    tracker.sync_sweep_summary(
+        view.definition.name,
+        definition={n: v for n, v in view.definition.to_json().items() if n != "mlflow_uri"},
+        outcomes=outcomes,
+        started_ms=min((r.started_ms for r in records), default=fallback_ms),
+        ended_ms=max((r.ended_ms for r in records), default=fallback_ms)
+        if view.is_finished
+        else None,
+    )
+
+
+def _print_summary(view: views.SweepView, summary: RunSummary, storage: str) -> None:
+    name = view.definition.name
+    for setting, why in summary.retired.items():
+        note(f"{setting}: its search ended early: {why}")
+    for problem in summary.problems:
+        note(problem)
+    done = f"{summary.arms_done} of {summary.arms_total} arms are final"
+    if not summary.is_done:
+        stopped = f" ({summary.stopped})" if summary.stopped else ""
+        goes_on = KNOWN in os.environ and not summary.was_asked_to_stop
+        what_next = "Its job sees whether it goes on." if goes_on else summary.advice
+        note(f"{name} is not done{stopped}: {done}. {what_next}")
+        return
+    out = console()
+    out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")
+    entries = views.best(view, {})
+    if len(entries) <= SHOWN_SETTINGS:
+        print_best(entries)
+    else:
+        show = advice.command("best", name, storage=storage)
+        click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")

@@ -1,0 +1,300 @@
+"""The verb that shows search spaces: settings, ranges, arms after sharing, and what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.markup import escape
+
+from search_spaces import catalog, published, published_text
+from search_spaces.effects import idle_ranges
+from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
+from sweep.cli.options import (
+    console,
+    json_option,
+    only_option,
+    parse_values,
+    print_json,
+    set_option,
+)
+from sweep.cli.text_table import table
+from sweep.study.names import model_text
+from trainables.errors import Misuse
+
+if TYPE_CHECKING:
+    from sweep.cost.estimate import Estimate
+
+Json = Any
+_NOTHING = "—"
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@set_option
+@only_option
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
+@click.option("--gpu", metavar="GPU", help="Estimate the cost on this GPU (h100), not on this CPU.")
+@json_option
+def spaces(
+    name: str | None,
+    values: Sequence[str],
+    patterns: Sequence[str],
+    full: bool,
+    gpu: str | None,
+    as_json: bool,
+) -> None:
+    """List search spaces, or show one: settings, ranges, arms, cost.
+
+    NAME is a built-in space, a .py or .json file, or an exported configuration. The cost is an
+    estimate: a few steps of every shape are timed on this CPU, or counted for a GPU.
+    """
+    if name is None:
+        if values or patterns or full or gpu:
+            raise Misuse(
+                "--set, --only, --full and --gpu say what of one space to show: give NAME."
+            )
+        _list(as_json)
+        return
+    space = catalog.only(catalog.find(name, full=full).space, patterns)
+    space = catalog.with_values(space, parse_values(values))
+    from sweep.cost.estimate import estimate  # loads torch
+
+    cost = estimate(space, None if gpu is None else gpu.lower())
+    if as_json:
+        print_json(
+            {
+                **space.to_json(),
+                "arms": catalog.arm_count(space),
+                "unconstrained_arms": len(catalog.unconstrained_arms(space)),
+                "warnings": idle_ranges(space),
+                "first_proposals": {s.name: space.default_point(s) for s in space.settings},
+                "published": {s.name: _published(s) for s in space.settings},
+                "estimate": cost.to_json(),
+            }
+        )
+    else:
+        _print_space(space)
+        _print_cost(cost)
+
+
+def _list(as_json: bool) -> None:
+    found = [catalog.find(known).space for known in catalog.space_names()]
+    if as_json:
+        print_json([_space_entry(space) for space in found])
+        return
+    rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
+    numbers = ("settings", "proposals", "seeds", "arms")
+    console().print(table(rows, right=numbers, whole=("name",)))
+
+
+def _space_entry(space: SearchSpace) -> dict[str, Json]:
+    return {
+        "name": space.name,
+        "summary": space.summary,
+        "settings": len(space.settings),
+        "proposals": space.n_proposals,
+        "seeds": len(space.search_seeds),
+        "arms": catalog.arm_count(space),
+    }
+
+
+Comparison = published.Comparison | published_text.Comparison
+
+
+def _comparison(setting: str) -> Comparison | None:
+    """What the paper reports for a setting of this name."""
+    return published.comparison(setting) or published_text.comparison(setting)
+
+
+def _asks_too_much(found: Comparison) -> bool:
+    """Whether no model can be feasible at the values that the paper used."""
+    return isinstance(found, published_text.Comparison) and bool(found.asks_too_much)
+
+
+def _mark(found: Comparison) -> str:
+    return " !!" if _asks_too_much(found) else " !" if found.doubts else ""
+
+
+def _place_of(found: Comparison) -> ModuleType:
+    return published_text if isinstance(found, published_text.Comparison) else published
+
+
+def _published(setting: Setting) -> dict[str, Json] | None:
+    found = _comparison(setting.name)
+    if found is None:
+        return None
+    place = _place_of(found)
+    return {
+        "source": place.SOURCE,
+        place.KEY: {"constrained": found.constrained, "unconstrained": found.unconstrained},
+        "doubts": list(found.doubts),
+    }
+
+
+def counted(number: int, thing: str) -> str:
+    """``1 setting``, ``2 settings``."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _most(space: SearchSpace) -> str:
+    """How many proposals a setting gets; some may ask for fewer."""
+    fewer = any(s.n_proposals not in (None, space.n_proposals) for s in space.settings)
+    return ("up to " if fewer else "") + counted(space.n_proposals, "proposal")
+
+
+def _print_space(space: SearchSpace) -> None:
+    out = console()
+    seeds = ", ".join(map(str, space.search_seeds))
+    plain = len(catalog.unconstrained_arms(space))
+    constrained = catalog.arm_count(space) - plain
+    out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
+    out.print(
+        f"{counted(len(space.settings), 'setting')} x {_most(space)} by {space.sampler}, "
+        f"search seeds {seeds}: {constrained} constrained and {plain} unconstrained arms (shared "
+        f"ones are trained once) of {_steps(space)} steps."
+    )
+    for line in _models(space):
+        out.print(escape(line))
+    out.print()
+    rows = [_setting_row(space, s) for s in space.settings]
+    out.print(table(rows, right=("proposals",), whole=("setting", "published")))
+    compared = [c for c in (_comparison(s.name) for s in space.settings) if c is not None]
+    if compared:
+        place = _place_of(compared[0])
+        out.print(
+            f"published: {place.MEASURE} of the constrained and the unconstrained model in "
+            f"{place.SOURCE}; ! has doubts, which --json names."
+            + " !! asks, surely or probably, for more descent than can exist."
+            * any(map(_asks_too_much, compared))
+        )
+    if space.ranges:
+        out.print()
+        ranges = [
+            {
+                "searched": name,
+                "range": text,
+                "in": where,
+                "first": _first_text(space, name),
+            }
+            for name in space.ranges
+            for text, where in _ranges_by_setting(space, name)
+        ]
+        if not any(row["in"] for row in ranges):
+            ranges = [{k: v for k, v in row.items() if k != "in"} for row in ranges]
+        out.print(table(ranges, right=("first",), whole=("searched",)))
+        for warning in idle_ranges(space):
+            out.print(f"[yellow]![/yellow] {escape(warning)}")
+
+
+def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str]]:
+    """Every range that a field is searched in, and in which settings; '' where all share one."""
+    found: dict[str, list[str]] = {}
+    for setting in space.settings:
+        found.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting.name)
+    if len(found) == 1:
+        return [(text, "") for text in found]
+    return [
+        (text, names[0] + f" and {len(names) - 1} more" * (len(names) > 1))
+        for text, names in found.items()
+    ]
+
+
+def _models(space: SearchSpace) -> list[str]:
+    """What is trained, by model and variant, and where that is not what the paper trained."""
+    runs = [space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings]
+    found = dict.fromkeys((run.model.name, run.model.variant) for run in runs)
+    departures = published.DEPARTURES
+    return [
+        f"model: {model_text(*model)}" + (f". {departures[model]}." if model in departures else "")
+        for model in found
+    ]
+
+
+def _steps(space: SearchSpace) -> str:
+    steps = sorted({space.base.with_fields(s.fields).steps for s in space.settings})
+    return f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
+
+
+def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
+    row = {
+        "setting": setting.name,
+        "also sets": _also_sets(setting) or _NOTHING,
+        "proposals": str(space.proposals_of(setting)),
+    }
+    if any(_comparison(s.name) for s in space.settings):
+        found = _comparison(setting.name)
+        row["published"] = (
+            _NOTHING
+            if found is None
+            else f"{found.constrained:.3f} {found.unconstrained:.3f}{_mark(found)}"
+        )
+    return row
+
+
+def _also_sets(setting: Setting) -> str:
+    """The fields of a setting that its name does not tell."""
+    fields = {name.removeprefix("constraint."): value for name, value in setting.fields.items()}
+    words = setting.name.split("-")
+    told = {
+        "data.name": fields.get("data.name") in words,
+        "model.name": len(words) > 2,
+        "model.layers": f"L{fields.get('model.layers')}" in words,
+        "train_gamma": f"g{fields.get('train_gamma', -1):g}" in words,
+    }
+    if told["data.name"] and told["train_gamma"]:
+        fields = {name: value for name, value in fields.items() if not told.get(name)}
+    return ", ".join(f"{name}={value}" for name, value in fields.items())
+
+
+def _range_text(values: Range) -> str:
+    if isinstance(values, Choice):
+        return "one of " + ", ".join(map(str, values.values))
+    kind = "log" if isinstance(values, LogUniform | LogDecay) else "uniform"
+    if isinstance(values, LogDecay):
+        kind += ", decay over the run"
+    return f"{values.low:g} to {values.high:g}, {kind}"
+
+
+def _first_text(space: SearchSpace, name: str) -> str:
+    """The first proposals' value; from the lowest to the highest where settings differ."""
+    firsts = [space.default_point(s)[name] for s in space.settings]
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in firsts):
+        return ", ".join(dict.fromkeys(map(str, firsts)))
+    low, high = min(firsts), max(firsts)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _print_cost(cost: Estimate) -> None:
+    out = console()
+    out.print()
+    out.print(
+        f"[bold]Estimate, within a factor of 2[/bold]: {_hours(cost.device_hours)} of "
+        f"{escape(cost.device)}, {_hours(cost.wall_hours)} with {counted(cost.workers, 'arm')} at "
+        f"a time; {cost.memory_gb:.1f} GB an arm."
+    )
+    out.print(f"From: {escape(cost.assumption)}.")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for name, (plain, constrained) in cost.seconds_per_arm.items():
+        rows.setdefault((_seconds(plain), _seconds(constrained)), []).append(name)
+    shown = [
+        {
+            "an arm of": names[0] + f" and {len(names) - 1} more" * (len(names) > 1),
+            "unconstrained": plain,
+            "constrained": constrained,
+        }
+        for (plain, constrained), names in rows.items()
+    ]
+    out.print(table(shown, right=("unconstrained", "constrained")))
+
+
+def _hours(hours: float) -> str:
+    return f"{60 * hours:.0f} min" if hours < 1.5 else f"{hours:,.0f} h"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 180:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else _hours(seconds / 3600)

@@ -1,0 +1,234 @@
+"""The verbs around a sweep: export, ui, sync, rm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sweep.cli.options import (
+    address_option,
+    check_name,
+    name_argument,
+    note,
+    open_store,
+    open_sweep,
+    storage_option,
+    tell_that_it_is_here,
+)
+from sweep.cli.reading import newest_first, run_ids
+from sweep.cluster import ask as remote
+from sweep.errors import AlreadyRunning
+from sweep.study import advice
+from sweep.study.definition import Definition, folder, load_definition, sweep_names
+from sweep.study.lock import driver_of
+from sweep.study.plan import arms_of_proposal, baselines
+from sweep.study.proposals import stored_proposals
+from sweep.tracking.address import (
+    TrackingError,
+    is_server,
+    known_id,
+    place_of,
+    remember_place,
+    shown,
+    sweep_id,
+    tracking_uri,
+)
+from trainables.errors import Failure, SweepError
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+Json = Any
+ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
+
+mlflow_option = click.option(
+    "--mlflow", metavar="URI", help="MLflow server; default: where the sweep is tracked."
+)
+
+
+@click.command("export")
+@name_argument
+@click.option(
+    "--out", required=True, metavar="DIR",
+    help="Where to write: a new folder, or one with an earlier export, which is replaced.",
+)  # fmt: skip
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Write a configuration also of the closest pair where a setting has no winner.",
+)
+@storage_option
+@address_option
+def export_(name: str, out: str, everything: bool, storage: str, address: str | None) -> None:
+    """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
+    from sweep.results.export import export, write_files
+
+    if address is not None:
+        there = remote.asked(address, "export", name, *(["--all"] if everything else []))
+        remote.said(there)
+        folder_out = Path(out).expanduser().resolve()
+        for file in write_files(folder_out, name, there.files):
+            click.echo(str(folder_out / file))
+        return
+    objects, view = open_sweep(storage, name)
+    ids = run_ids(objects, view.definition)
+    folder_out = Path(out).expanduser().resolve()
+    read = RunStore(objects).record
+    files = export(view, ids, folder_out, read=read, everything=everything)
+    for file in files:
+        click.echo(str(folder_out / file))
+    closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]
+    nothing = [s.setting.name for s in view.settings if not s.chosen.shown]
+    if closest and not everything:
+        note(
+            f"no configuration for {', '.join(closest)}: no winner. --all writes the closest "
+            "pair's."
+        )
+    if nothing:
+        note(f"no configuration for {', '.join(nothing)}: no finished pair.")
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, metavar="N",
+    help="Port of this machine's loopback to serve on.",
+)  # fmt: skip
+@click.option("--url", "only_url", is_flag=True, help="Print a server's page, and serve nothing.")
+@mlflow_option
+@storage_option
+@address_option
+def ui(
+    name: str | None,
+    port: int,
+    only_url: bool,
+    mlflow: str | None,
+    storage: str,
+    address: str | None,
+) -> None:
+    """Serve MLflow on this machine and print the page of a sweep: NAME, or the newest."""
+    from sweep.tracking import ui as tracking_ui
+
+    if address is not None:
+        remote.show_page(address, ["ui", *([name] if name else []), "--url"], port)
+        return
+    objects = open_store(storage)
+    names = newest_first(objects)
+    if name is not None:
+        check_name(objects, name)
+    else:
+        name = names[0] if names else None
+    if name is None:
+        uri = tracking_uri(objects.root, mlflow)
+    else:
+        uri = place_of(objects, load_definition(objects, name), mlflow)
+    served = is_server(uri)
+    if only_url and not served:
+        raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
+    if not served:
+        tracking_ui.refuse_taken_port(port)
+        again = advice.command("sync", name or "NAME", storage=objects.root)
+        tracking_ui.refuse_damaged(uri, again)
+    url = base = uri if served else f"http://{tracking_ui.HOST}:{port}"
+    if name is not None:
+        try:
+            number = known_id(objects, name)
+            url = tracking_ui.experiment_url(base, uri, name, number, storage=objects.root)
+        except TrackingError as error:
+            note(str(error))
+    if served:
+        click.echo(url)
+        return
+
+    def ready() -> None:
+        click.echo(url)
+        click.echo("Ctrl-C ends the server.", err=True)
+
+    tracking_ui.serve(uri, port, ready)
+
+
+@click.command()
+@name_argument
+@mlflow_option
+@storage_option
+def sync(name: str, mlflow: str | None, storage: str) -> None:
+    """Complete MLflow from the stored records; a new, empty server gets everything."""
+    from sweep.cli.running import track_sweep
+    from sweep.tracking import sources
+    from sweep.tracking import tracker as tracking
+
+    tell_that_it_is_here(ON_HEAD)
+    objects, view = open_sweep(storage, name)
+    uri = place_of(objects, view.definition, mlflow)
+    tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
+    tracking.sync_all(tracker, sources.tracked_arms(objects, view.definition), say=click.echo)
+    track_sweep(tracker, view, 0)
+    remember_place(objects, name, uri)
+
+
+@click.command()
+@name_argument
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@storage_option
+def rm(name: str, yes: bool, storage: str) -> None:
+    """Show, then delete, a sweep and the arms that no other sweep uses.
+
+    MLflow keeps its experiment: delete that in its own UI.
+    """
+    tell_that_it_is_here(ON_HEAD)
+    objects = open_store(storage)
+    if name not in sweep_names(objects):
+        check_name(objects, name)
+    driver = driver_of(objects, name)
+    if driver is not None:
+        end = advice.command("stop", name, storage=objects.root)
+        raise AlreadyRunning(f"{name} is running ({driver}): `{end}` first.")
+    own, others, unknown = _claims(objects, name)
+    doomed = [] if unknown else sorted(own - others)
+    size_mb = (sum(objects.size_of(f"arms/{s}") for s in doomed)) / 1e6
+    click.echo(f"{objects.root}/{folder(name)}: the definition and its proposals")
+    click.echo(f"{objects.root}/arms: {len(doomed)} arms, {size_mb:.1f} MB")
+    if own & others:
+        click.echo(f"{len(own & others)} arms stay: other sweeps use them")
+    if unknown:
+        click.echo(f"no arm goes: it is not known which ones {', '.join(unknown)} uses (damaged)")
+    if not yes and not click.confirm(f"Delete the sweep {name}?"):
+        click.echo("Nothing was deleted.")
+        return
+    store = RunStore(objects)
+    for signature in doomed:
+        store.forget(signature)
+    objects.delete_folder(folder(name))
+    click.echo(f"Deleted {name}.")
+
+
+def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[str]]:
+    """The stored arms of a sweep, those of all others, and the sweeps that cannot be read."""
+    there = set(objects.names("arms"))
+    own: set[str] = set()
+    others: set[str] = set()
+    unknown = []
+    for sweep in sweep_names(objects):
+        try:
+            found = signatures(objects, load_definition(objects, sweep)) & there
+        except SweepError:
+            unknown.append(sweep)
+            continue
+        if sweep == name:
+            own = found
+        else:
+            others |= found
+    return own, others, unknown
+
+
+def signatures(objects: ObjectStore, definition: Definition) -> set[str]:
+    """Every arm that a sweep has asked for so far."""
+    found: set[str] = set()
+    for setting in definition.space.settings:
+        found |= {arm.signature for arm in baselines(definition, setting.name)}
+        for stored in stored_proposals(objects, definition.name, setting.name):
+            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
+            found |= {arm.signature for arm in arms}
+    return found

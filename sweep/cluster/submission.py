@@ -1,0 +1,152 @@
+"""What a laptop sends to the head of a cluster, and what comes back: plain JSON, never code.
+
+A submission lies as ``submission.json`` in the working folder of its job. An answer is one line of
+the job's log, behind a mark, so that nothing else that a job prints can be taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sweep.study.advice import STORAGE
+from trainables.code_version import DISTRIBUTION, code_version
+from trainables.errors import Failure, Misuse
+
+Json = Any
+FILE = "submission.json"
+ANSWER = "sweep-answer: "  # what an answer's line begins with
+NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One sweep that a cluster is to train, or to continue."""
+
+    name: str
+    version: str  # the laptop's ``code_version``
+    any_version: bool = False  # train although the cluster's differs
+    definition: Json = None  # ``Definition.to_json``; None: continue the stored one
+    asked: tuple[str, ...] = ()  # fields of the definition that the user named
+    storage: str | None = None  # root on the cluster; None: its SWEEP_STORAGE
+    mlflow: str | None = None  # as seen from the cluster
+    n_proposals: int | None = None  # of a stored sweep: ask for more
+    seeds: str | None = None  # of a stored sweep, as ``parse_seeds`` reads them
+    retry_failed: bool = False
+    driven_by: str = ""  # the job that drives this sweep already: only compare; empty: none does
+    notify: str | None = None  # whom the driver tells; part of no command line: it may be secret
+    options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver
+    others: Mapping[str, str] = field(default_factory=dict)  # running job of this name -> its root
+    asked_from: str = ""  # as in sweep/study/advice.py
+
+    def write(self, folder: Path) -> None:
+        """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
+        path = folder / FILE
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self), allow_nan=False), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Submission:
+        """What ``write`` put there. Misuse when another version wrote it.
+
+        Ray unpacks what it was sent for all to read: that ends here.
+        """
+        with suppress(OSError):  # of another user
+            (folder / FILE).chmod(0o600)
+        plain: dict[str, Json] = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        for name in ("asked", "options"):
+            plain[name] = tuple(plain.get(name, ()))
+        try:
+            sent = cls(**plain)
+        except TypeError as error:
+            raise Misuse(
+                f"the submission is of another version of {DISTRIBUTION} than the cluster's "
+                f"{code_version()} ({error}). Install the same on both."
+            ) from error
+        return sent
+
+
+@dataclass(frozen=True)
+class Question:
+    """One verb that the head is to run."""
+
+    words: tuple[str, ...]  # of the command line, but for --storage
+    storage: str | None = None  # root on the cluster; None: its SWEEP_STORAGE
+    drivers: tuple[tuple[str, str, str], ...] = ()  # that run now: sweep, job, root
+    asked_from: str = ""  # as in sweep/study/advice.py
+
+    def text(self) -> str:
+        """One word of a shell command that ``parse`` turns back."""
+        return shlex.quote(json.dumps(asdict(self)))
+
+    @classmethod
+    def parse(cls, word: str) -> Question:
+        """What ``text`` said, after the shell."""
+        plain = json.loads(word)
+        drivers = tuple((sweep, job, root) for sweep, job, root in plain["drivers"])
+        asked_from = plain.get("asked_from", "")
+        return cls(tuple(plain["words"]), plain["storage"], drivers, asked_from)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the head said: standard output, standard error and exit code of what it was asked."""
+
+    code: int
+    out: str = ""
+    err: str = ""
+    version: str = ""  # the cluster's ``code_version``
+    files: dict[str, str] = field(default_factory=dict)  # texts that the verb wrote, by name
+
+    def line(self) -> str:
+        """The line of the log that carries it."""
+        return ANSWER + json.dumps(asdict(self))
+
+    @classmethod
+    def found_in(cls, log: str) -> Answer | None:
+        """The first whole answer in a job's log, or None."""
+        for line in log.splitlines(keepends=True):
+            if line.startswith(ANSWER) and line.endswith("\n"):
+                return cls(**json.loads(line.removeprefix(ANSWER)))
+        return None
+
+
+def check_version(theirs: str, *, any_version: bool) -> None:
+    """Raise Failure unless this code is the laptop's: it would train to what nobody looked at."""
+    if theirs != code_version() and not any_version:
+        raise Failure(
+            f"the cluster has {DISTRIBUTION} {code_version()}, and this laptop {theirs}. Install "
+            "the same on both (`ray up cluster.yaml` installs the laptop's checkout), or go on "
+            "nevertheless with --any-version."
+        )
+
+
+def root_on_cluster(given: str | None) -> str:
+    """The storage root, as the head sees it. Misuse when there is none that every node shares."""
+    root = given or os.environ.get(STORAGE)
+    if not root:
+        raise Misuse(
+            f"the cluster has no storage root: {STORAGE} is not set on its head. Set it in "
+            "cluster.yaml to a folder that every node sees, or to s3://bucket/path, or give "
+            "--storage."
+        )
+    if "://" not in root and not Path(root).expanduser().is_absolute():
+        raise Misuse(
+            f"a storage root on a cluster must be an absolute folder or an address like "
+            f"s3://bucket/path, got {root!r}."
+        )
+    return root
+
+
+def is_same_root(one: str | None, other: str | None) -> bool:
+    """Whether two roots are one place, as the head sees them; None or empty: its own."""
+    try:
+        return len({root_on_cluster(root).rstrip("/") for root in (one, other)}) == 1
+    except Misuse:
+        return False

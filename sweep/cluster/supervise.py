@@ -1,0 +1,382 @@
+"""``python -m sweep.cluster.supervise``: a sweep's job on the head; it outlives its drivers.
+
+It reads the submission in its working folder, puts the sweep into the store, answers the laptop,
+and starts the driver again until the sweep has ended, somebody stops it, or the driver has died
+three times in a row without anything new in the store. While the store cannot be written, it waits.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from sweep.cli.options import check_name, open_store, parse_seeds
+from sweep.cluster.submission import (
+    NOT_YET,
+    Answer,
+    Submission,
+    check_version,
+    is_same_root,
+    root_on_cluster,
+)
+from sweep.executors.autoscaling import largest, unused_gpus
+from sweep.executors.resources import ResourceClasses
+from sweep.run import notifications
+from sweep.run.events import OnNews, of_driver, of_storage
+from sweep.run.forget_failed import forget_failed
+from sweep.run.signals import KNOWN, request_stop, stop_request
+from sweep.study import advice
+from sweep.study.advice import ADDRESS, ASKED_FROM
+from sweep.study.definition import Definition, definition_name, load_definition
+from sweep.study.lock import driver_lock, driver_of, driving_jobs
+from sweep.study.plan import arms_of_proposal, baselines
+from sweep.study.proposals import (
+    listed_proposals,
+    retired_settings,
+    stored_point,
+    stored_proposals,
+)
+from sweep.study.registration import extended, refuse_second_driver, registered, resolved
+from sweep.tracking.address import place_of, remember_place
+from trainables.code_version import code_version
+from trainables.errors import Failure, Misuse, StoreError, SweepError
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+Json = Any
+DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person
+WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
+STORAGE_WAIT_S = 3600.0  # for a storage that is full or away, before each start
+STORAGE_LOOK_S = 10.0
+ACCEPTED = "accepted"  # on the command line, and the stop request of before: it is in the store
+JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray tells the drivers that a job starts
+
+
+def main() -> None:
+    """Take up the submission in the current folder and see the sweep through."""
+    if sys.argv[1:2] == [ACCEPTED]:
+        known = sys.argv[2]
+        sent = _taken_up()
+        objects = open_store(root_on_cluster(sent.storage))
+        target = sent.notify or os.environ.get(notifications.VARIABLE)
+        resume = advice.resume(sent.name, objects.root)
+        with notifications.notifying(target, sent.name, resume, warn=_say) as on_news:
+            run_driver = partial(drive, objects, sent)
+            code = supervise(objects, sent.name, run_driver, known=known, on_news=on_news)
+        raise SystemExit(code)
+    notes: list[str] = []
+    try:
+        sent = _taken_up()
+        objects = open_store(root_on_cluster(sent.storage))
+        known = stop_request(objects, sent.name)  # what is asked while data are looked for counts
+        accept(objects, sent, notes.append)
+    except NotYet as error:
+        _answer(Answer(NOT_YET, err=f"sweep: {error}\n", version=code_version()))
+        return
+    except SweepError as error:
+        code = 2 if isinstance(error, Misuse) else 1
+        _answer(Answer(code, err=f"sweep: {error}\n", version=code_version()))
+        raise SystemExit(code) from None
+    driver = driver_of(objects, sent.name)
+    if driver is not None and driver.hint:
+        notes.append(driver.hint)
+    err = "".join(f"sweep: {line}\n" for line in notes)
+    _answer(Answer(0, "" if driver is None else str(driver), err, code_version()))
+    if driver is None:  # in a new process image: this one holds torch, by which data were found
+        again = [sys.executable, "-m", "sweep.cluster.supervise", ACCEPTED, known]
+        os.execv(sys.executable, again)
+
+
+def _taken_up() -> Submission:
+    """The submission in this folder; what is advised from now on is for whoever sent it."""
+    sent = Submission.read(Path())
+    os.environ[ASKED_FROM] = sent.asked_from
+    return sent
+
+
+class NotYet(Failure):
+    """The sweep that is driven is not stored yet, so that there is nothing to compare with."""
+
+
+def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -> None:
+    """Put into the store what is asked for, or refuse it; training has not begun after this.
+
+    Raises:
+        Failure: the code here is not the laptop's.
+        Misuse: as `sweep run` and `sweep resume` refuse.
+        NotYet: the job that drives the sweep still looks for its data. To store this submission's
+            definition now would have that job refused, and nobody would train.
+    """
+    check_version(sent.version, any_version=sent.any_version)
+    others = (job for job, root in sent.others.items() if is_same_root(root, objects.root))
+    driving = sent.driven_by or next(others, "")
+    if driving:
+        driving_jobs.set({sent.name: driving})
+    if sent.definition is not None:
+        if sent.driven_by and not objects.exists(definition_name(sent.name)):
+            raise NotYet(f"job {sent.driven_by} has not stored {sent.name} yet.")
+        given = Definition.from_json(sent.definition)
+        uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
+        registered(objects, resolved(given, say=_say), asked=sent.asked, say=say)
+        if not driving:
+            remember_place(objects, sent.name, uri)
+            tell_unused_gpus(objects, load_definition(objects, sent.name), say)
+        return
+    check_name(objects, sent.name)
+    there = load_definition(objects, sent.name)
+    refuse_second_driver(objects, sent.name)
+    seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
+    there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)
+    if sent.retry_failed:  # once: a driver that starts again must not train them for ever
+        with driver_lock(objects, sent.name):
+            forget_failed(objects, there)
+
+
+def tell_unused_gpus(
+    objects: ObjectStore, definition: Definition, say: Callable[[str], None]
+) -> None:
+    """Say so before a sweep of CPU arms makes a cluster of GPU machines grow."""
+    arm = ResourceClasses(definition, lambda signature: None).standard
+    stop = advice.command("stop", definition.name, storage=objects.root)
+    if told := unused_gpus(arm, largest(arm) or (), definition.name, stop=stop):
+        say(told)
+
+
+def drive(objects: ObjectStore, sent: Submission, known: str) -> int:
+    """Run a driver of the stored sweep on this cluster to its end.
+
+    Args:
+        objects: the storage root.
+        sent: what it is to do.
+        known: the request to stop that is of before; any other stops it.
+
+    Returns:
+        Its exit code; where a signal ended it, as in a shell, 128 + the signal's number.
+    """
+    resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
+    environment = {**_for_driver(os.environ), KNOWN: known}
+    if sent.notify is not None:
+        environment[notifications.VARIABLE] = sent.notify
+    command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
+    code = subprocess.run(command, cwd=Path.home(), env=environment).returncode
+    return code if code >= 0 else 128 - code
+
+
+def supervise(
+    objects: ObjectStore,
+    name: str,
+    run_driver: Callable[[str], int],
+    *,
+    known: str | None = None,
+    waits_s: Sequence[float] = WAITS_S,
+    look_s: float = STORAGE_LOOK_S,
+    on_news: OnNews = lambda news: None,
+) -> int:
+    """Run the driver until the sweep has ended; the exit code of the last one.
+
+    Args:
+        objects: the storage root.
+        name: a stored sweep.
+        run_driver: runs a driver to its end; told which request to stop is of before, and returns
+            its exit code.
+        known: that request; None: the one that is there now.
+        waits_s: pauses before the starts that follow a driver's first, second, ... death.
+        look_s: between two looks at a storage that is full or away.
+        on_news: told when the sweep waits for its storage, and when it is left to a person; what
+            else happens, drivers tell.
+    """
+    known = stop_request(objects, name) if known is None else known
+    seen = Progress(objects, name)
+    deaths = starts = 0
+    with _stop_on_sigterm(objects, name) as terminated:
+        while True:
+            code = run_driver(known)
+            starts += 1
+            if code == 0:
+                return code
+            if code == 2 and starts == 1:  # later: data or storage are away
+                what = "was refused: its job's log says why"
+                on_news(of_driver(name, what, objects.root))
+                return code
+            if terminated or _asked_to_stop(objects, name, known):
+                return code
+            if code == 1 and seen.is_over():
+                return code  # not all went well: its own last lines say what
+            if _is_driven(objects, name):
+                return code
+            deaths = 1 if seen.is_new() else deaths + 1
+            if deaths == DEATHS:
+                what = f"died {DEATHS} times without progress and is not started again"
+                again = advice.resume(name, objects.root)
+                _say(f"the driver of {name} {what}. See above why; then `{again}` continues.")
+                on_news(of_driver(name, what, objects.root))
+                return code
+            _say(f"the driver of {name} ended with exit code {code} and is started again.")
+            time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
+            _await_storage(objects, terminated, look_s, lambda e: on_news(of_storage(name, e)))
+            if terminated:
+                return code
+
+
+def _await_storage(
+    objects: ObjectStore,
+    terminated: Sequence[int],
+    look_s: float,
+    tell: Callable[[SweepError], None],
+) -> None:
+    """Return when the store can be written, at SIGTERM, or when it has been away for too long.
+
+    A driver that is started before would only die of it, and three of them do in two minutes.
+    """
+    give_up = time.monotonic() + STORAGE_WAIT_S
+    told = False
+    while not terminated:
+        try:
+            objects.check_writable()
+            return
+        except SweepError as error:
+            if time.monotonic() > give_up:
+                return
+            if not told:
+                _say(f"{error} The driver is started when it can be written again.")
+                tell(error)
+                told = True
+        time.sleep(look_s)
+
+
+def _is_driven(objects: ObjectStore, name: str) -> bool:
+    """Whether another driver has taken the sweep over: this job's has ended."""
+    other = None
+    with suppress(StoreError):
+        other = driver_of(objects, name)
+    if other is not None:
+        _say(f"{name} is driven by {other} now: this job leaves it to that one.")
+    return other is not None
+
+
+def _asked_to_stop(objects: ObjectStore, name: str, known: str) -> bool:
+    """Whether `sweep stop` was given after ``known``; the driver may not have seen it."""
+    try:
+        asked = stop_request(objects, name) not in ("", known)
+    except StoreError:
+        return False
+    if asked:
+        _say(f"{name} was asked to stop. `{advice.resume(name, objects.root)}` continues it.")
+    return asked
+
+
+class Progress:
+    """How far a sweep is, by what the store holds; a store that is away shows no progress."""
+
+    def __init__(self, objects: ObjectStore, name: str) -> None:
+        """Remember where it stands now."""
+        self._objects = objects
+        self._name = name
+        self._most: dict[str, int] = {}
+        self.is_new()
+
+    def is_new(self) -> bool:
+        """Whether anything has come about since the last look.
+
+        An arm that was killed goes on from its last checkpoint: only what it had not reached
+        before counts.
+        """
+        now: dict[str, int] = {}
+        with suppress(StoreError):
+            now = dict(_counts(self._objects, load_definition(self._objects, self._name)))
+        new = {n: count for n, count in now.items() if count > self._most.get(n, 0)}
+        self._most |= new
+        return bool(new)
+
+    def is_over(self) -> bool:
+        """Whether nothing is left to train: every setting is finished, or its search broke."""
+        try:
+            definition = load_definition(self._objects, self._name)
+            retired = retired_settings(self._objects, self._name)
+            space = definition.space
+            for setting in space.settings:
+                if setting.name in retired:
+                    continue
+                wanted, seeds = space.proposals_of(setting), len(space.search_seeds)
+                if sum(listed_proposals(self._objects, self._name, setting.name).values()) < wanted:
+                    return False
+                stored = stored_proposals(self._objects, self._name, setting.name)
+                judged = [p for p in stored if p.outcome and len(p.outcome.signatures) == seeds]
+                if len(judged) < wanted:
+                    return False
+        except StoreError:
+            return False
+        return True
+
+
+def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:
+    """Numbers that only grow: proposals and outcomes, and the steps of arms that are open.
+
+    Of judged proposals nothing is read: there may be ten thousand, each a request.
+    """
+    runs = RunStore(objects)
+    for setting in definition.space.settings:
+        listed = listed_proposals(objects, definition.name, setting.name)
+        yield f"{setting.name}/proposals", len(listed)
+        yield f"{setting.name}/outcomes", sum(listed.values())
+        arms = baselines(definition, setting.name)
+        for number in (number for number, has_outcome in listed.items() if not has_outcome):
+            point = stored_point(objects, definition.name, setting.name, number)
+            if point is not None:  # else deleted since the listing
+                arms += arms_of_proposal(definition, setting.name, number, point)
+        for arm in arms:
+            record = runs.record(arm.signature)
+            if record is not None:
+                steps = record.reports[-1].step if record.reports else 0
+                yield arm.signature, steps + 1 + record.is_final
+
+
+def _for_driver(here: Mapping[str, str]) -> dict[str, str]:
+    """The driver's environment: its workers need no copy of the folder of the submission."""
+    environment = {name: value for name, value in here.items() if name != ADDRESS}
+    if JOB_CONFIG in environment:
+        config: Json = json.loads(environment[JOB_CONFIG])
+        environment[JOB_CONFIG] = json.dumps({**config, "runtime_env": {}})
+    return environment
+
+
+@contextmanager
+def _stop_on_sigterm(objects: ObjectStore, name: str) -> Iterator[list[int]]:
+    """SIGTERM, from `ray job stop` say, is `sweep stop`: drivers may get it, too, or not.
+
+    Yields the list of those that came: the store, where drivers look, may be away.
+    """
+    terminated: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        terminated.append(number)
+        with suppress(StoreError):
+            request_stop(objects, name)
+
+    before = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield terminated
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _answer(answer: Answer) -> None:
+    print(answer.line(), flush=True)
+
+
+def _say(text: str) -> None:
+    print(f"sweep: {text}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

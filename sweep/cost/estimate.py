@@ -1,0 +1,351 @@
+"""What a sweep will cost in device hours and memory: an estimate, from shapes, without its data.
+
+On this machine's CPU a few real steps of every distinct shape are timed where they are small enough
+to be; else the floating-point operations of a step are counted and divided by a rate: that of a
+matrix product timed here, or for a GPU the vendor's peak times the share that training reaches.
+Expect a factor of 2 either way; a GPU's figures were never compared with one.
+
+Of texts a batch is as long as its longest, and a unit has as many samples as its group, so both are
+guessed by data set.
+
+Shape letters: B batch, T tokens (frames), D pixels of a patch, K atoms, N tokens of an image.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from search_spaces import catalog
+from search_spaces.space import SearchSpace
+from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.errors import BadData, Misuse, UnknownName
+from trainables.remote_folders import is_address
+from trainables.shifts import family_of
+from trainables.task_facts import SAMPLES_PER_UNIT
+
+Json = Any
+DType = Literal["float32", "float64", "bfloat16"]
+
+BACKWARD = 2.0  # a backward pass costs about twice its forward pass
+START_S = 2.0  # of an arm: its task, its references from the cache, its records
+MEASURED_S = 1.0  # at most about this long is spent on timing the steps of one shape
+LARGEST_TIMED = 3e10  # operations of a step; more are not timed but counted
+LARGEST_BUILT = 2**24  # parameters; a larger network is not built to be timed
+PROCESS_GB = 0.6  # a Python process with torch, and the pixels that its batches touch
+GPU_GB = 0.8  # what CUDA and its libraries take
+SHARE_OF_PEAK = 0.4  # what training reaches of a GPU's peak
+KERNEL_S = 1e-5  # a GPU starts no faster than one kernel in this time
+KERNELS_PER_LAYER = 60  # of one step: forward, loss, backward, Adam
+
+
+@dataclass(frozen=True)
+class TextShape:
+    """What texts of one data set are like."""
+
+    tokens: int  # of a sample, cut at 256
+    examples: float  # of the data set's own training split, of which dev is a share
+
+
+TEXTS: Mapping[str, TextShape] = {
+    "imdb": TextShape(230, 25_000),
+    "mnli": TextShape(45, 392_702),
+}
+# (layers, width) of checkpoints that need not be here to be counted; others are read
+ENCODERS: Mapping[str, tuple[int, int]] = {
+    "distilbert-base-uncased": (6, 768),
+    "roberta-base": (12, 768),
+    "roberta-large": (24, 1024),
+}
+OTHER_ENCODER = (12, 768)  # one that cannot be read
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU by its data sheet."""
+
+    tflops: float  # float32, no tensor cores: what torch uses unless it is told otherwise
+    tflops_bfloat16: float  # tensor cores, dense
+    memory_gb: float
+
+
+GPUS: Mapping[str, Gpu] = {
+    "rtx3080ti": Gpu(34.1, 68.0, 12),
+    "rtx3090": Gpu(35.6, 71.0, 24),
+    "rtx4090": Gpu(82.6, 165.0, 24),
+    "t4": Gpu(8.1, 8.1, 16),  # bfloat16 is emulated
+    "v100": Gpu(15.7, 15.7, 32),
+    "a10g": Gpu(31.2, 70.0, 24),
+    "l4": Gpu(30.3, 121.0, 24),
+    "a100": Gpu(19.5, 312.0, 80),
+    "h100": Gpu(66.9, 989.0, 80),
+    "h200": Gpu(66.9, 989.0, 141),
+}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one arm computes: operations and bytes, from its configuration alone."""
+
+    forward_flops: float  # of one sample: a sequence, or a frame
+    parameters: float
+    activation_bytes: float  # kept for the backward pass of one sample
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a sweep costs on one kind of device."""
+
+    device: str
+    assumption: str  # where the times come from
+    arms: int
+    device_hours: float
+    wall_hours: float  # with as many arms at a time as ``workers``
+    workers: int
+    memory_gb: float  # of the largest arm
+    seconds_per_arm: Mapping[str, tuple[float, float]]  # by setting: unconstrained, constrained
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values."""
+        return {
+            "device": self.device,
+            "assumption": self.assumption,
+            "within_a_factor_of": 2,
+            "arms": self.arms,
+            "device_hours": self.device_hours,
+            "wall_hours": self.wall_hours,
+            "workers": self.workers,
+            "memory_gb": self.memory_gb,
+            "seconds_per_arm": {
+                name: {"unconstrained": plain, "constrained": constrained}
+                for name, (plain, constrained) in self.seconds_per_arm.items()
+            },
+        }
+
+
+def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
+    """What a sweep of the space costs: on this machine's CPU, or on the GPU of this name.
+
+    A shared unconstrained arm counts once. Steps of a GPU space are estimated for the CPU as well,
+    when none is named: that is what they would cost here.
+
+    Raises:
+        UnknownName: no GPU of this name is known.
+    """
+    if gpu is not None and gpu not in GPUS:
+        raise UnknownName.of("GPU", gpu, GPUS)
+    seconds: dict[str, tuple[float, float]] = {}
+    total, memory, counted = 0.0, 0.0, False
+    for setting in space.settings:
+        config = space.run(setting, space.default_point(setting), seed=space.search_seeds[0])
+        both = arm_seconds(config.unconstrained(), gpu), arm_seconds(config, gpu)
+        seconds[setting.name] = both
+        total += both[1] * catalog.constrained_count(space, setting)
+        memory = max(memory, arm_memory_gb(config, gpu))
+        counted |= not is_timed(config)
+    plain = catalog.unconstrained_arms(space)
+    total += sum(arm_seconds(arm, gpu) for arm in plain.values())
+    workers = 1 if gpu else max((os.cpu_count() or 1) // space.base.threads, 1)
+    arms = catalog.arm_count(space)
+    return Estimate(
+        device=gpu or f"CPU ({space.base.threads} thread{'s' * (space.base.threads > 1)} an arm)",
+        assumption=_assumption(gpu, counted),
+        arms=arms,
+        device_hours=total / 3600,
+        wall_hours=total / 3600 / min(workers, arms),
+        workers=workers,
+        memory_gb=memory,
+        seconds_per_arm=seconds,
+    )
+
+
+def _assumption(gpu: str | None, counted: bool) -> str:
+    if gpu is not None:
+        peak = GPUS[gpu]
+        return (
+            f"operations counted; {peak.tflops:g} TFLOPS in float32 and "
+            f"{peak.tflops_bfloat16:g} in bfloat16 by the data sheet, {SHARE_OF_PEAK:.0%} of it "
+            f"reached, a kernel every {1e6 * KERNEL_S:g} us at best; compared with no GPU"
+        )
+    if counted:
+        return "operations counted where a step is large; rate of a matrix product timed here"
+    return "a few real steps of every shape timed here, on noise, just now"
+
+
+# --- one arm --------------------------------------------------------------------------------------
+
+
+def arm_seconds(config: RunConfig, gpu: str | None = None) -> float:
+    """Seconds that one arm trains and is evaluated."""
+    step = _step_seconds(config, gpu)
+    samples = config.batch_size * (1 + BACKWARD)  # as many forward passes as one step costs
+    return START_S + step * (config.steps + evaluated_samples(config) / samples)
+
+
+def evaluated_samples(config: RunConfig) -> float:
+    """Samples that pass forward in an arm's reports and its final evaluation."""
+    reports = math.ceil(config.steps / config.report_every)
+    severities = sum(len(family_of(shift).severities) for shift in config.shifts)
+    held_out = reports + len(config.test_gammas) + config.eval_draws + severities  # passes
+    if config.task == "text_classification":
+        most = min(config.eval_windows * SAMPLES_PER_UNIT, config.data.max_items or math.inf)
+        there, share = _text_shape(config).examples, config.data.dev_share
+        dev, train = min(most, share * there), min(most, (1 - share) * there)
+        return held_out * dev + config.eval_draws * train
+    if config.task == "frame_denoising":
+        window = config.data.frames
+    else:
+        window = (config.data.frame_size // config.data.patch_size) ** 2
+    return float((held_out + config.eval_draws) * config.eval_windows * window)
+
+
+def arm_memory_gb(config: RunConfig, gpu: str | None = None) -> float:
+    """Peak memory of one arm: weights, gradients and Adam's moments, and what backward needs."""
+    work = work_of(config)
+    wide = 2 if config.dtype == "float64" else 1
+    training = 16 * work.parameters + config.batch_size * work.activation_bytes
+    return (PROCESS_GB if gpu is None else GPU_GB) + wide * training / 1e9
+
+
+def work_of(config: RunConfig) -> Work:
+    """Operations (two per multiply-add), parameters and kept bytes in float32, by model."""
+    if config.task == "text_classification":
+        return _work_of_texts(config)
+    layers, frames = config.model.layers, config.data.frames
+    pixels = float(config.data.patch_size**2)
+    if config.model.name == "ut":
+        per_token = 4 * pixels**2 + 4 * frames * pixels  # scores and mixing, attention
+        if config.model.variant != "literal":
+            per_token += 8 * pixels * config.data.patch_size  # into the cosine basis and back
+        kept = 4 * frames * (10 * pixels + 3 * frames)
+        return Work(layers * frames * per_token, layers * 2 * pixels**2, layers * kept)
+    if config.model.name == "dust":
+        atoms = float(config.model.atoms_per_side**2)
+        shared = config.model.variant == "shared"
+        shared |= config.model.variant == "paper" and config.constraint is None
+        first = 4 * pixels * atoms  # from the zero code there is nothing to mix
+        other = (4 if shared else 6) * pixels * atoms + 4 * frames * pixels + 2 * frames * atoms
+        kept = 4 * frames * (5 * pixels + 3 * atoms + 3 * frames)
+        dictionaries = 1 if shared else layers
+        flops = frames * (first + (layers - 1) * other)
+        return Work(flops, dictionaries * pixels * atoms, layers * kept)
+    # ViT: blocks as wide as an RGB patch, MLP of 4 widths, a head for every 64 of the width.
+    # Kept: arXiv 2205.05198, eq. (2), less dropout's masks, in float32.
+    width = 3 * pixels
+    tokens = (config.data.frame_size / config.data.patch_size) ** 2 + 1
+    flops = layers * (24 * tokens * width**2 + 4 * tokens**2 * width)
+    kept = layers * tokens * (64 * width + 8 * tokens * width / 64)
+    return Work(flops, layers * 12 * width**2, kept)
+
+
+def _work_of_texts(config: RunConfig) -> Work:
+    """As for a ViT of this width and depth; UT has two matrices a layer, and no MLP."""
+    depth, width = _encoder_shape(str(config.model.checkpoint))
+    tokens = _text_shape(config).tokens
+    if config.model.name == "text_ut":
+        depth = config.model.layers
+        flops = depth * (4 * tokens * width**2 + 4 * tokens**2 * width)
+        return Work(flops, depth * 2 * width**2, depth * 4 * tokens * (6 * width + 3 * tokens))
+    layers = config.model.layers or depth
+    flops = layers * (24 * tokens * width**2 + 4 * tokens**2 * width)
+    kept = layers * tokens * (64 * width + 8 * tokens * width / 64)
+    return Work(flops, layers * 12 * width**2, kept / config.accumulate)
+
+
+def _text_shape(config: RunConfig) -> TextShape:
+    known = TEXTS.get(config.data.name, TextShape(config.data.max_length, math.inf))
+    return TextShape(min(known.tokens, config.data.max_length), known.examples)
+
+
+@lru_cache(maxsize=64)
+def _encoder_shape(checkpoint: str) -> tuple[int, int]:
+    """Layers and width, of a checkpoint that is known or on this machine."""
+    if checkpoint in ENCODERS:
+        return ENCODERS[checkpoint]
+    if is_address(checkpoint):  # a gigabyte, for an estimate
+        return OTHER_ENCODER
+    from trainables.checkpoints import Checkpoint  # loads transformers
+    from trainables.models.encoder import NEEDS
+
+    try:
+        found = Checkpoint(checkpoint, NEEDS)
+        return found.depth(), int(found.config().hidden_size)
+    except (Misuse, BadData, AttributeError):  # a run says what is wrong; here the cost is asked
+        return OTHER_ENCODER
+
+
+def is_timed(config: RunConfig) -> bool:
+    """Whether a step is small enough to be taken here, on noise.
+
+    A checkpoint is never fetched for it, and the network of a plug-in may need its own task.
+    """
+    work = work_of(config)
+    small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
+    is_own = config.model.checkpoint is None and config.model.plugin is None
+    return is_own and small and work.parameters < LARGEST_BUILT
+
+
+# --- one step -------------------------------------------------------------------------------------
+
+
+def _step_seconds(config: RunConfig, gpu: str | None) -> float:
+    flops = config.batch_size * (1 + BACKWARD) * work_of(config).forward_flops
+    if gpu is not None:
+        peak = GPUS[gpu].tflops_bfloat16 if config.dtype == "bfloat16" else GPUS[gpu].tflops
+        started = KERNEL_S * KERNELS_PER_LAYER * config.model.layers
+        return max(flops / (peak * 1e12 * SHARE_OF_PEAK), started)
+    if is_timed(config):
+        return _timed_step(
+            config.model,
+            config.data.patch_size,
+            config.data.frames,
+            config.batch_size,
+            config.dtype,
+            config.threads,
+            config.constraint is not None,
+        )
+    return flops / _matrix_rate(config.threads)
+
+
+@lru_cache(maxsize=256)
+def _timed_step(
+    model: ModelConfig,
+    patch_size: int,
+    frames: int,
+    batch_size: int,
+    dtype: DType,
+    threads: int,
+    constrained: bool,
+) -> float:
+    """Seconds of one step of this shape, the fastest of a few: others share this machine."""
+    from sweep.cost.timed_steps import step_times
+
+    config = RunConfig(
+        data=DataConfig(frame_size=patch_size, patch_size=patch_size, frames=frames),
+        model=model,
+        batch_size=batch_size,
+        dtype=dtype,
+        threads=threads,
+        constraint=ConstraintConfig() if constrained else None,
+    )
+    return min(step_times(config, MEASURED_S))
+
+
+@lru_cache(maxsize=8)
+def _matrix_rate(threads: int) -> float:
+    """Operations a second of a float32 matrix product of a transformer's size, here."""
+    import torch
+
+    torch.set_num_threads(threads)
+    left, right = torch.ones(256, 768), torch.ones(768, 3072)
+    seconds = []
+    for _ in range(6):
+        started = time.perf_counter()
+        left @ right
+        seconds.append(time.perf_counter() - started)
+    return 2.0 * 256 * 768 * 3072 / min(seconds)

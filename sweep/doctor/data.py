@@ -1,0 +1,266 @@
+"""What arms read beside the store, for `sweep doctor`: data sets and checkpoints, and if whole.
+
+Files are listed, not decoded; weights are hashed, not loaded. What is said of a data set or of a
+checkpoint carries a digest that is the same wherever a copy of it lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from search_spaces.space import SearchSpace
+from sweep.doctor.check import Check, nearest
+from trainables.config import DataConfig, ModelConfig
+from trainables.datasets.cache import cache_root
+from trainables.datasets.places import FOLDERS, with_default_folder
+from trainables.errors import BadData, StoreError, SweepError
+from trainables.fetched_folders import listed
+from trainables.remote_folders import is_address, without_scheme
+
+Json = Any
+DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
+CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come from."
+
+
+@dataclass(frozen=True)
+class Need:
+    """A data set, or a checkpoint, that some arm reads."""
+
+    task: str
+    data: DataConfig | None = None
+    model: ModelConfig | None = None
+
+    @property
+    def name(self) -> str:
+        """What its line is called."""
+        if self.data is not None:
+            return f"data {self.data.name}"
+        assert self.model is not None
+        return f"checkpoint {self.model.checkpoint}"
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal need."""
+        return {
+            "task": self.task,
+            "data": None if self.data is None else self.data.to_json(),
+            "model": None if self.model is None else self.model.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Need:
+        """The need that ``to_json`` wrote."""
+        data, model = plain["data"], plain["model"]
+        return cls(
+            plain["task"],
+            None if data is None else DataConfig.from_json(data),
+            None if model is None else ModelConfig.from_json(model),
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """What lies there for a need."""
+
+    text: str  # in words
+    digest: str  # of its files' names and sizes, or of their content
+
+
+def needs_of(space: SearchSpace) -> tuple[Need, ...]:
+    """Every data set and checkpoint of a space, each once."""
+    needs: dict[str, Need] = {}
+    for setting in space.settings:
+        run = space.run(setting, {}, seed=space.search_seeds[0])
+        data = Need(run.task, data=run.data)
+        needs.setdefault(f"{data.name} {run.data.folder}", data)
+        if run.model.checkpoint is not None:
+            model = Need(run.task, model=run.model)
+            needs.setdefault(f"{model.name} {run.model.name}", model)
+    return tuple(needs.values())
+
+
+def look(need: Need) -> Found:
+    """What lies on this machine for a need.
+
+    Raises:
+        SweepError: it is missing, of another layout, or damaged; the message says what to do.
+    """
+    if need.data is not None:
+        data = with_default_folder(need.data)
+        if is_address(data.folder):
+            return _at_address(str(data.folder), FOLDERS.get(data.name, ()))
+        data = replace(data, folder=data.folder and without_scheme(data.folder))
+        return _text_data(data) if _is_text(need.task) else _video_data(data)
+    assert need.model is not None
+    if is_address(need.model.checkpoint):
+        return _at_address(str(need.model.checkpoint), ())
+    return _checkpoint(need.model)
+
+
+def need_check(need: Need) -> Check:
+    """The line of one need on this machine."""
+    try:
+        found = look(need)
+    except SweepError as error:
+        advice = DATA_ADVICE if need.data is not None else CHECKPOINT_ADVICE
+        return Check(need.name, False, str(error), advice)
+    return Check(need.name, True, found.text)
+
+
+def _is_text(task: str) -> bool:
+    return task == "text_classification"
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+def _at_address(address: str, names: Sequence[str]) -> Found:
+    """What lies at an address, and whether there is room for it here; nothing is fetched."""
+    files, missing = listed(address, names)
+    free = shutil.disk_usage(nearest(cache_root())).free
+    if missing > free:
+        raise StoreError(
+            f"{address} needs {missing / 1e9:.1f} GB more in {cache_root()}, and {free / 1e9:.1f} "
+            "are free. Free some space there, or set SWEEP_CACHE to a folder on another disk."
+        )
+    size = sum(file.size for file in files)
+    here = "fetched already" if not missing else "fetched when an arm needs it"
+    text = f"{len(files)} files, {size / 1e6:,.1f} MB at {address}, {here}, into {cache_root()}"
+    return Found(text, _listing_digest((f.path, f.size, f.modified_ns) for f in files))
+
+
+# --- data sets ------------------------------------------------------------------------------------
+
+
+def _video_data(data: DataConfig) -> Found:
+    from trainables.datasets.video import BUILT_IN, list_clips
+
+    video = list_clips(data)
+    counts = f"{len(video.train)} training and {len(video.test)} test clips"
+    place = "built in" if data.name in BUILT_IN else f"in {video.root}"
+    return Found(f"{counts} {place}", _listing_digest(video.listing))
+
+
+def _text_data(data: DataConfig) -> Found:
+    from trainables.datasets.text import list_text
+
+    raw = list_text(data)
+    size_mb = sum(size for _, size, _ in raw.listing) / 1e6
+    text = f"{len(raw.listing)} files, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
+    return Found(f"{text} in {raw.root}", _listing_digest(raw.listing))
+
+
+def _listing_digest(listing: Iterable[tuple[str, int, int]]) -> str:
+    """Of paths and sizes; copies differ in their times."""
+    files = sorted((path, size) for path, size, _ in listing)
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
+
+
+def folder_check(folder: str) -> Check:
+    """Whether some data set can be listed in the folder; frames are not decoded.
+
+    Of an address it is said what lies there.
+    """
+    if is_address(folder):
+        try:
+            return Check("data", True, _at_address(folder, ()).text)
+        except SweepError as error:
+            return Check("data", False, str(error), DATA_ADVICE)
+    folder = without_scheme(folder)
+    fits, problems = _published(folder)
+    if not fits and not problems:  # the user's own, which almost any folder could be
+        try:
+            fits["clips"] = _own_clips(folder)
+        except BadData as error:
+            problems.append(str(error))
+    elsewhere = [p for p in problems if not any(root in p for _, root in fits.values())]
+    wrong = elsewhere if fits else problems[:1]
+    names: dict[str, list[str]] = {}
+    for name, (counts, root) in fits.items():
+        names.setdefault(f"{counts} in {root}", []).append(name)
+    found = [f"{' or '.join(those)}: {text}" for text, those in names.items()]
+    return Check("data", not wrong, "; ".join(found + wrong), DATA_ADVICE)
+
+
+_Fits = dict[str, tuple[str, str]]  # by data set: what it holds in words, and its root
+
+
+def _published(folder: str) -> tuple[_Fits, list[str]]:
+    """The published data sets that the folder could be, and what is wrong with those it is."""
+    from trainables.datasets import text, video
+    from trainables.datasets.layouts import OtherLayout
+
+    fits: _Fits = {}
+    problems = []
+    for name in (*video.PUBLISHED, *text.PUBLISHED):
+        data = DataConfig(name=name, folder=folder)
+        try:
+            fits[name] = _clips(data) if name in video.PUBLISHED else _texts(data)
+        except OtherLayout:
+            continue
+        except BadData as error:  # it looks like this one, and something in it is wrong; or it is
+            problems.append(str(error))  # another whose folders have the same names
+    return fits, problems
+
+
+def _own_clips(folder: str) -> tuple[str, str]:
+    return _clips(DataConfig(name="clips", folder=folder))
+
+
+def _clips(data: DataConfig) -> tuple[str, str]:
+    from trainables.datasets.video import list_clips
+
+    video = list_clips(data)
+    return f"{len(video.train)} training and {len(video.test)} test clips", video.root
+
+
+def _texts(data: DataConfig) -> tuple[str, str]:
+    from trainables.datasets.text import list_text
+
+    raw = list_text(data)
+    return f"{len(raw.listing)} files of texts labelled {', '.join(raw.labels)}", raw.root
+
+
+# --- checkpoints ----------------------------------------------------------------------------------
+
+
+def _checkpoint(model: ModelConfig) -> Found:
+    from trainables.build import depth_of, model_fingerprint
+    from trainables.checkpoints import files_of
+
+    place = str(model.checkpoint)
+    depth = depth_of(model)  # the first to say what is missing, and how to get it
+    if model.name != "vit":
+        from trainables.datasets.text_tokenizer import load_tokenizer
+
+        load_tokenizer(place)
+    files = files_of(place)
+    for file in files:
+        _require_whole(file)
+    fingerprint = model_fingerprint(model)
+    if model.checkpoint_fingerprint not in ("", fingerprint):
+        raise BadData(
+            f"the files of checkpoint {place!r} are others: expected fingerprint "
+            f"{model.checkpoint_fingerprint}, got {fingerprint}. Copy the ones that are meant."
+        )
+    size_mb = sum(file.stat().st_size for file in files) / 1e6
+    text = f"{depth} layers, {size_mb:.1f} MB in {files[0].parent}, fingerprint {fingerprint}"
+    return Found(text, fingerprint)
+
+
+def _require_whole(file: Path) -> None:
+    """BadData for weights that an interrupted copy left short."""
+    if file.suffix != ".safetensors":
+        return
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy"):
+            pass
+    except (SafetensorError, OSError) as error:
+        raise BadData(f"{file} is damaged: {error}. Download or copy it again.") from error

@@ -1,0 +1,178 @@
+"""How many arms a driver may have at a time: of one machine, or of a cluster that others share.
+
+Arms are handed out only where there is a place for them, so that a driver can always be told to
+hold less. Machines that an autoscaler could add are asked for beside the arms, by empty placement
+groups of an arm's size, which die with the driver: ``request_resources`` of Ray would be remembered
+by a cluster whose driver was killed, and keep its machines for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from sweep.executors.fair_share import Shares
+from sweep.executors.resources import Machine, ResourceClass
+from trainables.errors import Failure, Misuse
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 2.0  # at the cluster's machines
+LIMITS_EVERY_S = 60.0  # at how far it may grow: `ray up` with other limits leaves drivers alone
+ASK_AGAIN_S = 10.0  # for machines that did not come: a place that was free for a moment ended it
+MOST_ASKED = 200  # placement groups at a time
+TELL_EVERY_S = 600.0  # what keeps this driver from handing out arms
+
+
+class Room(Protocol):
+    """What a driver asks before it hands out an arm, and after each report."""
+
+    machines: Sequence[Machine]  # that are there
+    waits_for: str  # what keeps arms from being trained, in one line; empty: nothing
+
+    @property
+    def others_wait(self) -> bool:
+        """Whether arms beyond the number of places should end at their next report."""
+
+    def places(self, *, wanted: int, live: int, training: int) -> int:
+        """How many arms may be handed out at a time now. All in arms of the standard class.
+
+        Args:
+            wanted: arms that could be trained at once: all that are left.
+            live: arms that are handed out.
+            training: those of them that a worker has.
+        """
+
+
+class FixedRoom:
+    """One machine, and a number of arms at a time."""
+
+    others_wait = False
+    waits_for = ""
+
+    def __init__(self, workers: int, machines: Sequence[Machine]) -> None:
+        self._workers = workers
+        self.machines = machines
+
+    def places(self, *, wanted: int, live: int, training: int) -> int:
+        """Always the same."""
+        return self._workers
+
+
+class Cluster(Protocol):
+    """What is known of a cluster, and how it is asked to grow; Failure where its head is away."""
+
+    def machines(self) -> list[Machine]:
+        """The resources of every machine that is there."""
+
+    def largest(self, arm: ResourceClass) -> list[Machine] | None:
+        """All machines that its autoscaler may have at once; None when that is not known."""
+
+    def waiting(self) -> int:
+        """How many of the places that were asked for have not come."""
+
+    def ask(self, bundle: Mapping[str, float], count: int) -> None:
+        """Ask for ``count`` places of this size in all, beside those that are there."""
+
+
+class ClusterRoom:
+    """This driver's share of a cluster, as machines come and go and other drivers too."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        shares: Shares,
+        arm: ResourceClass,
+        *,
+        most: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Look at the cluster for the first time.
+
+        Args:
+            cluster: where the arms are trained.
+            shares: this driver's part among all drivers of the cluster.
+            arm: the class that places are counted in.
+            most: at most so many; also what a cluster of unknown limits is asked to grow to.
+            clock: seconds, from any moment on; it never goes back.
+
+        Raises:
+            Misuse: no machine that can ever be there holds an arm.
+        """
+        self._cluster, self._shares, self._arm = cluster, shares, arm
+        self._most, self._clock = most, clock
+        self._largest = cluster.largest(arm)
+        self.machines: Sequence[Machine] = cluster.machines()
+        if self._largest is not None and not arm.slots([*self._largest, *self.machines]):
+            raise Misuse(
+                f"no machine of this cluster can hold an arm, which needs {arm.bundle}; it has "
+                f"{_counted([*self.machines, *self._largest])}. Add a node type with as much, or "
+                "ask for less with threads, device or gpus_per_arm."
+            )
+        self.waits_for = ""
+        self._looked_s = self._told_s = -math.inf
+        self._limits_s = self._clock()
+        # What is there is for arms first: places that are asked for would take them for a moment.
+        self._asked_s = self._clock() if arm.slots(self.machines) else -math.inf
+
+    @property
+    def others_wait(self) -> bool:
+        """See Room."""
+        return self._shares.others_wait(self.machines)
+
+    def places(self, *, wanted: int, live: int, training: int) -> int:
+        """See Room."""
+        now_s = self._clock()
+        if now_s >= self._looked_s + LOOK_EVERY_S:
+            self._looked_s = now_s
+            try:
+                self._look(wanted, live, training, now_s)
+            except Failure as error:  # its head does not answer for the moment: all stays as it was
+                self.waits_for = f"the cluster's head: {error}"
+                self._tell(str(error), now_s)
+        return self._capped(self._shares.places(self.machines))
+
+    def _look(self, wanted: int, live: int, training: int, now_s: float) -> None:
+        before, self.machines = self.machines, self._cluster.machines()
+        if now_s >= self._limits_s + LIMITS_EVERY_S:
+            self._limits_s = now_s
+            found = self._cluster.largest(self._arm)
+            self._largest = self._largest if found is None else found  # it may be half written
+        self._shares.look(wants=self._capped(wanted), holds=training, now_s=now_s)
+        more, waiting = self._growth(wanted, live), self._cluster.waiting()
+        has_changed = len(self.machines) != len(before)
+        if more < waiting or has_changed or now_s >= self._asked_s + ASK_AGAIN_S:
+            self._asked_s = now_s
+            self._cluster.ask(self._arm.bundle, more)
+        self.waits_for = ""
+        if not self._arm.slots(self.machines):
+            what = f"no machine of the cluster holds an arm, which needs {self._arm.bundle}"
+            asked = f"; the cluster is asked for {more} places" if more else ""
+            self.waits_for = f"a machine: {what}{asked}"
+            self._tell(f"{what}; waiting for one", now_s)
+
+    def _tell(self, what: str, now_s: float) -> None:
+        if now_s >= self._told_s + TELL_EVERY_S:
+            self._told_s = now_s
+            log.warning(what)
+
+    def _growth(self, wanted: int, live: int) -> int:
+        """How many places beyond those that are there this driver could use and may have."""
+        here = self._capped(self._shares.places(self.machines))
+        if self._largest is not None:
+            grown = self._capped(self._shares.places(self._largest))
+        else:
+            grown = here + 1 if self._most is None else self._most
+        return min(max(0, min(wanted, grown) - max(here, live)), MOST_ASKED)
+
+    def _capped(self, places: int) -> int:
+        return places if self._most is None else min(places, self._most)
+
+
+def _counted(machines: Sequence[Machine]) -> str:
+    """A few words on many machines."""
+    kinds = sorted({tuple(sorted(m.items())) for m in machines})
+    return ", ".join(str(dict(kind)) for kind in kinds[:4]) or "none at all"

@@ -1,0 +1,91 @@
+"""A running Ray cluster as the driver sees it: machines, how far it may grow, and a board.
+
+The board is the key-value store of the cluster's head, since it is the cluster that drivers share
+and not their storage; it goes with the head, as they do. This, and what the autoscaler was told, is
+not part of Ray's public interface: Ray is pinned, and tests run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+from ray.experimental import internal_kv
+from ray.util import placement_group, placement_group_table, remove_placement_group
+from ray.util.placement_group import PlacementGroup
+
+from sweep.executors import autoscaling
+from sweep.executors.autoscaling import counted
+from sweep.executors.resources import Machine, ResourceClass
+from trainables.errors import Failure
+
+Json = Any
+NAMESPACE = b"descent-sweep"
+
+
+class RayCluster:
+    """The cluster that this process is attached to."""
+
+    def __init__(self) -> None:
+        self._asked: list[PlacementGroup] = []
+
+    def machines(self) -> list[Machine]:
+        """The resources of every machine that is there."""
+        with _head():
+            nodes: list[dict[str, Json]] = ray.nodes()  # type: ignore[no-untyped-call]
+        return [counted(node["Resources"]) for node in nodes if node["Alive"]]
+
+    def largest(self, arm: ResourceClass) -> list[Machine] | None:
+        """All machines that the autoscaler may have at once; None when that is not known."""
+        return autoscaling.largest(arm)
+
+    def waiting(self) -> int:
+        """How many of the places that were asked for have not come. The others are let go."""
+        with _head():
+            states = [placement_group_table(group).get("state") for group in self._asked]
+        came = [g for g, state in zip(self._asked, states, strict=True) if state == "CREATED"]
+        for group in came:
+            self._let_go(group)
+        return len(self._asked)
+
+    def ask(self, bundle: Mapping[str, float], count: int) -> None:
+        """Ask for ``count`` places of this size in all, beside those that are there."""
+        for group in self._asked[count:]:
+            self._let_go(group)
+        while len(self._asked) < count:
+            with _head():
+                self._asked.append(placement_group([dict(bundle)]))
+
+    def _let_go(self, group: PlacementGroup) -> None:
+        with _head():
+            remove_placement_group(group)
+        self._asked.remove(group)
+
+    def put(self, key: str, content: bytes) -> None:
+        """See Board."""
+        with _head():
+            internal_kv._internal_kv_put(key, content, overwrite=True, namespace=NAMESPACE)
+
+    def read(self) -> dict[str, bytes]:
+        """See Board."""
+        with _head():
+            keys: list[bytes] = internal_kv._internal_kv_list("", namespace=NAMESPACE)
+            found = {k.decode(): internal_kv._internal_kv_get(k, namespace=NAMESPACE) for k in keys}
+        return {key: content for key, content in found.items() if content}  # or dropped by now
+
+    def drop(self, key: str) -> None:
+        """See Board."""
+        with _head():
+            internal_kv._internal_kv_del(key, namespace=NAMESPACE)
+
+
+@contextmanager
+def _head() -> Iterator[None]:
+    """What is asked of the head; Failure where it does not answer."""
+    try:
+        yield
+    except (RayError, OSError) as error:
+        raise Failure(f"the head of the cluster does not answer: {error}") from error

@@ -1,0 +1,347 @@
+"""The executor on Ray Tune: trials are arms, and the coordinator decides which one is next.
+
+Tune starts workers, moves reports and replaces dead workers; its own experiment state is scratch in
+a temporary folder. Nothing here may raise into Tune: an error in ``suggest`` ends the whole
+experiment, one in ``on_trial_complete`` trains the finished arm again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray import tune
+from ray.exceptions import RayError
+from ray.tune import CheckpointConfig, FailureConfig, TuneConfig, Tuner
+from ray.tune.experiment import Trial
+from ray.tune.progress_reporter import TrialProgressCallback
+from ray.tune.schedulers import FIFOScheduler
+from ray.tune.search import Searcher
+from ray.tune.stopper import Stopper
+
+from sweep.executors.autoscaling import unused_gpus
+from sweep.executors.capacity import ClusterRoom, FixedRoom
+from sweep.executors.fair_share import Shares
+from sweep.executors.ray_cluster import RayCluster
+from sweep.executors.ray_session import attached_ray, local_ray
+from sweep.executors.resources import ResourceClasses
+from sweep.executors.stalls import Stalls
+from sweep.executors.trials import Crew
+from sweep.run.coordinator import Coordinator
+from sweep.study import advice
+from sweep.study.definition import definition_name
+from trainables import trial
+from trainables.config import RunConfig
+from trainables.errors import InvalidValue
+from trainables.run_store import MAX_DEATHS
+from trainables.trial import ArmTrial, report_of, resources_of, trial_config
+
+Json = Any
+log = logging.getLogger(__name__)
+
+WATCH_EVERY_S = 1.0  # for arms that hang
+# Sets of Tune's that trials stay in when they are over: those that failed count as live.
+KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
+
+
+def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
+    """Start a Ray cluster of this machine alone, train every arm on it, and end it."""
+    classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
+    cpus = len(os.sched_getaffinity(0))
+    needed = (workers or 1) * classes.standard.cpus
+    with local_ray(cpus=max(cpus, needed), gpus=None if classes.on_gpu else 0) as scratch:
+        machines = RayCluster().machines()
+        gpus = int(sum(machine.get("GPU", 0.0) for machine in machines))
+        if classes.on_gpu and not gpus:
+            raise InvalidValue("device is 'cuda', and Ray finds no GPU here. Set device=cpu.")
+        if classes.on_gpu and workers is not None:
+            classes.pack(workers, gpus)
+        room = FixedRoom(workers or max(1, classes.standard.slots(machines)), machines)
+        crew = Crew(coordinator, classes, room, _stalls(coordinator))
+        _fit(crew, patience_s, scratch)
+
+
+def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
+    """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
+
+    Raises:
+        Failure: there is no cluster.
+        Misuse: no machine that it may have can hold an arm.
+    """
+    classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
+    with attached_ray() as scratch:
+        cluster = RayCluster()
+        driver, sweep = coordinator.runs.driver, coordinator.definition.name
+        shares = Shares(cluster, driver, sweep, classes.standard, since_s=time.time())
+        room = ClusterRoom(cluster, shares, classes.standard, most=workers)
+        there = cluster.largest(classes.standard) or room.machines
+        stop = advice.command("stop", sweep, storage=coordinator.objects.root)
+        if told := unused_gpus(classes.standard, there, sweep, stop=stop):
+            log.warning(told)
+        crew = Crew(coordinator, classes, room, _stalls(coordinator))
+        try:
+            _fit(crew, patience_s, scratch)
+        finally:
+            with suppress(Exception):  # the head may be gone; the others see silence, too
+                shares.leave()
+
+
+def _stalls(coordinator: Coordinator) -> Stalls:
+    return Stalls(coordinator.definition.space.stall_after_s)
+
+
+def _fit(crew: Crew, patience_s: float, scratch: Path) -> None:
+    coordinator = crew.coordinator
+    tuner = Tuner(
+        tune.with_resources(ArmTrial, resources_of),
+        tune_config=TuneConfig(
+            search_alg=_PlanSearcher(crew, patience_s),
+            scheduler=_Scheduler(crew),
+            num_samples=-1,
+            reuse_actors=True,
+            trial_dirname_creator=lambda t: t.trial_id,
+        ),
+        run_config=tune.RunConfig(
+            name="tune",
+            storage_path=str(scratch),
+            stop=_AtNextReport(crew),
+            failure_config=FailureConfig(max_failures=-1),  # only dead workers fail a trial
+            checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
+            verbose=0,
+        ),
+    )
+    tune_log = logging.getLogger("ray.tune")
+    level = tune_log.level
+    tune_log.setLevel(logging.CRITICAL)  # a worker's death is told in one line of ours
+    try:
+        tuner.fit()
+    except Exception as error:
+        log.exception("Ray Tune ended with an error")
+        coordinator.problems.append(f"Ray Tune ended with {type(error).__name__}: {error}")
+        coordinator.stop("Ray Tune ended with an error")
+    finally:
+        tune_log.setLevel(level)
+
+
+def _without(lost: Collection[str]) -> list[str]:
+    """Machines that arms must not come to; none where all GPUs are lost: that is tried again."""
+    if not lost:
+        return []
+    there: list[dict[str, Json]] = []
+    with suppress(RayError):  # its head is away for the moment
+        there = ray.nodes()  # type: ignore[no-untyped-call]
+    with_gpu = {n["NodeID"] for n in there if n["Alive"] and n["Resources"].get("GPU")}
+    return sorted(with_gpu.intersection(lost)) if with_gpu.difference(lost) else []
+
+
+def _let_go_of_ended(tune_controller: Json) -> list[str]:
+    """Make Tune forget trials that are over, and their workers gone or given on; returns their ids.
+
+    It keeps every trial for its results and its restore (here the store is both), about 50 KB each,
+    and asks all of them at every step whether they are over. The newest one stays: Tune means to
+    have run something.
+    """
+    inner = tune_controller._tune_controller
+    callbacks: list[Json] = inner._callbacks._callbacks
+    callbacks[:] = [one for one in callbacks if not isinstance(one, TrialProgressCallback)]
+    kept: list[Trial] = inner._trials
+    over, busy = (Trial.TERMINATED, Trial.ERROR), inner._trial_to_actor
+    ended = [one for one in kept[:-1] if one.status in over and one not in busy]
+    for one in ended:
+        kept.remove(one)
+        for others in KEPT_IN:
+            getattr(inner, others).discard(one)
+        inner._trial_metadata.pop(one.trial_id, None)
+    return [one.trial_id for one in ended]
+
+
+def _withdraw(tune_controller: Json, waiting: Trial) -> None:
+    """End a trial that has no worker yet. Tune goes on expecting the worker if it is not told."""
+    inner = tune_controller._tune_controller
+    tune_controller.stop_trial(waiting)
+    if waiting in inner._staged_trials:
+        inner._unstage_trial_with_resources(waiting)
+
+
+class _WithoutState:
+    """Tune pickles what it is given, for a restore that never happens: leave everything out."""
+
+    def __getstate__(self) -> dict[str, Json]:
+        return {}
+
+
+class _PlanSearcher(_WithoutState, Searcher):
+    """Tune's view of the coordinator."""
+
+    def __init__(self, crew: Crew, patience_s: float) -> None:
+        super().__init__()
+        self._crew = crew
+        self._coordinator = crew.coordinator
+        self._patience_s = patience_s
+
+    def suggest(self, trial_id: str) -> dict[str, Json] | None:
+        """The next arm; None while live arms may still come back; FINISHED when none can."""
+        try:
+            hand = self._crew.hand_out(trial_id)
+        except Exception as error:
+            self._broken(error)
+            hand = None
+        if hand is None:
+            over: Json = Searcher.FINISHED
+            return over if self._coordinator.is_over else None
+        return trial_config(
+            hand.arm.config,
+            self._coordinator.objects.root,
+            self._patience_s,
+            driver=self._coordinator.runs.driver,
+            landmark=definition_name(self._coordinator.definition.name),
+            bundle=hand.kind.bundle,
+            tolerance=self._coordinator.definition.space.tolerance,
+            avoid=_without(self._crew.lost_gpus),
+        )
+
+    def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
+        """A report, but for the last one of a trial."""
+        try:
+            if how_far := result.get(trial.FETCHING):
+                self._crew.fetches(trial_id, how_far, result.get("hostname", ""))
+            else:
+                self._crew.reported(trial_id, report_of(result), result.get("hostname", ""))
+        except Exception as error:
+            self._broken(error)
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Json] | None = None, error: bool = False
+    ) -> None:
+        """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
+        try:
+            self._complete(trial_id, result or {}, error)
+        except Exception as broken:
+            self._broken(broken)
+
+    def _complete(self, trial_id: str, result: dict[str, Json], error: bool) -> None:
+        coordinator, hand = self._coordinator, self._crew.ended(trial_id)
+        problem = result.get(trial.PROBLEM)
+        if error:
+            coordinator.lost(hand.signature)
+        elif result.get(trial.FINISHED):
+            coordinator.finished(hand.signature)
+        elif result.get(trial.NEEDS_WHOLE_GPU):
+            self._crew.needs_whole_gpu(hand.signature)
+        elif result.get(trial.GPU_LOST):
+            self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
+        elif result.get(trial.STORE_PROBLEM):
+            coordinator.unfinished(hand.signature)
+            coordinator.store_trouble(str(problem), "a worker cannot train")
+        elif problem:
+            coordinator.unfinished(hand.signature, str(problem))
+        elif coordinator.stopping:
+            coordinator.unfinished(hand.signature)
+        else:  # it gave way: it goes on from its checkpoint when there is room
+            coordinator.lost(hand.signature)
+
+    def _broken(self, error: Exception) -> None:
+        log.exception("the driver failed", exc_info=error)
+        self._coordinator.problems.append(f"the driver failed: {type(error).__name__}: {error}")
+        self._coordinator.stop("the driver failed")
+
+    def save(self, checkpoint_path: str) -> None:
+        """Nothing: the store is the state."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Nothing: the store is the state."""
+
+
+class _AtNextReport(_WithoutState, Stopper):
+    """Ends a trial at its report, which is checkpointed: the sweep stops, or others wait for it."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+
+    def __call__(self, trial_id: str, result: dict[str, Json]) -> bool:
+        """Whether this trial ends here."""
+        return bool(self._crew.coordinator.stopping) or self._crew.gives_way(trial_id)
+
+    def stop_all(self) -> bool:
+        """Never: arms end one by one, at their reports."""
+        return False
+
+
+class _Scheduler(_WithoutState, FIFOScheduler):
+    """First come, first served. Being asked several times a second, it watches the workers, too.
+
+    It ends the experiment when workers die before they can report: ``ArmRun`` gives an arm up after
+    MAX_DEATHS starts, but only where it gets as far as starting. (A callback could watch as well,
+    and would make Tune import MLflow: 2 s.)
+    """
+
+    def __init__(self, crew: Crew) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._crew = crew
+        self._failures_before: dict[str, int] = {}  # by trial id, at its last report
+        self._failures_told: dict[str, int] = {}  # by trial id
+        self._ended_by_us: set[str] = set()  # trials whose worker hung
+        self._watched_s = -math.inf
+
+    def on_trial_result(self, tune_controller: Json, trial: Trial, result: dict[str, Json]) -> str:
+        """A worker that reports is alive."""
+        self._failures_before[trial.trial_id] = trial.num_failures
+        return FIFOScheduler.CONTINUE
+
+    def choose_trial_to_run(self, tune_controller: Json) -> Trial | None:
+        """The trial that waits longest for a worker, unless its workers only die."""
+        live: list[Trial] = list(tune_controller.get_live_trials())
+        if time.monotonic() >= self._watched_s + WATCH_EVERY_S:
+            self._watched_s = time.monotonic()
+            self._end_hanging_workers(live)
+            for ended in _let_go_of_ended(tune_controller):
+                self._failures_before.pop(ended, None)
+                self._failures_told.pop(ended, None)
+            if not _without(self._crew.lost_gpus):
+                for one in live:  # it would wait for a machine that is no more: handed out again
+                    if one.status == Trial.PENDING and one.config["avoid"]:
+                        _withdraw(tune_controller, one)
+        waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
+        if self._crew.coordinator.stopping:
+            for one in waiting.values():  # no worker may ever come
+                _withdraw(tune_controller, one)
+            waiting = {}
+        if not waiting:
+            # Tune would keep a worker for the next arm, and its place: others may wait for it.
+            tune_controller._tune_controller._cleanup_cached_actors(force_all=True)
+            return None
+        first_of_all = next(t for t in [*self._crew.hands, *waiting] if t in waiting)
+        chosen = waiting[first_of_all]
+        if chosen.num_failures > self._failures_told.get(chosen.trial_id, 0):
+            self._failures_told[chosen.trial_id] = chosen.num_failures
+            self._tell(chosen)
+        return chosen
+
+    def _end_hanging_workers(self, live: list[Trial]) -> None:
+        running = {t.trial_id: t for t in live if t.status == Trial.RUNNING}
+        for trial_id in self._crew.hanging(running):
+            self._ended_by_us.add(trial_id)
+            actor = running[trial_id].temporary_state.ray_actor
+            if actor is not None:
+                ray.kill(actor)
+
+    def _tell(self, trial: Trial) -> None:
+        deaths = trial.num_failures - self._failures_before.get(trial.trial_id, 0)
+        if deaths > 2 * MAX_DEATHS:
+            raise RuntimeError(f"workers die before they can train: {trial.get_error()}")
+        if trial.trial_id in self._ended_by_us:
+            self._ended_by_us.discard(trial.trial_id)
+            return
+        config = RunConfig.from_json(json.loads(trial.config["run"]))
+        log.warning(
+            "a worker died (out of memory?); arm %s goes on from its last checkpoint",
+            config.signature(),
+        )

@@ -1,0 +1,252 @@
+"""What arms, differences of pairs and references come to over the search seeds, as plain JSON.
+
+Everything is the mean over the seeds: scores, and the losses that verdicts and shares are taken of.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.study.pairs import Judgement, Pair
+from trainables.config import RunConfig
+from trainables.results import (
+    EVAL_SECONDS,
+    TRAIN_PEAK_MEMORY_MB,
+    TRAIN_SECONDS,
+    ArmRecord,
+    Evaluation,
+)
+from trainables.shifts import gamma_key, seen_gammas
+
+Json = Any
+
+ARMS = ("constrained", "unconstrained")
+PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
+COSTS = {  # key here: scalar of a report
+    "train_seconds": TRAIN_SECONDS,  # in primal and dual steps
+    "eval_seconds": EVAL_SECONDS,
+    "peak_memory_mb": TRAIN_PEAK_MEMORY_MB,  # of the worker's process, its libraries included
+}
+NO_BLOCKS: dict[str, Json] = {"seen_mean": None, "unseen_mean": None, "shifts": {}}
+
+
+def arms_entry(
+    arms: Sequence[ArmRecord], judgement: Judgement | None, run_ids: Mapping[str, str]
+) -> dict[str, Json] | None:
+    """One arm of a proposal over its search seeds; None when there is nothing to show.
+
+    Args:
+        arms: of every seed; one that ended early may carry the constant prediction's scores.
+        judgement: of their mean, by the pair's constraint; None unless all finished.
+        run_ids: MLflow run by signature.
+    """
+    if not arms:
+        return None
+    first = arms[0]
+    done = [record.evaluation for record in arms if record.evaluation is not None]
+    whole = len(done) == len(arms)
+    finished = whole and all(record.status == "finished" for record in arms)
+    return {
+        "signature": first.signature,
+        "config": first.config.to_json(),
+        "status": [record.status for record in arms],
+        "counted_as_constant": sum(r.status != "finished" for r in arms if r.evaluation),
+        "reason": next((record.reason for record in arms if record.reason), None),
+        "objective": _mean([m.objective for m in done]) if whole else None,
+        "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
+        "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
+        "ood_range": list(done[0].gamma_range) if whole else None,
+        "ood_step": done[0].gamma_step if whole else None,
+        **(_blocks(arms) if whole else NO_BLOCKS),
+        "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
+        **verdict_entry(judgement),
+        "scores": _means([m.scores for m in done]) if whole else None,
+        "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if finished else None,
+        "layer_scores": _layer_scores(first.config, done) if finished else None,
+        **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
+        "scales": vars(done[0].scales) if whole else None,
+        **{name: _cost(arms, scalar) for name, scalar in COSTS.items()},
+        "mlflow_run_id": run_ids.get(first.signature),
+    }
+
+
+def verdict_entry(judgement: Judgement | None) -> dict[str, Json]:
+    """Verdict, missing shares by layer, and what the held-out units and the seeds say of them."""
+    if judgement is None:
+        return dict.fromkeys(VERDICT)
+    certificate, seeds = judgement.certificate, judgement.seeds_upper
+    return {
+        "feasible": judgement.feasible,
+        "useful": judgement.useful,
+        "why_not_useful": judgement.why_not_useful or None,
+        "worst_missing_share": judgement.worst,
+        "worst_layer": judgement.worst_layer,
+        "first_layer": judgement.first_layer,
+        "missing_share": list(judgement.held_out),
+        "missing_share_training": list(judgement.training),
+        "missing_share_relaxed": None if judgement.relaxed is None else list(judgement.relaxed),
+        "certificate": certificate.verdict,
+        "certificate_units": certificate.units,
+        "certificate_cluster": certificate.cluster,
+        "missing_share_upper": list(certificate.upper),
+        "missing_share_lower": list(certificate.lower),
+        "worst_missing_share_upper": _worst(certificate.upper),
+        "units_met": list(certificate.met),
+        "least_units_met": certificate.least_met,
+        "missing_share_seeds_upper": None if seeds is None else list(seeds),
+        "worst_missing_share_seeds_upper": None if seeds is None else _worst(seeds),
+    }
+
+
+# The keys of ``verdict_entry``.
+VERDICT = (
+    "feasible",
+    "useful",
+    "why_not_useful",
+    "worst_missing_share",
+    "worst_layer",
+    "first_layer",
+    "missing_share",
+    "missing_share_training",
+    "missing_share_relaxed",
+    "certificate",
+    "certificate_units",
+    "certificate_cluster",
+    "missing_share_upper",
+    "missing_share_lower",
+    "worst_missing_share_upper",
+    "units_met",
+    "least_units_met",
+    "missing_share_seeds_upper",
+    "worst_missing_share_seeds_upper",
+)
+
+
+def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
+    """Mean over the seeds of what an arm's last report says; None where one says nothing."""
+    last = [record.reports[-1].scalars.get(scalar) for record in arms if record.reports]
+    found = [value for value in last if value is not None]
+    return _mean(found) if len(found) == len(arms) else None
+
+
+def _layer_scores(config: RunConfig, done: Sequence[Evaluation]) -> list[float] | None:
+    """The metric of every layer at train_gamma; None where it follows from the losses."""
+    rows = [m.layer_scores_by_gamma.get(gamma_key(config.train_gamma)) for m in done]
+    return _mean_by_layer([row for row in rows if row]) if all(rows) else None
+
+
+def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] | None:
+    """Mean by layer; None where an arm has none."""
+    return _mean_by_layer(rows) if whole and all(rows) else None
+
+
+def difference_entry(pairs: Sequence[Pair], *, selected: bool) -> dict[str, Json]:
+    """Constrained minus unconstrained, mean over the seeds; biased where the pair was selected."""
+    entry: dict[str, Json] = {"selection_biased": selected}
+    differences = [pair.differences for pair in pairs]
+    if differences and all(differences):
+        entry |= {name: _mean([d[name] for d in differences]) for name in differences[0]}
+        theirs = [p.compared for p in pairs if p.compared is not None]
+        entry |= _minus(_blocks([p.constrained for p in pairs]), _blocks(theirs))
+    return entry
+
+
+def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
+    """Mean metric over the seen and over the unseen gammas, and under every shift; over the seeds.
+
+    All ``records`` are finished and differ in their seed alone. ``unseen_mean`` is None where every
+    test gamma is seen. What counts as seen: ``trainables/shifts.py``.
+    """
+    done = [record.evaluation for record in records if record.evaluation is not None]
+    means = _means([m.scores for m in done])
+    shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
+    return {**_seen_and_unseen(records[0].config, means), "shifts": shifts}
+
+
+def _seen_and_unseen(config: RunConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+    seen = set(seen_gammas(config))
+    blocks = {
+        "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
+        "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
+    }
+    return {name: _mean(values) if values else None for name, values in blocks.items()}
+
+
+def _minus(ours: Json, theirs: Json) -> Json:
+    """``ours`` less ``theirs``, number by number."""
+    if isinstance(ours, Mapping):
+        return {key: _minus(value, theirs[key]) for key, value in ours.items()}
+    return None if ours is None or theirs is None else ours - theirs
+
+
+def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
+    """The predictors that need no training, on the same data: constant, and in video more."""
+    first = next((r for r in records if r.evaluation is not None), None)
+    if first is None or first.evaluation is None:
+        return {}
+    measured = first.evaluation
+    return {
+        name: {
+            "ood_mean": _mean(list(scores.values())),
+            "ood_auc": area(scores),
+            **_seen_and_unseen(first.config, scores),
+            "shifts": measured.shift_references.get(name, {}),
+            "held_out_loss": measured.reference_losses.get(name),
+            "scores": scores,
+        }
+        for name, scores in measured.references.items()
+    }
+
+
+def area(scores: Mapping[str, float]) -> float:
+    """``ood_auc`` of a metric by test gamma: the trapezoid area (decision 0006).
+
+    >>> area({"0.00": 0.0, "0.10": 4.0, "0.20": 8.0})
+    0.8
+    """
+    points = sorted((float(gamma), score) for gamma, score in scores.items())
+    return math.fsum(
+        (right - left) * (low + high) / 2
+        for (left, low), (right, high) in itertools.pairwise(points)
+    )
+
+
+def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
+    """Mean over the severities of one family in an arm's, a difference's or a reference's entry.
+
+    None where the family was not measured, and where one of its values is missing.
+    """
+    scores = values.get("shifts", {}).get(shift, {}).values()
+    whole = scores and None not in scores
+    return _mean(list(scores)) if whole else None
+
+
+def finite(value: Json) -> Json:
+    """The value with NaN and infinities as None: JSON has neither."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(v) for key, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(v) for v in value]
+    return value
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {key: _mean([p[key] for p in parts]) for key in parts[0]}
+
+
+def _mean_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
+    return [_mean(column) for column in zip(*rows, strict=True)]
+
+
+def _worst(values: Sequence[float]) -> float:
+    """The largest; NaN when any is: what was not measured is never the better one."""
+    return math.nan if any(map(math.isnan, values)) else max(values)

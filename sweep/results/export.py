@@ -1,0 +1,233 @@
+"""Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
+
+    tables/{results,layers,shifts,hyperparameters,frontier}.{csv,md,tex}
+    tables/tidy.csv             every number of the pairs shown, one a row, each seed alone
+    tables/proposals.csv        every proposal on every seed
+    configs/<setting>.json      the winner: a config per search seed, and what each arm came to
+    manifest.json               provenance, and every file with its checksum
+
+A function of the store alone: the same store exports the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Collection, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from search_spaces.catalog import CONFIGURATION
+from sweep.results import provenance, views
+from sweep.results.tables import formats
+from sweep.results.tables import results as tables
+from sweep.results.tables.columns import without_idle
+from sweep.results.tables.formats import Table
+from sweep.results.tables.frontier import frontier_table
+from sweep.results.tables.hyperparameters import hyperparameters_table
+from sweep.results.tables.layers import layers_table
+from sweep.results.tables.proposals import Read, proposal_rows
+from sweep.results.tables.tidy import tidy_rows
+from sweep.results.views import SettingView, SweepView
+from sweep.study.selection import is_selected
+from trainables.config import TRAINING_VERSION
+from trainables.errors import Misuse, StoreError
+from trainables.results import ArmRecord
+
+Json = Any
+EXPORT = "descent-sweep export"  # what a manifest says it is
+MANIFEST = "manifest.json"
+_STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed
+
+
+def export(
+    view: SweepView,
+    run_ids: Mapping[str, str],
+    out: Path,
+    *,
+    read: Read,
+    everything: bool = False,
+) -> list[str]:
+    """Write the export of a sweep below ``out`` and return the names of its files.
+
+    Args:
+        view: the sweep.
+        run_ids: MLflow run by signature, as far as they are known.
+        out: a folder that does not exist, is empty, or holds an earlier export of this sweep.
+        read: how the record of a signature is read.
+        everything: also configurations of the closest pairs where there is no winner.
+    """
+    earlier = _earlier_files(out, view.definition.name)  # refused before the work
+    files = _contents(view, run_ids, read, everything=everything)
+    _write(out, files, earlier)
+    return sorted(files)
+
+
+def write_files(out: Path, sweep: str, files: Mapping[str, str]) -> list[str]:
+    """Write an export that was made elsewhere as ``export`` would; the names of its files.
+
+    Args:
+        out: as for ``export``.
+        sweep: its name.
+        files: every file by name, the manifest among them.
+    """
+    outside = [n for n in files if n.startswith("/") or ".." in PurePosixPath(n).parts]
+    if outside or MANIFEST not in files:
+        raise StoreError(f"this is no export of {sweep}: {', '.join(outside) or 'no manifest'}.")
+    _write(out, files, _earlier_files(out, sweep))
+    return sorted(files)
+
+
+def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
+    """What ``sweep run`` reads to train the setting's pairs again, and to compare."""
+    shown = setting.chosen.shown
+    assert shown is not None  # asked for only where there is a pair
+    records = [r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None]
+    return {
+        "kind": CONFIGURATION,
+        "format": 1,
+        "sweep": view.definition.name,
+        "space": view.definition.space.name,
+        "setting": setting.setting.name,
+        "proposal": shown.number,
+        "winner": setting.chosen.winner is not None,
+        "why": setting.chosen.why or None,
+        "tolerance": view.definition.space.tolerance,
+        "selection_biased": is_selected(view.definition.space, setting.setting),
+        "training_version": TRAINING_VERSION,
+        "environments": provenance.distinct_environments(records),
+        "runs": {
+            str(pair.constrained.config.seed): {
+                "config": pair.constrained.config.to_json(),
+                "constrained": expected(pair.constrained),
+                "unconstrained": None
+                if pair.unconstrained is None
+                else expected(pair.unconstrained),
+            }
+            for pair in shown.pairs
+        },
+    }
+
+
+def expected(record: ArmRecord) -> dict[str, Json]:
+    """What an arm came to: what it is compared with when it is trained again."""
+    plain = record.to_json()
+    return {name: plain[name] for name in ("signature", "status", "evaluation", "environment")}
+
+
+def _contents(
+    view: SweepView, run_ids: Mapping[str, str], read: Read, *, everything: bool
+) -> dict[str, str]:
+    """Every file by name; the manifest comes last, so that it names only what is there."""
+    entries = views.best(view, run_ids)
+    space = view.definition.space
+    files: dict[str, str] = {}
+    for table in (
+        tables.results_table(space, entries),
+        layers_table(space, entries),
+        tables.shifts_table(space, entries),
+        hyperparameters_table(space, entries),
+        frontier_table(space, entries),
+    ):
+        files[f"tables/{table.name}.csv"] = formats.to_csv(table)
+        files[f"tables/{table.name}.md"] = formats.to_markdown(table)
+        files[f"tables/{table.name}.tex"] = formats.to_latex(table, view.definition.name)
+    proposals = without_idle(space, list(proposal_rows(view, read)))
+    for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):
+        files[f"tables/{name}.csv"] = formats.to_csv(Table(name, "", rows, [], []))
+    for setting in view.settings:
+        wanted = setting.chosen.winner or (everything and setting.chosen.shown)
+        if wanted:
+            plain = configuration(view, setting)
+            files[f"configs/{setting.setting.name}.json"] = _text(plain)
+    checksums = {n: hashlib.sha256(text.encode()).hexdigest() for n, text in files.items()}
+    manifest = {"kind": EXPORT, "format": 1, **provenance.manifest(view, run_ids)}
+    files[MANIFEST] = _text({**manifest, "files": checksums, "complete": True})
+    return files
+
+
+def _text(plain: Json) -> str:
+    return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _earlier_files(out: Path, sweep: str) -> set[str]:
+    """Names of files that an earlier export of this sweep wrote; Misuse for a foreign folder."""
+    if not out.exists():
+        return set()
+    if not out.is_dir():
+        raise Misuse(f"--out must be a folder, got the file {out}. Give a new folder.")
+    if not any(path for path in out.iterdir() if not path.match(_STAGING)):
+        return set()
+    try:
+        there = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        known = there["kind"] == EXPORT
+    except (OSError, ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise Misuse(
+            f"the folder {out} holds files that no export wrote; nothing was changed. "
+            "Give a new or an empty folder with --out."
+        )
+    if there["sweep"] != sweep:
+        raise Misuse(
+            f"the folder {out} holds the export of sweep {there['sweep']!r}, not of {sweep!r}; "
+            "nothing was changed. Give another folder with --out."
+        )
+    names = {str(PurePosixPath(name)) for name in there.get("files", {})}
+    return {n for n in names if not n.startswith("/") and ".." not in PurePosixPath(n).parts}
+
+
+def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:
+    """Write all files to one side first: a new folder appears whole, an earlier export is replaced.
+
+    While files are replaced the manifest says ``"complete": false``: an export that was killed is
+    known as one, and the next one completes it.
+    """
+    is_new = not out.exists()
+    unique = _STAGING.replace("*", uuid.uuid4().hex)
+    staging = out.with_name(f".{out.name}{unique}") if is_new else out / unique
+    try:
+        for name, text in files.items():
+            _put(staging / name, text)
+        if is_new:
+            os.rename(staging, out)
+        else:
+            _replace(out, staging, files, earlier)
+    except OSError as error:
+        kind = (
+            Misuse
+            if isinstance(error, (PermissionError, NotADirectoryError, FileExistsError))
+            else StoreError
+        )
+        raise kind(
+            f"the export could not be written below {out}: {error}. Give another folder with --out."
+        ) from error
+    finally:
+        left_over = [*out.parent.glob(f".{out.name}{_STAGING}"), *out.glob(_STAGING)]
+        for folder in left_over:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:
+    """Move the written files over those of an earlier export; the whole manifest comes last."""
+    whole = json.loads(files[MANIFEST])
+    named = {**dict.fromkeys(earlier), **whole["files"]}  # all that may be there until then
+    _put(staging / "begun.json", _text({**whole, "files": named, "complete": False}))
+    os.replace(staging / "begun.json", out / MANIFEST)
+    for name in files.keys() - {MANIFEST}:
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        os.replace(staging / name, out / name)
+    for name in set(earlier) - files.keys():
+        (out / name).unlink(missing_ok=True)
+    os.replace(staging / MANIFEST, out / MANIFEST)
+
+
+def _put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())

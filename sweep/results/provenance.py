@@ -1,0 +1,137 @@
+"""What a result must carry besides its numbers: where, from what and at what cost it was trained.
+
+Everything is read from the stored records, so that the same store exports the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sweep.results.aggregates import finite
+from sweep.results.views import SettingView, SweepView
+from trainables.config import TRAINING_VERSION
+from trainables.results import (
+    EVAL_SECONDS,
+    TRAIN_PEAK_MEMORY_MB,
+    TRAIN_SECONDS,
+    ArmRecord,
+)
+
+Json = Any
+
+
+def manifest(view: SweepView, run_ids: Mapping[str, str]) -> dict[str, Json]:
+    """Provenance of a whole sweep and of the pairs that its tables show."""
+    space = view.definition.space
+    records = [arm.record for arm in view.arms.values() if arm.record is not None]
+    final = [record for record in records if record.is_final]
+    environments = distinct_environments(final)
+    return {
+        "sweep": view.definition.name,
+        "space": space.name,
+        "definition": view.definition.to_json()["space"],
+        "is_finished": view.is_finished,
+        "training_version": TRAINING_VERSION,
+        "tolerance": space.tolerance,
+        "sampler": {"name": space.sampler, "seed": space.sampler_seed},
+        "search_seeds": list(space.search_seeds),
+        "data": data_provenance(final),
+        "environments": environments,
+        "arms": {
+            "final": len(final),
+            "wall_s": sum(wall_s(r) for r in final),
+            "device_s": sum(device_s(r) for r in final),
+        },
+        "pairs": {
+            setting.setting.name: _pairs(setting, environments, run_ids)
+            for setting in view.settings
+        },
+    }
+
+
+def _pairs(
+    setting: SettingView, environments: Sequence[Json], run_ids: Mapping[str, str]
+) -> dict[str, Json] | None:
+    shown = setting.chosen.shown
+    if shown is None:
+        return None
+    return {
+        "proposal": shown.number,
+        "winner": setting.chosen.winner is not None,
+        "matched_capacity": shown.pairs[0].constrained.config.matched_capacity,
+        "seeds": {
+            str(pair.constrained.config.seed): {
+                "constrained": arm_provenance(pair.constrained, environments, run_ids),
+                "unconstrained": None
+                if pair.unconstrained is None
+                else arm_provenance(pair.unconstrained, environments, run_ids),
+            }
+            for pair in shown.pairs
+        },
+    }
+
+
+def arm_provenance(
+    record: ArmRecord, environments: Sequence[Json], run_ids: Mapping[str, str]
+) -> dict[str, Json]:
+    """One arm: what names it, what it cost, and which of ``environments`` it was trained in."""
+    values = finite(
+        {
+            "signature": record.signature,
+            "mlflow_run_id": run_ids.get(record.signature),
+            "status": record.status,
+            "wall_s": wall_s(record),
+            "device_s": device_s(record),
+            "device": record.config.device,
+            "peak_memory_mb": _last(record, TRAIN_PEAK_MEMORY_MB),
+            "started_ms": record.started_ms,
+            "ended_ms": record.ended_ms,
+            "environment": environments.index(record.environment),
+            "warnings": record.warnings,
+        }
+    )
+    return dict(values)
+
+
+def wall_s(record: ArmRecord) -> float:
+    """From the arm's first start to its end, interruptions included."""
+    return max(record.ended_ms - record.started_ms, 0) / 1000
+
+
+def device_s(record: ArmRecord) -> float:
+    """Time the device spent on the arm: training steps and evaluation."""
+    return (_last(record, TRAIN_SECONDS) or 0.0) + (_last(record, EVAL_SECONDS) or 0.0)
+
+
+def _last(record: ArmRecord, metric: str) -> float | None:
+    return record.reports[-1].scalars.get(metric) if record.reports else None
+
+
+def data_provenance(records: Iterable[ArmRecord]) -> list[Json]:
+    """Every data set that was trained on: name and fingerprint of the pixels."""
+    found = {(r.config.data.name, r.config.data.fingerprint) for r in records}
+    return [{"name": name, "fingerprint": fingerprint} for name, fingerprint in sorted(found)]
+
+
+def distinct_environments(records: Iterable[ArmRecord]) -> list[dict[str, Json]]:
+    """The environments that arms were trained in, each once, in an order of their own."""
+    texts = sorted({json.dumps(record.environment, sort_keys=True) for record in records})
+    return [json.loads(text) for text in texts]
+
+
+def environment_differences(there: Mapping[str, Json], here: Mapping[str, Json]) -> list[str]:
+    """What differs between two environments, one line each.
+
+    >>> environment_differences({"python": "3.11.4", "gpu": "a"}, {"python": "3.12.0", "gpu": "a"})
+    ["python: '3.11.4' there, '3.12.0' here"]
+    """
+    lines: list[str] = []
+    for name in sorted({*there, *here}):
+        theirs, ours = there.get(name), here.get(name)
+        if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+            lines += [f"{name}.{line}" for line in environment_differences(theirs, ours)]
+        elif theirs != ours:
+            lines.append(f"{name}: {theirs!r} there, {ours!r} here")
+    return lines

@@ -1,0 +1,103 @@
+"""PURE: what the tables of a sweep share: first columns, notes, and how values are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search_spaces.published import DEPARTURES
+from search_spaces.space import SearchSpace
+from sweep.results.tables.formats import Row
+from sweep.study.names import model_text
+from trainables.config import ConstraintConfig, RunConfig
+from trainables.shifts import unseen_gammas
+from trainables.task_facts import Metric
+
+Json = Any
+GAUSSIAN = "gaussian"  # noise alone, among the families of shifts
+UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
+
+
+def headed(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
+    """The first columns of every table: which setting, what it trains, which pair is shown."""
+    return [
+        ("setting", [_setting_text(row) for row in rows]),
+        ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
+        ("pair", [_pair_text(row) for row in rows]),
+    ]
+
+
+def reference_notes(metric: Metric) -> list[str]:
+    """Which linear filter knows what."""
+    if "wiener_train" not in metric.shown:
+        return []
+    return [
+        "Wiener: the best linear filter of a patch, fitted anew at every test gamma, so it knows "
+        "the noise; Wiener (train): fitted at train gamma alone, as the models are."
+    ]
+
+
+def departure_notes(rows: Sequence[Row]) -> list[str]:
+    """Which models are not those that the paper describes."""
+    found = dict.fromkeys((row["model"], row["model_variant"]) for row in rows)
+    return [f"{DEPARTURES[model]}." for model in found if model in DEPARTURES]
+
+
+def unmatched_note(rows: Sequence[Row]) -> list[str]:
+    """What the mark of unmatched capacity means, where a setting has it."""
+    if all(row["matched_capacity"] for row in rows):
+        return []
+    return [
+        f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
+        "constrained one has one per layer, so the difference is not that of constraining alone."
+    ]
+
+
+# Columns of CSV that need several search seeds, and those that need a gamma that nothing looked at.
+_OF_SEEDS = re.compile(r"_seeds_upper_by_layer$")
+_OF_UNSEEN = re.compile(r"(^|_)unseen_(gammas|mean)")
+
+
+def without_idle(space: SearchSpace, rows: Sequence[Row]) -> list[Row]:
+    """Rows without the columns that can hold nothing in this sweep, whatever it comes to.
+
+    The one rule for every CSV: what follows from the definition alone and is empty is left out;
+    what says how a sweep went (why, reason, edges) stays, also where nothing happened.
+    """
+    configs = [space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings]
+    idle = [] if len(space.search_seeds) > 1 else [_OF_SEEDS]
+    idle += [] if any(map(unseen_gammas, configs)) else [_OF_UNSEEN]
+    return [
+        {name: value for name, value in row.items() if not any(i.search(name) for i in idle)}
+        for row in rows
+    ]
+
+
+def config_of(space: SearchSpace, entry: Mapping[str, Json]) -> RunConfig:
+    """The constrained run of an entry; the setting's default one while nothing is finished."""
+    if entry["constrained"] is not None:
+        return RunConfig.from_json(entry["constrained"]["config"])
+    return space.run(space.setting(entry["setting"]), {}, seed=space.search_seeds[0])
+
+
+def form_of(constraint: ConstraintConfig | None) -> str:
+    """What a reader calls the form of the constraint, detached or not."""
+    is_ratio = constraint is not None and constraint.form == "ratio"
+    is_detached = constraint is not None and not constraint.grad_through_previous
+    return ", ".join(["ratio"] * is_ratio + ["detached"] * is_detached) or "Lagrangian"
+
+
+def _setting_text(row: Row) -> str:
+    name: str = row["setting"]
+    return name if row["matched_capacity"] else f"{name}{UNMATCHED}"
+
+
+def _pair_text(row: Row) -> str:
+    if row["proposal"] is None:
+        return "none finished"
+    text = ["winner" if row["winner"] else "closest, no winner"]
+    text += ["vacuous"] * row["vacuous"] + ["at an edge"] * bool(row.get("edges"))
+    asked = row.get("demanded_descent")
+    text += [] if asked is None else [f"descent asked {asked:.2f}"]
+    return ", ".join(text)

@@ -1,0 +1,49 @@
+"""PURE: the table of the frontier: what objective is to be had for how much demanded descent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from search_spaces.space import SearchSpace
+from sweep.results.tables.formats import Row, Table, number
+
+Json = Any
+
+
+def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:
+    """Per setting the proposals that no other beats in both objective and demanded descent."""
+    rows: list[Row] = [
+        {
+            "setting": entry["setting"],
+            "proposal": point["number"],
+            "winner": entry["winner"] and point["number"] == entry["proposal"],
+            "demanded_descent": point["demanded_descent"],
+            "least_descent": entry["least_descent"],
+            "objective": point["objective"],
+            "worst_missing_share": point["worst_missing_share"],
+            "certificate": point["certificate"],
+        }
+        for entry in entries
+        for point in entry["frontier"]
+    ]
+    shown = [
+        ("setting", [row["setting"] for row in rows]),
+        ("proposal", [f"{r['proposal']}{' (winner)' * r['winner']}" for r in rows]),
+        ("descent asked", [number(row["demanded_descent"], ".3f") for row in rows]),
+        ("objective", [number(row["objective"], ".4f") for row in rows]),
+        ("missing share", [number(row["worst_missing_share"], ".2f") for row in rows]),
+        ("certificate", [row["certificate"] for row in rows]),
+    ]
+    notes = [
+        "feasible, useful and non-vacuous proposals that no other one of their setting beats in "
+        "both columns; lower objectives are better.",
+        "descent asked: the share of f0 that all layers together are asked to remove.",
+        *(
+            f"{entry['setting']}: a winner must ask for {entry['least_descent']:.3g} at least."
+            for entry in entries
+            if entry["least_descent"]
+        ),
+    ]
+    caption = "Objective against demanded descent"
+    return Table("frontier", caption, rows, shown, notes)

@@ -1,0 +1,83 @@
+"""PURE: every proposal of a sweep on every search seed, one a row: score against alpha, say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sweep.results.aggregates import ARMS, arms_entry, difference_entry, finite
+from sweep.results.tables.formats import Row
+from sweep.results.views import SweepView
+from sweep.study.pairs import Pair, join
+from sweep.study.parallel_reads import at_once
+from trainables.config import RunConfig
+from trainables.results import ArmRecord
+
+Json = Any
+Read = Callable[[str], ArmRecord | None]  # the record of a signature
+OF_ARM = ("objective", "ood_auc", "seen_mean", "unseen_mean", "held_out_loss")
+
+
+def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
+    """Points, how each arm ended, and what both arms of each pair came to.
+
+    Args:
+        view: the sweep.
+        read: how the record of a signature is read. Many at a time, of one setting and seed.
+    """
+    space = view.definition.space
+    for setting in view.settings:
+        outcomes = {result.number: result.outcome for result in setting.results}
+        winner = setting.chosen.winner
+        for seed in space.search_seeds:
+            configs = [space.run(setting.setting, p.point, seed=seed) for p in setting.proposals]
+            twin, *records = at_once(
+                read,
+                [
+                    space.run(setting.setting, {}, seed=seed).unconstrained().signature(),
+                    *(config.signature() for config in configs),
+                ],
+            )
+            for proposal, config, record in zip(setting.proposals, configs, records, strict=True):
+                yield {
+                    "setting": setting.setting.name,
+                    "proposal": proposal.number,
+                    "seed": seed,
+                    **{name.removeprefix("constraint."): v for name, v in proposal.point.items()},
+                    "outcome": outcomes.get(proposal.number),
+                    "winner": winner is not None and winner.number == proposal.number,
+                    **_of_seed(config, record, twin, space.tolerance),
+                }
+
+
+def _of_seed(
+    config: RunConfig, record: ArmRecord | None, twin: ArmRecord | None, tolerance: float
+) -> Row:
+    row: Row = {"signature": config.signature(), "status": record.status if record else None}
+    if record is None or not record.is_final:
+        return row
+    pair = join(record, twin, tolerance)
+    row |= {
+        "reason": record.reason or None,
+        "outcome_of_seed": pair.outcome,
+        "vacuous": pair.is_vacuous,
+        "worst_missing_share": pair.judgement.worst if pair.judgement else None,
+        "worst_layer": pair.judgement.worst_layer if pair.judgement else None,
+        "certificate": pair.judgement.certificate.verdict if pair.judgement else None,
+        "useful": pair.judgement.useful if pair.judgement else None,
+    }
+    mean = f"mean_{config.facts.metric.key}"
+    for arm in ARMS:
+        values = _entry(pair, arm)
+        row[f"{arm}_{mean}"] = values.get("ood_mean")
+        row |= {f"{arm}_{name}": values.get(name) for name in OF_ARM}
+    row[f"difference_{mean}"] = difference_entry([pair], selected=False).get("ood_mean")
+    plain: Row = finite(row)
+    return plain
+
+
+def _entry(pair: Pair, arm: str) -> dict[str, Json]:
+    is_ours = arm == "constrained"
+    record = pair.constrained if is_ours else pair.compared or pair.unconstrained
+    judgement = pair.judgement if is_ours else pair.unconstrained_judgement
+    return (arms_entry([record], judgement, {}) if record is not None else None) or {}

@@ -1,0 +1,185 @@
+"""PURE: the verdict on a setting's pair in plain words, from an entry of ``views.best``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sweep.results.tables.formats import NOTHING, Row, number
+from trainables.certificate import LEAST_UNITS
+
+Json = Any
+
+
+# --- below a pair, on a terminal ------------------------------------------------------------------
+
+
+def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
+    """What stands below a pair's numbers: how sure its verdict is, what it asks, where it lies."""
+    ours, theirs = entry["constrained"] or {}, entry["unconstrained"] or {}
+    lines = []
+    if ours.get("certificate"):
+        lines.append(certificate_text(ours, entry["tolerance"]))
+    bound = ours.get("worst_missing_share_seeds_upper")
+    if bound is not None:
+        lines.append(
+            f"over other seeds: the worst layer's mean missing share is at most {bound:.2f} (95 % "
+            f"t bound from {len(entry['search_seeds'])} seeds)"
+        )
+    if entry["demanded_descent"] is not None:
+        least = entry["least_descent"]
+        must = f"; a winner must ask for {least:.0%} at least" if least else ""
+        lines.append(
+            f"asked: all layers together remove {entry['demanded_descent']:.0%} of the reference "
+            f"loss f0{must}"
+        )
+    lines += [f"the best may lie beyond its range: {edge}" for edge in entry["edges"]]
+    if theirs.get("counted_as_constant"):
+        lines.append(counted_text(entry))
+    if len(entry["frontier"]) > 1:
+        lines.append(frontier_text(entry))
+    return lines
+
+
+def certificate_text(values: Mapping[str, Json], tolerance: float) -> str:
+    """How sure an arm's verdict is: whether another draw of held-out units could turn it.
+
+    >>> values = {"feasible": True, "certificate": "undecided", "certificate_units": 8, \
+"certificate_cluster": "window", "worst_missing_share_upper": 0.31, "least_units_met": 0.5}
+    >>> certificate_text(values, 0.1)
+    "undecided: feasible by its mean, but over 8 windows the worst layer's missing share may be \
+0.31 (95 % bound, allowed 0.10; fewer than 10 certify nothing as feasible); the constraint that \
+fewest windows meet is met by 50% of them"
+    """
+    count, cluster = values["certificate_units"], values["certificate_cluster"]
+    units = f"{count} {cluster}{'s' * (count != 1)}"
+    verdict, bound = values["certificate"], values["worst_missing_share_upper"]
+    if verdict == "feasible":
+        text = f"certified feasible: over {units} no layer's missing share is above {bound:.2f}"
+        text += f" (95 % bound, allowed {tolerance:.2f})"
+    elif verdict == "infeasible":
+        text = f"certified infeasible: over {units} some layer's missing share is above "
+        text += f"{tolerance:.2f} (95 %, corrected for the number of layers)"
+    else:
+        mean = "feasible by its mean, but" if values["feasible"] else "infeasible by its mean, and"
+        may = "is unknown" if bound is None else f"may be {bound:.2f}"
+        few = f"; fewer than {LEAST_UNITS} certify nothing as feasible" * (count < LEAST_UNITS)
+        text = f"undecided: {mean} over {units} the worst layer's missing share {may}"
+        text += f" (95 % bound, allowed {tolerance:.2f}{few})"
+    met = values["least_units_met"]
+    counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
+    return f"{text}; the constraint that fewest {counted} meet is met by {met:.0%} of them"
+
+
+def counted_text(entry: Mapping[str, Json]) -> str:
+    """That unconstrained arms ended early, and what they count as."""
+    theirs = entry["unconstrained"]
+    count, seeds = theirs["counted_as_constant"], len(entry["search_seeds"])
+    how = " or ".join(sorted({s for s in theirs["status"] if s != "finished"}))
+    return (
+        f"the unconstrained arm {how} on {count} of {seeds} seed{'s' * (seeds > 1)}, and counts "
+        "as the best constant prediction there"
+    )
+
+
+def frontier_text(entry: Mapping[str, Json]) -> str:
+    """What objective is to be had for how much demanded descent."""
+    points = (
+        f"{p['objective']:.4f} for {p['demanded_descent']:.0%} (p{p['number']})"
+        for p in entry["frontier"]
+    )
+    return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)
+
+
+# --- in tables ------------------------------------------------------------------------------------
+
+
+def share_text(row: Row, arm: str) -> str:
+    """A cell: the worst layer's missing share."""
+    return number(row[f"{arm}_worst_missing_share"], ".2f")
+
+
+def sureness_text(row: Row, arm: str) -> str:
+    """A cell: whether other held-out units could turn the verdict."""
+    found = row[f"{arm}_certificate"]
+    return NOTHING if found is None else found if found == "undecided" else "certified"
+
+
+def units_text(row: Row, arm: str) -> str:
+    """A cell: the share of held-out units that meet the layer that fewest meet."""
+    return number(row[f"{arm}_units_met"], ".0%")
+
+
+def claims_text(row: Row, arm: str) -> str:
+    """A cell: the verdict, and whether the arm is useful."""
+    claims = (row[f"{arm}_{claim}"] for claim in ("feasible", "useful"))
+    return ", ".join(NOTHING if c is None else "yes" if c else "no" for c in claims)
+
+
+def verdict_columns(arm: str, values: Mapping[str, Json]) -> Row:
+    """What the held-out units and the seeds say of an arm's verdict, for CSV."""
+    return {
+        f"{arm}_certificate": values.get("certificate"),
+        f"{arm}_certificate_units": values.get("certificate_units"),
+        f"{arm}_certificate_cluster": values.get("certificate_cluster"),
+        f"{arm}_missing_share_upper_by_layer": listed(values.get("missing_share_upper")),
+        f"{arm}_missing_share_lower_by_layer": listed(values.get("missing_share_lower")),
+        f"{arm}_missing_share_seeds_upper_by_layer": listed(
+            values.get("missing_share_seeds_upper")
+        ),
+        f"{arm}_units_met": values.get("least_units_met"),
+        f"{arm}_units_met_by_layer": listed(values.get("units_met")),
+        f"{arm}_counted_as_constant": values.get("counted_as_constant"),
+    }
+
+
+def difference_header(rows: Sequence[Row]) -> str:
+    """The difference's header: it says so where any pair was selected by its scores."""
+    return "difference" + " (selection-biased)" * any(row["selection_biased"] for row in rows)
+
+
+def bias_text(rows: Sequence[Row], samples: str) -> str:
+    """What differences are worth: where pairs were selected, and that they have no interval."""
+    selected = [row["setting"] for row in rows if row["selection_biased"]]
+    if not selected:
+        return "; no pair was selected by it, and it carries no interval"
+    of = "" if len(selected) == len(rows) else f" in {', '.join(selected)}"
+    return (
+        f" of a pair that was selected on these {samples}{of}, so it is selection-biased and "
+        "carries no interval; fresh seeds must confirm it"
+    )
+
+
+def verdict_legend(tolerance: float) -> list[str]:
+    """What the columns about feasibility mean."""
+    return [
+        "missing share: worst layer, mean over the search seeds, or the median seed where that "
+        f"misses more, held out at train gamma; feasible up to {tolerance:.2f}. certified: 95 % "
+        "bounds over the held-out units say so too; "
+        "undecided: other units could turn the verdict.",
+        "units met: the share of held-out units whose own losses meet the constraint, of "
+        "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
+        "asked to remove.",
+    ]
+
+
+def verdict_notes(rows: Sequence[Row], entries: Sequence[Mapping[str, Json]]) -> list[str]:
+    """What a reader must know of single settings before quoting their pair."""
+    return [
+        *(
+            f"{row['setting']}: vacuous: the unconstrained arm meets the constraint by itself."
+            for row in rows
+            if row["vacuous"]
+        ),
+        *(
+            f"{row['setting']}: {counted_text(entry)}."
+            for row, entry in zip(rows, entries, strict=True)
+            if row["unconstrained_counted_as_constant"]
+        ),
+        *(f"{r['setting']}: at the edge of its box: {r['edges']}." for r in rows if r["edges"]),
+    ]
+
+
+def listed(values: Sequence[float] | None) -> str | None:
+    """Values by layer in one cell of CSV."""
+    return None if values is None else " ".join(map(repr, values))

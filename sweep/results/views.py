@@ -1,0 +1,499 @@
+"""What a sweep has come to, read from the store: per setting its winner or closest pair, as JSON.
+
+Reading needs no driver and works while one runs: what is final counts, the rest is listed as open.
+Over several search seeds a number is the mean, and verdicts and missing shares are those of the
+mean losses. ``seeds`` has each seed alone; the signature, config and MLflow run beside an aggregate
+are those of the first search seed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from search_spaces.space import Setting
+from sweep.results.aggregates import (
+    arms_entry,
+    difference_entry,
+    finite,
+    references_entry,
+)
+from sweep.study.definition import Definition, load_definition
+from sweep.study.edges import edges_of
+from sweep.study.pairs import join
+from sweep.study.parallel_reads import at_once
+from sweep.study.proposals import (
+    ArmEnd,
+    ProposalOutcome,
+    StoredProposal,
+    all_proposals,
+    retired_settings,
+)
+from sweep.study.selection import (
+    ProposalResult,
+    SettingResult,
+    closest_of,
+    counted,
+    is_selected,
+    select,
+    winner_of,
+)
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord, Outcome, Status
+from trainables.run_store import RunStore
+
+Json = Any
+BATCH = 400  # records that are in memory at a time, about
+State = Literal["running", "stopped", "failed", "finished"]
+
+
+@dataclass(frozen=True)
+class ArmPlace:
+    """One arm that the definition asks for, and what the store holds of it."""
+
+    signature: str
+    setting: str
+    proposal: int | None  # None: an unconstrained arm of a search seed
+    end: ArmEnd | None  # None while it is not final
+    # None: it never reported, or it is final and was not asked for. Of constrained arms, which may
+    record: ArmRecord | None  # be thousands, without evaluation and with their last report alone
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has its outcome."""
+        return self.end is not None
+
+    @property
+    def status(self) -> Status | None:
+        """What became of it; None: it never reported."""
+        return self.end.status if self.end else self.record.status if self.record else None
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        """Early signs of a bad run."""
+        return self.end.warnings if self.end else self.record.warnings if self.record else ()
+
+
+@dataclass(frozen=True)
+class SettingView:
+    """One setting as the store shows it now."""
+
+    setting: Setting
+    proposals: tuple[StoredProposal, ...]
+    arms: tuple[ArmPlace, ...]  # every arm of the setting known so far; shared ones in each setting
+    results: tuple[ProposalOutcome, ...]  # proposals whose constrained arms are final on every seed
+    shown: SettingResult | None  # None: no pair was read
+
+    @property
+    def chosen(self) -> SettingResult:
+        """Its winner or closest pair, with their records."""
+        assert self.shown is not None, "read with `outcomes` alone"
+        return self.shown
+
+    @property
+    def outcomes(self) -> dict[Outcome, int]:
+        """How many proposals came to what."""
+        return counted(self.results)
+
+    @property
+    def winner(self) -> ProposalOutcome | None:
+        """What its winner came to."""
+        return winner_of(self.results)
+
+
+@dataclass(frozen=True)
+class SweepView:
+    """One sweep as the store shows it now."""
+
+    definition: Definition
+    settings: tuple[SettingView, ...]
+    retired: Mapping[str, str] = field(default_factory=dict)  # setting: why its search ended early
+
+    @property
+    def arms(self) -> dict[str, ArmPlace]:
+        """Every arm known so far, each signature once, in the first setting that asks for it."""
+        found: dict[str, ArmPlace] = {}
+        for view in self.settings:
+            for arm in view.arms:
+                found.setdefault(arm.signature, arm)
+        return found
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every proposal asked for is stored and every arm of it is final."""
+        wanted = self.definition.space.proposals_of
+        return all(
+            len(view.proposals) >= wanted(view.setting) and all(arm.is_final for arm in view.arms)
+            for view in self.settings
+        )
+
+
+Read = Literal["outcomes", "pairs", "records"]
+
+
+def load_sweep(objects: ObjectStore, name: str, read: Read = "records") -> SweepView:
+    """Read the sweep called ``name``; UnknownName when there is none.
+
+    Many objects are read at a time, and no more than asked for: a sweep has thousands of records.
+
+    Args:
+        objects: the storage root.
+        name: the sweep.
+        read: "outcomes": of judged proposals what is stored of the verdict, and the records of
+            arms that are open; "pairs": beside them the records of the pairs that are shown;
+            "records": of every arm, and all proposals are judged from them.
+    """
+    definition = load_definition(objects, name)
+    settings = definition.space.settings
+    stored = all_proposals(objects, name, [setting.name for setting in settings])
+    views: list[SettingView] = []
+    batch: list[_Asked] = []
+    for setting in settings:
+        every = read == "records"
+        batch.append(_Asked(definition, setting, stored[setting.name], from_records=every))
+        if setting == settings[-1] or sum(len(one.needed) for one in batch) >= BATCH:
+            views += _read(objects, batch, with_pairs=read != "outcomes")
+            batch = []
+    return SweepView(definition, tuple(views), retired_settings(objects, name))
+
+
+def _read(objects: ObjectStore, asked: Sequence[_Asked], *, with_pairs: bool) -> list[SettingView]:
+    """Some settings, their records read at once."""
+    records = _Records(objects)
+    records.fetch(s for one in asked for s in one.needed)
+    for one in asked:
+        one.judge(records)
+    unsettled = list(asked) if with_pairs else []
+    while unsettled:
+        records.fetch(s for one in unsettled for s in one.of_shown)
+        unsettled = [one for one in unsettled if not one.stands(records)]
+    return [one.view(records, with_pairs=with_pairs) for one in asked]
+
+
+class _Records:
+    """Records that were read, by signature."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._store = RunStore(objects)
+        self._read: dict[str, ArmRecord | None] = {}
+
+    def fetch(self, signatures: Iterable[str]) -> None:
+        """Read those that were not read yet, many at a time."""
+        missing = [s for s in dict.fromkeys(signatures) if s not in self._read]
+        found = at_once(self._store.record, missing)
+        self._read |= zip(missing, found, strict=True)
+
+    def __call__(self, signature: str) -> ArmRecord | None:
+        """A record, or None where the arm never reported or was not asked for."""
+        return self._read.get(signature)
+
+
+class _Asked:
+    """What one setting asks for, while it is read: proposals, and what they came to."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        setting: Setting,
+        proposals: Sequence[StoredProposal],
+        *,
+        from_records: bool,
+    ) -> None:
+        space, seeds = definition.space, definition.space.search_seeds
+        self.setting, self.proposals = setting, tuple(proposals)
+        self.tolerance = space.tolerance
+        self.twins = [space.run(setting, {}, seed=s).unconstrained().signature() for s in seeds]
+        self.arms = {
+            p.number: tuple(space.run(setting, p.point, seed=s).signature() for s in seeds)
+            for p in proposals
+        }
+        self.points = {p.number: p.point for p in proposals}
+        self.judged: dict[int, ProposalOutcome] = {}
+        if not from_records:  # an outcome stands while it was judged from these seeds
+            stored = [p.outcome for p in proposals if p.outcome is not None]
+            self.judged = {o.number: o for o in stored if o.signatures == self.arms[o.number]}
+        known = {arm.signature for o in self.judged.values() for arm in o.arms}
+        every = (*self.twins, *(s for of in self.arms.values() for s in of))
+        self.needed = [s for s in every if s not in known]  # to be read before all can be judged
+
+    def judge(self, records: _Records) -> None:
+        """Judge every proposal that has no verdict and whose arms are final."""
+        for number in self.arms.keys() - self.judged.keys():
+            result = self.whole(number, records)
+            if result is not None:
+                self.judged[number] = ProposalOutcome.of(result)
+
+    @property
+    def shown(self) -> int | None:
+        """The number of the pair to show."""
+        judged = self.judged.values()
+        found = winner_of(judged) or closest_of(judged)
+        return None if found is None else found.number
+
+    @property
+    def of_shown(self) -> list[str]:
+        """Signatures of the pair to show, and of the unconstrained arms."""
+        shown = self.shown
+        return [*self.twins, *(() if shown is None else self.arms[shown])]
+
+    def stands(self, records: _Records) -> bool:
+        """Whether the verdict on the pair to show is that of its records; else it is replaced."""
+        number = self.shown
+        if number is None:
+            return True
+        result = self.whole(number, records)
+        if result is None:  # an arm's record is gone
+            del self.judged[number]
+            return False
+        before, outcome = self.judged[number], ProposalOutcome.of(result)
+        self.judged[number] = outcome
+        return outcome.to_json() == before.to_json()
+
+    def whole(self, number: int, records: _Records) -> ProposalResult | None:
+        """A proposal with its records, where its constrained arms are final on every seed."""
+        ours = [r for r in map(records, self.arms[number]) if r is not None and r.is_final]
+        if len(ours) < len(self.twins):
+            return None
+        theirs = map(records, self.twins)
+        pairs = tuple(
+            join(our, their, self.tolerance) for our, their in zip(ours, theirs, strict=True)
+        )
+        return ProposalResult(number, self.points[number], pairs, self.setting.least_descent)
+
+    def view(self, records: _Records, *, with_pairs: bool) -> SettingView:
+        """The setting as it was read."""
+        results = tuple(self.judged[number] for number in sorted(self.judged))
+        ends = {arm.signature: arm for result in results for arm in result.arms}
+
+        def whole(outcome: ProposalOutcome) -> ProposalResult:
+            found = self.whole(outcome.number, records)
+            assert found is not None, "it stands"
+            return found
+
+        def place(signature: str, proposal: int | None) -> ArmPlace:
+            record = records(signature)
+            end = ends.get(signature)
+            if record is not None and record.is_final:
+                end = ArmEnd.of(record)
+            short = record if proposal is None else _short(record)
+            return ArmPlace(signature, self.setting.name, proposal, end, short)
+
+        name = self.setting.name
+        return SettingView(
+            self.setting,
+            self.proposals,
+            (
+                *(place(signature, None) for signature in self.twins),
+                *(place(s, number) for number, of in self.arms.items() for s in of),
+            ),
+            results,
+            select(name, results, whole) if with_pairs else None,
+        )
+
+
+def _short(record: ArmRecord | None) -> ArmRecord | None:
+    return record and replace(record, reports=record.reports[-1:], evaluation=None)
+
+
+# --- `sweep best` --------------------------------------------------------------------------------
+
+
+def best(view: SweepView, run_ids: Mapping[str, str]) -> list[dict[str, Json]]:
+    """One entry per setting: its winner, or the closest pair and why there is no winner.
+
+    Args:
+        view: the sweep.
+        run_ids: MLflow run by signature, as far as they are known.
+    """
+    return [finite(_best(view, setting, run_ids)) for setting in view.settings]
+
+
+def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> dict[str, Json]:
+    chosen = setting.chosen
+    shown = chosen.shown
+    pairs = () if shown is None else shown.pairs
+    space = view.definition.space
+    seeds = space.search_seeds
+    ours = [p.constrained for p in pairs]
+    theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
+    model = space.run(setting.setting, {}, seed=seeds[0]).model
+    if not pairs:  # the unconstrained arms come first: show them before any proposal is finished
+        theirs = [a.record for a in setting.arms if a.proposal is None and a.record]
+    selected = is_selected(space, setting.setting)
+    return {
+        "setting": setting.setting.name,
+        "task": view.definition.space.base.task,
+        "model": model.name,
+        "model_variant": model.variant,
+        "winner": chosen.winner is not None,
+        "why": chosen.why or None,
+        "outcomes": dict(chosen.outcomes),
+        "lost": lost(setting),
+        "proposals": {
+            "wanted": view.definition.space.proposals_of(setting.setting),
+            "stored": len(setting.proposals),
+            "finished": len(setting.results),
+        },
+        "proposal": None if shown is None else shown.number,
+        "point": None if shown is None else shown.point,
+        "search_seeds": list(seeds),
+        "matched_capacity": matched_capacity(view, setting),
+        "tolerance": space.tolerance,
+        "demanded_descent": None if shown is None else shown.demanded_descent,
+        "least_descent": setting.setting.least_descent,
+        "edges": [] if shown is None else edges_of(space, setting.setting, shown.point),
+        "frontier": [vars(point) for point in chosen.frontier],
+        "vacuous": shown is not None and shown.vacuous,
+        "constrained": arms_entry(ours, None if shown is None else shown.judgement, run_ids),
+        "unconstrained": arms_entry(
+            theirs if len(theirs) == len(seeds) else [],
+            None if shown is None else shown.unconstrained_judgement,
+            run_ids,
+        ),
+        "difference": difference_entry(pairs, selected=selected),
+        "references": references_entry([*ours, *theirs]),
+        "seeds": {
+            str(seed): {
+                "constrained": arms_entry([p.constrained], p.judgement, run_ids),
+                "unconstrained": arms_entry(
+                    [p.compared or p.unconstrained] if p.unconstrained else [],
+                    p.unconstrained_judgement,
+                    run_ids,
+                ),
+                "difference": difference_entry([p], selected=selected),
+            }
+            for seed, p in zip(seeds, pairs, strict=False)
+        },
+    }
+
+
+def matched_capacity(view: SweepView, setting: SettingView) -> bool:
+    """Whether both arms of the setting's shown pair have the same parameters to train."""
+    space, shown = view.definition.space, setting.chosen.shown
+    point = {} if shown is None else shown.point
+    return space.run(setting.setting, point, seed=space.search_seeds[0]).matched_capacity
+
+
+def lost(setting: SettingView) -> dict[str, int]:
+    """Why the proposals that are finished and did not win lost: how many for each reason."""
+    winner = setting.chosen.winner
+    reasons: dict[str, int] = {}
+    for result in setting.results:
+        if winner is not None and result.number == winner.number:
+            continue
+        reason: str = result.outcome
+        if result.outcome == "feasible":
+            reason = "worse objective" if result.can_win else f"feasible, {result.hindrance}"
+        reasons[reason] = reasons.get(reason, 0) + 1
+    return reasons
+
+
+# --- `sweep status` -------------------------------------------------------------------------------
+
+
+def state(view: SweepView, *, is_running: bool) -> State:
+    """What a sweep does now, from its records; for every verb that says it."""
+    if is_running:
+        return "running"
+    if not view.is_finished:
+        return "stopped"
+    outcomes = {result.outcome for setting in view.settings for result in setting.results}
+    return "failed" if outcomes == {"failed"} else "finished"
+
+
+def proposals_done(view: SweepView) -> int:
+    """How many proposals have every constrained arm final."""
+    return sum(len(setting.results) for setting in view.settings)
+
+
+ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first
+
+
+def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
+    """How far a sweep is: arms by what became of them, settings by proposals, arms not yet final.
+
+    Args:
+        view: the sweep.
+        is_running: whether a driver works on it: without one no arm is in training.
+    """
+    arms = view.arms.values()
+    final = sum(arm.is_final for arm in arms)
+    space = view.definition.space
+    missing = sum(max(space.proposals_of(s.setting) - len(s.proposals), 0) for s in view.settings)
+    begun = [a for a in arms if a.record is not None and not a.is_final]
+    training, interrupted = (begun, []) if is_running else ([], begun)
+    return {
+        "state": state(view, is_running=is_running),
+        "arms": {
+            "wanted": len(arms) + missing * len(space.search_seeds),
+            "final": final,
+            "training": len(training),
+            "interrupted": len(interrupted),
+        },
+        "statuses": dict(sorted(Counter(a.status for a in arms if a.status).items())),
+        "settings": [
+            finite(_setting_status(s, space.proposals_of(s.setting))) for s in view.settings
+        ],
+        "retired": dict(view.retired),
+        "in_training": [finite(_progress(arm)) for arm in training],
+        "interrupted": [finite(_progress(arm)) for arm in interrupted],
+        "warnings": [
+            {"signature": a.signature, "setting": a.setting, "warning": warning}
+            for a in arms
+            for warning in a.warnings
+        ],
+        "failures": [
+            {
+                "signature": a.signature,
+                "setting": a.setting,
+                "status": status,
+                "reason": a.end.reason,
+            }
+            for status in ENDED_EARLY
+            for a in arms
+            if a.end is not None and a.end.status == status
+        ],
+    }
+
+
+def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
+    winner = setting.winner
+    return {
+        "setting": setting.setting.name,
+        "proposals": {
+            "wanted": wanted,
+            "stored": len(setting.proposals),
+            "finished": len(setting.results),
+        },
+        "outcomes": dict(setting.outcomes),
+        "winner": None if winner is None else winner.number,
+        "objective": None if winner is None else winner.objective,
+    }
+
+
+def _progress(arm: ArmPlace) -> dict[str, Json]:
+    assert arm.record is not None
+    last = arm.record.reports[-1] if arm.record.reports else None
+    return {
+        "signature": arm.signature,
+        "setting": arm.setting,
+        "proposal": arm.proposal,
+        "seed": arm.record.config.seed,
+        "step": 0 if last is None else last.step,
+        "steps": arm.record.config.steps,
+        "reported_ms": None if last is None else last.timestamp_ms,
+    }
+
+
+# --- plain values ---------------------------------------------------------------------------------
+
+
+def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
+    """Counts above zero in words.
+
+    >>> outcome_text({"feasible": 2, "infeasible": 1, "diverged": 0})
+    '2 feasible, 1 infeasible'
+    """
+    return ", ".join(f"{count} {name}" for name, count in outcomes.items() if count) or "none yet"

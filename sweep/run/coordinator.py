@@ -1,0 +1,499 @@
+"""The one place that holds a sweep while it runs: plan, proposals, and what became of every arm.
+
+Every executor is a loop over it: take ``next_arm``, train it, say ``report`` and then ``finished``
+or ``unfinished``. Nothing here is state: all of it is rebuilt from the store at the next start.
+Errors of a search retire its setting; errors of the store stop the sweep. Both are recorded and
+told at the end, and neither is thrown at the executor, which would train finished arms again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from search_spaces.space import ORDER_FREE
+from sweep.run import events
+from sweep.run.events import News, OnNews
+from sweep.run.forget_failed import failures, forget_failed
+from sweep.run.late_records import SEEN_WITHIN_S, LateRecords
+from sweep.study import advice
+from sweep.study.definition import Definition
+from sweep.study.pairs import join
+from sweep.study.plan import Arm, Ask, Plan, arms_of_proposal
+from sweep.study.proposals import (
+    Point,
+    ProposalOutcome,
+    StoredProposal,
+    Told,
+    complete_judged,
+    drop_outcome,
+    put_judged,
+    put_outcome,
+    put_proposal,
+    put_retired,
+    stored_proposals,
+)
+from sweep.study.sampler import propose
+from sweep.study.selection import ProposalResult, winner_of
+from trainables.errors import StoreError
+from trainables.object_store import ObjectStore
+from trainables.results import OUTCOMES, ArmRecord, Outcome, Report
+from trainables.run_store import RunStore
+
+Json = Any
+OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
+OnFinal = Callable[[Arm, ArmRecord], None]
+OnProposal = Callable[[str, ProposalResult], None]
+
+log = logging.getLogger(__name__)
+KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
+_Key = tuple[str, int]  # setting, proposal number
+
+
+@dataclass
+class LiveArm:
+    """An arm that was handed out: where it stands."""
+
+    arm: Arm
+    since: float  # monotonic clock
+    report: Report | None = None
+    fetching: str = ""  # how far its machine is with its data, until it reports
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What one run of a driver came to."""
+
+    sweep: str
+    outcomes: dict[Outcome, int]  # of proposals
+    arms_done: int
+    arms_total: int
+    retired: dict[str, str]  # setting -> why its search ended early
+    problems: tuple[str, ...]  # what went wrong besides training; empty when nothing did
+    stopped: str  # why it ended before it was done; empty when it was not stopped
+    was_asked_to_stop: bool  # by somebody, and not by trouble
+    is_done: bool
+    is_urgent: bool  # whoever stopped it kills it within seconds
+    again: str  # the command that continues it
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything asked for is final and nothing went wrong, else 1."""
+        return 0 if self.is_done and not self.retired and not self.problems else 1
+
+    @property
+    def advice(self) -> str:
+        """What to do next; empty when all is well."""
+        return "" if self.exit_code == 0 else f"Continue with `{self.again}`."
+
+
+@dataclass
+class _Open:
+    """A stored proposal without an outcome."""
+
+    signatures: tuple[str, ...]  # its arms, in the order of the search seeds
+    missing: set[str]  # of these and of their twins: those that are not final
+
+
+class Coordinator:
+    """One sweep in the making. Used by one thread; ``stop`` and reading may come from others."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        definition: Definition,
+        *,
+        on_record: OnRecord | None = None,
+        on_proposal: OnProposal | None = None,
+        on_final: OnFinal | None = None,
+        on_news: OnNews | None = None,
+        ask_ahead: bool = False,
+        again: str | None = None,
+    ) -> None:
+        """Nothing is read before ``start``.
+
+        Args:
+            objects: the storage root.
+            definition: what is asked for.
+            on_record: told of every arm whose stored record grew, or is final: at its end, and at
+                the start of those that were final before. It reads what it needs.
+            on_proposal: told of every proposal whose arms are all final, once per run.
+            on_final: told of arms that ended in this run, for the display.
+            on_news: told of what somebody who does not look wants to know; may come from a thread.
+            ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
+            again: the command that continues the sweep; None: a plain `sweep resume`.
+        """
+        self.objects = objects
+        self.definition = definition
+        self.again = again or advice.resume(definition.name, objects.root)
+        self.runs = RunStore(objects, driver=uuid.uuid4().hex)
+        self.plan = Plan(definition)
+        self.live: dict[str, LiveArm] = {}
+        self._ended: LateRecords[LiveArm] = LateRecords(self.runs)
+        self.outcomes: dict[str, dict[int, ProposalOutcome]] = {}
+        self.retired: dict[str, str] = {}
+        self.problems: list[str] = []
+        self.stopping = ""  # why no more arms are handed out
+        self.waits_for = ""  # what keeps arms from being trained, in one line, for `sweep status`
+        self._is_urgent = False
+        self.durations: list[float] = []  # seconds of the last arms that ended in this run
+        self.progressed_at = time.monotonic()  # when an arm last reported or ended
+        self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
+        self._on_news = on_news
+        self._has_winner = self._has_stalled = self._is_started = False
+        self._points: dict[str, dict[int, Point]] = {}
+        self._open: dict[_Key, _Open] = {}  # proposals without an outcome
+        self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
+        self._twins: dict[str, ArmRecord] = {}
+        self._failed_baselines: dict[str, str] = {}  # signature -> why
+        self._ahead: dict[_Key, Future[Point]] = {}
+        slow = definition.space.sampler == "gp"
+        self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
+
+    def start(self, *, retry_failed: bool = False) -> None:
+        """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
+
+        Of judged proposals no record is read: starting costs two small reads for each of them,
+        a look whether the records are there, and for each setting a read of its judged.json, which
+        is put once where it is not whole.
+
+        Args:
+            retry_failed: forget the records of failed arms, so that they train again.
+        """
+        put_retired(self.objects, self.definition.name, {})
+        if retry_failed:
+            forget_failed(self.objects, self.definition)
+        there = set(self.objects.names("arms"))
+        for setting in self.definition.space.settings:
+            self.outcomes[setting.name] = {}
+            self._points[setting.name] = {}
+            for proposal in stored_proposals(self.objects, self.definition.name, setting.name):
+                self._fold(setting.name, proposal)
+        for arm in list(self.plan.remaining()):
+            if arm.signature in there:
+                self._settle_if_final(arm)
+        self._is_started = True
+        complete_judged(self.objects, self.definition.name, self._points, self.outcomes)
+
+    def next_arm(self) -> Arm | None:
+        """The next arm to train, or None when there is none now. Never raises."""
+        self.look_for_ended()
+        try:
+            while not self.stopping:
+                step = self.plan.next()
+                if isinstance(step, Ask):
+                    self._search(step)
+                elif step is None:
+                    return None
+                elif not self._settle_if_final(step):
+                    self.live[step.signature] = LiveArm(step, time.monotonic())
+                    self._ask_ahead()
+                    return step
+        except StoreError as error:
+            self.store_trouble(str(error))
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """No arm is live, all that ended are settled, and none will be handed out in this run."""
+        done = bool(self.stopping) or self.plan.is_handed_out
+        return done and not self.live and not self.looks_for_ended
+
+    @property
+    def looks_for_ended(self) -> bool:
+        """Whether an arm has ended whose final record cannot be seen yet."""
+        return len(self._ended) > 0
+
+    def report(self, signature: str, report: Report) -> None:
+        """A handed-out arm reported, and its record is stored. Never raises."""
+        live = self.live.get(signature)
+        if live is None:
+            return
+        live.report, live.fetching = report, ""
+        self.progressed_at = time.monotonic()
+        if self._on_record is not None:
+            self._tell(self._on_record, live.arm, False)
+
+    def fetches(self, signature: str, how_far: str) -> None:
+        """A handed-out arm waits for its data, which come."""
+        if (live := self.live.get(signature)) is not None:
+            live.fetching = how_far
+            self.progressed_at = time.monotonic()
+
+    def finished(self, signature: str) -> None:
+        """A handed-out arm has put its final record into the store. Never raises."""
+        live = self.live.pop(signature, None)
+        if live is None:
+            return
+        self.progressed_at = time.monotonic()
+        self._ended.expect(signature, live)
+        self.look_for_ended()
+
+    def look_for_ended(self) -> None:
+        """Settle the arms that ended and whose final records can be seen by now. Never raises."""
+        try:
+            for live, record in self._ended.come():
+                if record is None:
+                    self.problems.append(
+                        f"arm {live.arm.signature} ended, and its final record cannot be seen "
+                        f"below {self.objects.root} after {SEEN_WITHIN_S:.0f} s: a resume "
+                        "takes it as it is, or trains on from the last checkpoint."
+                    )
+                    continue
+                self.durations = [*self.durations[-63:], time.monotonic() - live.since]
+                self._settle(live.arm, record)
+                if self._on_final is not None:
+                    self._tell(self._on_final, live.arm, record)
+        except StoreError as error:
+            self.store_trouble(str(error))
+
+    def unfinished(self, signature: str, problem: str = "") -> None:
+        """A handed-out arm stopped before its end; it resumes at the next start of the sweep."""
+        self.live.pop(signature, None)
+        if problem:
+            self.problems.append(f"arm {signature} is not finished: {problem}")
+
+    def lost(self, signature: str) -> None:
+        """A handed-out arm's worker is gone and no other took it over: hand it out again."""
+        live = self.live.pop(signature, None)
+        if live is not None:
+            self.plan.give_back(live.arm)
+
+    def stalled(self, signature: str, what: str) -> None:
+        """A handed-out arm makes no progress; ``what`` says since when, and what is done about it.
+
+        Of many such arms the first is news. Never raises.
+        """
+        live = self.live.get(signature)
+        self.progressed_at = time.monotonic()  # it is being dealt with
+        if live is not None and not self._has_stalled:
+            self._has_stalled = True
+            sweep = self.definition.name
+            self.tell_news(events.of_stalled_arm(sweep, signature, live.arm.setting, what))
+
+    def tell_news(self, told: News) -> None:
+        """Pass news on. Never raises."""
+        if self._on_news is not None:
+            self._tell(self._on_news, told)
+
+    def stop(self, why: str, *, is_urgent: bool = False) -> None:
+        """Hand out no more arms. Running ones end at their next report."""
+        self.stopping = self.stopping or why
+        self._is_urgent |= is_urgent
+
+    def lose_sweep(self, why: str) -> None:
+        """The sweep is not this driver's any more: end as for a stop, and say why."""
+        self.problems.append(f"this driver ends: {why}.")
+        self.stop(why)
+
+    def store_trouble(self, problem: str, what: str = "the store cannot be used") -> None:
+        """The store failed for longer than writers wait: stop. Nothing stored is lost.
+
+        Args:
+            problem: in full.
+            what: in a few words; the data or the code of a machine may be at fault, too.
+        """
+        if problem not in self.problems:
+            self.problems.append(problem)
+        self.stop(what)
+
+    def arms(self) -> Iterator[Arm]:
+        """Every arm asked for so far: baselines, then the arms of stored proposals."""
+        for setting in self.definition.space.settings:
+            yield from self.plan.baselines[setting.name]
+            for number, point in sorted(self._points.get(setting.name, {}).items()):
+                yield from arms_of_proposal(self.definition, setting.name, number, point)
+
+    def best(self, setting: str) -> ProposalOutcome | None:
+        """The best feasible and useful proposal of a setting so far."""
+        return winner_of(list(self.outcomes.get(setting, {}).values()))
+
+    def summary(self) -> RunSummary:
+        """What this run came to."""
+        counts = Counter(o.outcome for of in self.outcomes.values() for o in of.values())
+        return RunSummary(
+            sweep=self.definition.name,
+            outcomes={outcome: counts[outcome] for outcome in OUTCOMES},
+            arms_done=self.plan.arms_done,
+            arms_total=self.plan.arms_total,
+            retired=dict(self.retired),
+            problems=(
+                *self.problems,
+                *failures(self.runs, self.again, self.outcomes, self._failed_baselines),
+            ),
+            stopped=self.stopping,
+            was_asked_to_stop=bool(self.stopping) and not self.problems,
+            is_done=self.plan.is_done,
+            is_urgent=self._is_urgent,
+            again=self.again,
+        )
+
+    def close(self) -> None:
+        """End the search thread."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+
+    # --- proposals ------------------------------------------------------------------------------
+
+    def _fold(self, setting: str, proposal: StoredProposal) -> None:
+        arms = self.plan.add_proposal(setting, proposal.number, proposal.point)
+        self._points[setting][proposal.number] = proposal.point
+        signatures = tuple(arm.signature for arm in arms)
+        outcome = proposal.outcome
+        # An outcome stands while it was judged from these seeds and its arms were not forgotten.
+        if (
+            outcome is not None
+            and outcome.signatures == signatures
+            and all(map(self.runs.has_final, signatures))
+        ):
+            self.outcomes[setting][proposal.number] = outcome
+            self._has_winner |= outcome.can_win
+            for arm in arms:
+                self.plan.arm_is_final(arm.signature)
+                if self._on_record is not None:
+                    self._tell(self._on_record, arm, True)
+        else:
+            if outcome is not None:  # readers believe it
+                drop_outcome(self.objects, self.definition.name, setting, proposal.number)
+            self._await(setting, proposal.number, arms)
+
+    def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
+        wanted = {arm.signature for arm in (*arms, *self.plan.baselines[setting])}
+        missing = {signature for signature in wanted if not self.plan.is_final(signature)}
+        signatures = tuple(arm.signature for arm in arms)
+        self._open[setting, number] = _Open(signatures, missing)
+        for signature in missing:
+            self._waiting.setdefault(signature, []).append((setting, number))
+        if not missing:
+            self._close(setting, number)
+
+    def _search(self, ask: Ask) -> None:
+        """Find the asked-for point and store it before anything trains it."""
+        try:
+            ahead = self._ahead.pop((ask.setting, ask.number), None)
+            point = self._propose(ask) if ahead is None else ahead.result()
+            # Built before it is stored: a point that no run accepts must not stay in the store.
+            arms = arms_of_proposal(self.definition, ask.setting, ask.number, point)
+        except Exception as error:
+            log.exception("the search of setting %s failed", ask.setting)
+            self._retire(ask.setting, f"the search failed at proposal {ask.number}", error)
+            return
+        stored = put_proposal(self.objects, self.definition.name, ask.setting, ask.number, point)
+        if stored != point:  # somebody else stored one first: that is the proposal
+            arms = arms_of_proposal(self.definition, ask.setting, ask.number, stored)
+        self._points[ask.setting][ask.number] = stored
+        self.plan.add_arms(ask.setting, ask.number, arms)
+        self._await(ask.setting, ask.number, arms)
+
+    def _propose(self, ask: Ask) -> Point:
+        return propose(self.definition.space, ask.setting, ask.number, *self._known(ask.setting))
+
+    def _known(self, setting: str) -> tuple[list[Told], list[Point]]:
+        if self.definition.space.sampler in ORDER_FREE:
+            return [], []  # not looked at; building them would make every ask cost more
+        points, outcomes = self._points[setting], self.outcomes[setting]
+        told = [outcome.told(points[number]) for number, outcome in outcomes.items()]
+        return told, [point for number, point in points.items() if number not in outcomes]
+
+    def _ask_ahead(self) -> None:
+        """When the next thing is a slow ask, start it now, with what is known now."""
+        ask = self.plan.upcoming() if self._thread is not None else None
+        if ask is None or self._thread is None or (ask.setting, ask.number) in self._ahead:
+            return
+        self._ahead[ask.setting, ask.number] = self._thread.submit(
+            propose, self.definition.space, ask.setting, ask.number, *self._known(ask.setting)
+        )
+
+    def _retire(self, setting: str, what: str, error: Exception) -> None:
+        self.retired[setting] = f"{what}: {type(error).__name__}: {error}"
+        self.plan.retire(setting)
+        put_retired(self.objects, self.definition.name, self.retired)
+
+    # --- arms -----------------------------------------------------------------------------------
+
+    def _settle_if_final(self, arm: Arm) -> bool:
+        """Whether the arm is final in the store, whoever trained it; then it is done with."""
+        record = self.runs.record(arm.signature)
+        if record is None or not record.is_final:
+            return False
+        self.runs.drop_training(arm.signature)
+        self._settle(arm, record)
+        return True
+
+    def _settle(self, arm: Arm, record: ArmRecord) -> None:
+        self.plan.arm_is_final(arm.signature)
+        if arm.proposal is None and record.status == "failed":
+            self._failed_baselines[arm.signature] = record.reason
+        if self._on_record is not None:
+            self._tell(self._on_record, arm, True)
+        for setting, number in self._waiting.pop(arm.signature, ()):
+            missing = self._open[setting, number].missing
+            missing.discard(arm.signature)
+            if not missing:
+                self._close(setting, number, record)
+
+    def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
+        """All arms of a proposal are final: judge it, store the outcome, let the search know."""
+        signatures = self._open.pop((setting, number)).signatures
+        twins, space = self.plan.baselines[setting], self.definition.space
+        try:
+            pairs = tuple(
+                join(
+                    last if last and last.signature == signature else self._final(signature),
+                    self._twin(twin.signature),
+                    space.tolerance,
+                )
+                for signature, twin in zip(signatures, twins, strict=True)
+            )
+            least = space.setting(setting).least_descent
+            result = ProposalResult(number, self._points[setting][number], pairs, least)
+            outcome = ProposalOutcome.of(result)
+        except StoreError:
+            raise
+        except Exception as error:
+            log.exception("proposal %s of setting %s could not be judged", number, setting)
+            self._retire(setting, f"proposal {number} could not be judged", error)
+            return
+        name = self.definition.name
+        put_outcome(self.objects, name, setting, outcome)
+        self.outcomes[setting][number] = outcome
+        if self._is_started:
+            put_judged(self.objects, name, setting, self._points[setting], self.outcomes[setting])
+        if self._on_proposal is not None:
+            self._tell(self._on_proposal, setting, result)
+        if outcome.can_win and not self._has_winner:
+            self._has_winner = True
+            self.tell_news(events.of_first_winner(name, setting, outcome))
+
+    def _twin(self, signature: str) -> ArmRecord:
+        """An unconstrained arm's record: every proposal of its setting is joined to it."""
+        if signature not in self._twins:
+            if len(self._twins) >= KEPT_TWINS:
+                self._twins.clear()
+            self._twins[signature] = self._final(signature)
+        return self._twins[signature]
+
+    def _final(self, signature: str) -> ArmRecord:
+        record = self.runs.record(signature)
+        if record is None:
+            raise StoreError(
+                f"the record of arm {signature} is gone below {self.objects.root}. "
+                f"`{self.again}` trains it again."
+            )
+        return record
+
+    def _tell(self, listener: Callable[..., None], *args: object) -> None:
+        """Call a listener; its error is recorded and does not reach the executor."""
+        try:
+            listener(*args)
+        except Exception as error:
+            log.exception("a listener of the sweep failed")
+            problem = f"{getattr(listener, '__qualname__', listener)}: {error}"
+            if problem not in self.problems:
+                self.problems.append(problem)

@@ -1,0 +1,252 @@
+"""Delivers news of a sweep to a webhook or a command; never blocks, delays or ends training.
+
+A webhook gets the news as JSON in a POST, a command gets it on standard input. Both are the user's
+secret: addresses of webhooks carry tokens, so no message, record or MLflow run ever shows more of
+one than its host. `SWEEP_NOTIFY` keeps it out of the list of processes, too.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+from sweep.doctor.check import Check
+from sweep.run.events import News, OnNews, of_error
+from sweep.run.signals import KNOWN
+from trainables.errors import Failure, Misuse
+
+Json = Any
+
+VARIABLE = "SWEEP_NOTIFY"
+TIMEOUT_S = 10.0  # of one try
+WAITS_S = (1.0, 4.0)  # between tries
+END_S = 20.0  # how long the end of a sweep waits for what is not delivered yet
+_LATER = {408, 425, 429}  # answers of a server, beside 5xx, after which another try may succeed
+
+
+class Undelivered(Failure):
+    """The webhook or command did not take the news; the message shows no part of its secret."""
+
+
+class _Refused(Undelivered):
+    """Another try would be in vain."""
+
+
+def check_target(target: str) -> str:
+    """The target, if it can be one.
+
+    Raises Misuse for what is neither an address like https://host/path nor a command.
+    """
+    rule = f"Give --notify or {VARIABLE} an address like https://host/path, or a command."
+    if not target.strip():
+        raise Misuse(f"there is nobody to notify: the target is empty. {rule}")
+    if not is_webhook(target):
+        if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*://", target):
+            scheme = target.partition(":")[0]
+            raise Misuse(f"cannot notify an address of kind {scheme}://. {rule}")
+        return target
+    try:
+        parts = urlsplit(target)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or "@" in parts.netloc or re.search(r"\s", target):
+        raise Misuse(f"the address to notify must have a host, and neither user nor blanks. {rule}")
+    return target
+
+
+def shown(target: str) -> str:
+    """The target as it may be printed.
+
+    >>> shown("https://hooks.example.org/T0/B0/secret"), shown("mail -s secret me")
+    ('https://hooks.example.org', 'the command to notify')
+    """
+    if not is_webhook(target):
+        return "the command to notify"
+    parts = urlsplit(target)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{parts.hostname}{port}"
+
+
+def deliver(target: str, news: News, *, timeout_s: float = TIMEOUT_S) -> None:
+    """One try. Raises Undelivered."""
+    body = json.dumps(
+        {
+            "event": news.kind,
+            "sweep": news.sweep,
+            "text": news.text,
+            "time_ms": time.time_ns() // 1_000_000,
+            "details": dict(news.details),
+        }
+    ).encode()
+    if is_webhook(target):
+        _post(target, body, timeout_s)
+    else:
+        _run(target, body, timeout_s)
+
+
+class Notifier:
+    """A thread that delivers, so that nobody waits for it."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        warn: Callable[[str], None],
+        timeout_s: float = TIMEOUT_S,
+        waits_s: Sequence[float] = WAITS_S,
+    ) -> None:
+        """Take a target that ``check_target`` passed, and start the thread.
+
+        Args:
+            target: a webhook's address, or a command.
+            warn: told of every piece of news that could not be delivered.
+            timeout_s: of one try.
+            waits_s: pauses before the second try, the third, ...
+        """
+        self._target = target
+        self._warn = warn
+        self._timeout_s = timeout_s
+        self._waits_s = waits_s
+        self._news: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._deliver_all, name="notify", daemon=True)
+        self._thread.start()
+
+    def tell(self, news: News) -> None:
+        """Have it delivered. Never blocks and never raises."""
+        self._news.put(news)
+
+    def close(self, timeout_s: float = END_S) -> None:
+        """Deliver what waits, for at most ``timeout_s``."""
+        self._news.put(None)
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            self._warn(f"{shown(self._target)} does not answer; the last news is not delivered.")
+
+    def _deliver_all(self) -> None:
+        while (news := self._news.get()) is not None:
+            try:
+                self._deliver(news)
+            except Undelivered as error:
+                self._warn(
+                    f"the news that {news.sweep} is '{news.kind}' could not be delivered: {error} "
+                    "The sweep does not mind."
+                )
+
+    def _deliver(self, news: News) -> None:
+        for wait_s in (*self._waits_s, None):
+            try:
+                return deliver(self._target, news, timeout_s=self._timeout_s)
+            except Undelivered as error:
+                if wait_s is None or isinstance(error, _Refused):
+                    raise
+            time.sleep(wait_s)
+
+
+def try_out(target: str) -> Check:
+    """Deliver a piece of test news, once; the line of `sweep doctor` about it."""
+    try:
+        deliver(target, News("test", "none", "`sweep doctor` tries whether news arrives here."))
+    except Undelivered as error:
+        return Check("notify", False, str(error), "Is the address, or the command, still right?")
+    return Check("notify", True, f"{shown(target)} took a piece of test news")
+
+
+@contextmanager
+def notifying(
+    target: str | None, sweep: str, again: str, *, warn: Callable[[str], None]
+) -> Iterator[OnNews]:
+    """Yields what to call with news; an error that ends the block is news itself, and is raised.
+
+    ``again`` is the command that continues the sweep after one.
+
+    A request that could not be met (Misuse) is none: whoever made it reads the message. Where a
+    supervisor starts the driver again, failures that are not the end are not told.
+    """
+    if target is None:
+        yield lambda news: None
+        return
+    notifier = Notifier(check_target(target), warn=warn)
+
+    def tell(news: News) -> None:
+        is_end = news.kind != "failed" or bool(news.details.get("is_done"))
+        if is_end or KNOWN not in os.environ:
+            notifier.tell(news)
+
+    try:
+        yield tell
+    except Misuse:
+        raise
+    except Exception as error:
+        tell(of_error(sweep, error, again))
+        raise
+    finally:
+        notifier.close()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirected POST would arrive as a GET without its body, and look delivered."""
+
+    def redirect_request(self, *args: Json, **kwargs: Json) -> None:
+        """None: the answer is an error."""
+
+
+def _post(url: str, body: bytes, timeout_s: float) -> None:
+    headers = {"Content-Type": "application/json", "User-Agent": "descent-sweep"}
+    request = urllib.request.Request(url, data=body, headers=headers, method="POST")
+    opener = urllib.request.build_opener(_NoRedirect)
+    try:
+        with opener.open(request, timeout=timeout_s):
+            return
+    except urllib.error.HTTPError as error:
+        status = error.code
+        error.close()
+        kind = Undelivered if status >= 500 or status in _LATER else _Refused
+        # Not its text: a server may repeat the address, which is a secret.
+        raise kind(f"{shown(url)} answered {status}.") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:  # a host that no name can be
+        reason = getattr(error, "reason", error)
+        why = reason if isinstance(reason, OSError) else type(error).__name__
+        raise Undelivered(f"{shown(url)} could not be reached: {why}.") from None
+
+
+def _run(command: str, body: bytes, timeout_s: float) -> None:
+    """Once, through the shell, as the user wrote it; the news is on standard input alone."""
+    try:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C ends the sweep gently, and not this
+        )
+    except (OSError, ValueError) as error:
+        raise _Refused(f"{shown(command)} did not start: {type(error).__name__}.") from None
+    try:
+        process.communicate(body, timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise _Refused(f"{shown(command)} took more than {timeout_s:g} s.") from None
+    if process.returncode != 0:
+        raise _Refused(f"{shown(command)} ended with exit code {process.returncode}.")
+
+
+def is_webhook(target: str) -> bool:
+    """Whether news goes to an address, and not to a command."""
+    return target.lower().startswith(("http://", "https://"))

@@ -1,0 +1,200 @@
+"""Train again in a scratch area, whatever is stored, and compare bit for bit (``run --fresh``)."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+import click
+
+from search_spaces.catalog import Expected
+from sweep.results.export import expected
+from sweep.results.provenance import environment_differences
+from sweep.results.views import load_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.plan import arms_of_proposal, baselines
+from trainables.config import TRAINING_VERSION
+from trainables.errors import Failure, Misuse
+from trainables.object_store import ObjectStore
+from trainables.results import ArmRecord
+from trainables.run_store import RunStore
+
+Json = Any
+SHOWN = 8  # differences printed per arm
+_OURS = (
+    "code",
+    "commit",
+    "dirty",
+)  # where the code stood: said, but no reason for other numbers by itself
+
+
+def run_fresh(
+    objects: ObjectStore,
+    definition: Definition,
+    exported: Expected | None,
+    *,
+    where: Literal["local", "cluster", "inline"],
+    workers: int | None,
+) -> bool:
+    """Train every arm below ``scratch/``, compare, and say so; whether all numbers are identical.
+
+    What was not compared is never identical: with an export every arm that it expects is compared,
+    else every arm is compared with its stored record.
+
+    Args:
+        objects: the storage root; its records are what is compared with where nothing was exported.
+        definition: what to train.
+        exported: what an exported configuration expects, or None.
+        where: as for ``run_sweep``.
+        workers: as for ``run_sweep``.
+    """
+    if exported is not None:
+        _check_expected(definition, exported)
+    first = definition.space.settings[0].name
+    if exported is None and not any(
+        _stored(objects, arm.signature) for arm in baselines(definition, first)
+    ):
+        raise Misuse(
+            f"nothing that this would train is stored below {objects.root}, so there is nothing "
+            "to compare with. Run it without --fresh first, or give the --storage it was run in."
+        )
+    objects.check_writable()
+    folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
+    scratch = ObjectStore(f"{objects.root}/{folder}")
+    differs = False
+    try:
+        records = _trained(scratch, definition, where, workers)
+        differs = not _all_equal(objects, records, {} if exported is None else exported.arms)
+    finally:
+        if not differs:
+            _drop(objects, folder)
+    if differs:
+        click.echo(f"The new records stay below {scratch.root}.")
+    return not differs
+
+
+def _check_expected(definition: Definition, exported: Expected) -> None:
+    """Before anything is trained: Failure unless this trains the very arms that were exported."""
+    if exported.training_version != TRAINING_VERSION:
+        raise Failure(
+            f"the configuration was exported with training version {exported.training_version}, "
+            f"and this is version {TRAINING_VERSION}, which trains to other numbers. Nothing was "
+            "trained. Compare with the release that exported it, or run it without --fresh."
+        )
+    first = definition.space.settings[0].name
+    here = [*arms_of_proposal(definition, first, 0, {}), *baselines(definition, first)]
+    wanted = sorted(exported.arms.keys() - {arm.signature for arm in here})
+    if wanted:
+        others = sorted({arm.signature for arm in here} - exported.arms.keys())
+        raise Failure(
+            f"the configuration expects the arms {', '.join(wanted)}, and would train "
+            f"{', '.join(others)} instead: its runs were edited, or --set changed them. Nothing "
+            "was trained. Export it again, or run it without --fresh."
+        )
+
+
+def _trained(
+    scratch: ObjectStore,
+    definition: Definition,
+    where: Literal["local", "cluster", "inline"],
+    workers: int | None,
+) -> list[ArmRecord]:
+    """The records of every arm of the definition, trained in a place of their own."""
+    from sweep.run.run_sweep import run_sweep
+
+    put_definition(scratch, definition)
+    summary = run_sweep(scratch, definition, where=where, workers=workers)
+    if not summary.is_done:
+        why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
+        raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
+    store = RunStore(scratch)
+    records = [store.record(name) for name in load_sweep(scratch, definition.name).arms]
+    return [record for record in records if record is not None]
+
+
+def _drop(objects: ObjectStore, folder: str) -> None:
+    objects.delete_folder(folder)
+    if not objects.names("scratch"):
+        objects.delete_folder("scratch")
+
+
+def _all_equal(
+    objects: ObjectStore, records: Sequence[ArmRecord], known: Mapping[str, Json]
+) -> bool:
+    """Compare every record; Failure when one that is ``known``, or any at all, was not compared."""
+    same, compared = True, set()
+    for record in records:
+        there = known.get(record.signature) or _stored(objects, record.signature)
+        what = f"{record.signature} {record.config.arm} seed {record.config.seed}"
+        if there is None:
+            click.echo(f"{what}: nothing stored to compare with")
+            continue
+        compared.add(record.signature)
+        same = _compare(what, there, record) and same
+    wanted = set(known) or {record.signature for record in records}
+    if same and not (compared and wanted <= compared):
+        raise Failure(
+            f"{len(wanted - compared)} of {len(wanted)} arms had nothing to be compared with; "
+            f"the other {len(compared)} are identical, bit for bit."
+        )
+    if same:
+        click.echo(f"{len(compared)} arms trained again: identical, bit for bit")
+    return same
+
+
+def differences(there: Json, here: Json, path: str = "") -> Iterator[str]:
+    """Where two plain values differ, one line each; any difference in a number counts.
+
+    >>> list(differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5]}))
+    ['a.1: 2.0 before, 2.5 now']
+    """
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in sorted({*there, *here}):
+            yield from differences(there.get(key), here.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (one, other) in enumerate(zip(there, here, strict=True)):
+            yield from differences(one, other, f"{path}.{index}".lstrip("."))
+    elif there != here:
+        yield f"{path}: {_short(there)} before, {_short(here)} now"
+
+
+def _short(value: Json) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _stored(objects: ObjectStore, signature: str) -> Json | None:
+    record = RunStore(objects).record(signature)
+    return expected(record) if record is not None and record.is_final else None
+
+
+def _compare(what: str, there: Json, record: ArmRecord) -> bool:
+    here = expected(record)
+    compared = ("status", "evaluation")
+    found = list(differences({n: there[n] for n in compared}, {n: here[n] for n in compared}))
+    if not found:
+        click.echo(f"{what}: identical, bit for bit")
+        return True
+    click.echo(f"{what}: {len(found)} numbers differ{_farthest(there, here)}")
+    for line in found[:SHOWN]:
+        click.echo(f"  {line}")
+    environment = environment_differences(there["environment"], here["environment"])
+    moved = [line for line in environment if not line.startswith(_OURS)]
+    if moved:
+        click.echo("  equal bits are promised on one machine type and one set of versions; here:")
+    else:
+        click.echo("  on the same machine type and versions, where equal bits are promised")
+    for line in environment:
+        click.echo(f"    {line}")
+    return False
+
+
+def _farthest(there: Json, here: Json) -> str:
+    """How far the area under the metric moved, for scale."""
+    if not there["evaluation"] or not here["evaluation"]:
+        return ""
+    before, now = there["evaluation"].get("ood_auc"), here["evaluation"]["ood_auc"]
+    numbers = isinstance(before, float) and isinstance(now, float)
+    return f"; ood_auc moved by {now - before:.3g}" if numbers and math.isfinite(now) else ""

@@ -1,0 +1,58 @@
+"""Which weights stay: the last iterates of winning pairs; the rest go when their sweep is done.
+
+Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps, one
+that is not done keeps all that it has asked for, and nothing that another sweep keeps is dropped.
+Unconstrained arms keep their weights: they are few, and twins of winners that are yet to come.
+"""
+
+from __future__ import annotations
+
+from sweep.results.views import SweepView
+from sweep.study.definition import Definition, folder, load_definition, sweep_names
+from sweep.study.plan import arms_of_proposal
+from sweep.study.proposals import stored_proposals
+from trainables.object_store import ObjectStore
+from trainables.run_store import RunStore
+
+
+def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
+    """Note a finished sweep's winners and drop the weights of its other arms; how many went.
+
+    Raises StoreError when that cannot be done; what the sweep came to is stored all the same.
+    """
+    winners = [s.chosen.winner for s in view.settings if s.chosen.winner is not None]
+    kept = {pair.constrained.signature for winner in winners for pair in winner.pairs}
+    name = view.definition.name
+    objects.put_json(_note(name), sorted(kept))
+    for other in sweep_names(objects):
+        if other != name:
+            kept |= _kept_by(objects, load_definition(objects, other))
+    store = RunStore(objects)
+    dropped = [
+        arm.signature
+        for arm in view.arms.values()
+        if arm.is_final and arm.proposal is not None and arm.signature not in kept
+    ]
+    for signature in dropped:
+        store.drop_weights(signature)
+    return len(dropped)
+
+
+def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
+    """What a sweep noted, and the arms of its proposals while it is not done."""
+    noted: set[str] | None = objects.get_derived(_note(definition.name), set)
+    asked: set[str] = set()
+    is_done = noted is not None
+    for setting in definition.space.settings:
+        proposals = stored_proposals(objects, definition.name, setting.name)
+        is_done &= len(proposals) >= definition.space.proposals_of(setting)
+        for stored in proposals:
+            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
+            signatures = tuple(arm.signature for arm in arms)
+            asked.update(signatures)
+            is_done &= stored.outcome is not None and stored.outcome.signatures == signatures
+    return (noted or set()) | (set() if is_done else asked)
+
+
+def _note(name: str) -> str:
+    return f"{folder(name)}/kept-weights.json"

@@ -1,0 +1,187 @@
+"""What a sweep is: a name and a resolved search space.
+
+With an order-free sampler the sweep is a function of it.
+
+sweeps/NAME/definition.json        put once; a different definition under the same name is refused
+sweeps/NAME/extension-<n>.json     more proposals or seeds, asked for later; the most of all counts
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from search_spaces.space import HOW_IT_RUNS, SearchSpace
+from sweep.errors import NameTaken
+from sweep.study.advice import resume
+from trainables.errors import InvalidValue, UnknownName
+from trainables.object_store import ObjectStore
+
+Json = Any
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One sweep: settings x proposals x search seeds."""
+
+    name: str
+    space: SearchSpace  # resolved: the data fingerprint is filled in
+    mlflow_uri: str | None = None  # where it is tracked; not compared; None: below the storage root
+
+    def __post_init__(self) -> None:
+        """Refuse names that are no plain folder name."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", self.name):
+            raise InvalidValue(
+                "a sweep's name must be at most 100 letters, digits, '.', '_' and '-', and start "
+                f"with a letter or digit, got {self.name!r}."
+            )
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal definition."""
+        return {"name": self.name, "space": self.space.to_json(), "mlflow_uri": self.mlflow_uri}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Definition:
+        """The definition that ``to_json`` wrote."""
+        return cls(
+            name=plain["name"],
+            space=SearchSpace.from_json(plain["space"]),
+            mlflow_uri=plain["mlflow_uri"],
+        )
+
+    def extended(
+        self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None
+    ) -> Definition:
+        """The same sweep with more proposals or seeds; fewer are refused."""
+        space = self.space
+        if n_proposals is not None:
+            if n_proposals < space.n_proposals:
+                raise InvalidValue(
+                    f"{self.name} already asks for {space.n_proposals} proposals a setting, "
+                    f"got {n_proposals}: it can only grow."
+                )
+            space = replace(space, n_proposals=n_proposals)
+        if search_seeds is not None:
+            if not set(search_seeds) >= set(space.search_seeds):
+                raise InvalidValue(
+                    f"{self.name} already trains seeds {list(space.search_seeds)}, "
+                    f"got {list(search_seeds)}: seeds can only be added."
+                )
+            added = tuple(s for s in search_seeds if s not in space.search_seeds)
+            space = replace(space, search_seeds=space.search_seeds + added)
+        return replace(self, space=space)
+
+
+def folder(name: str) -> str:
+    """Where a sweep's own objects lie below the storage root."""
+    return f"sweeps/{name}"
+
+
+def definition_name(name: str) -> str:
+    """The object that a sweep's definition is."""
+    return f"{folder(name)}/definition.json"
+
+
+def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
+    """Store the definition, or attach to the equal one that is there. Returns what the store holds.
+
+    Raises NameTaken, with the difference, when the name belongs to another definition.
+    """
+    content = json.dumps(definition.to_json(), sort_keys=True).encode()
+    objects.put_once(definition_name(definition.name), content)
+    there = load_definition(objects, definition.name)
+    difference = list(_differences(_compared(there), _compared(definition)))
+    if difference:
+        raise NameTaken(
+            f"a sweep named {definition.name!r} exists with a different definition:\n"
+            + "\n".join(f"  {line}" for line in difference)
+            + "\nChoose another --name, or continue the stored one with "
+            f"`{resume(definition.name, objects.root)}`."
+        )
+    return there
+
+
+def run_as(there: Definition, given: SearchSpace, *, asked: Collection[str]) -> Definition:
+    """The stored sweep, run as ``given`` says where that was ``asked`` for by name, this time."""
+    how = {name: getattr(given, name) for name in HOW_IT_RUNS if name in asked}
+    return replace(there, space=replace(there.space, **how)) if how else there
+
+
+def put_extension(objects: ObjectStore, extended: Definition) -> None:
+    """Store that the sweep now asks for more, under the next free number; earlier ones stay."""
+    grown = {
+        "n_proposals": extended.space.n_proposals,
+        "search_seeds": list(extended.space.search_seeds),
+    }
+    content = json.dumps(grown, sort_keys=True).encode()
+    number = len(_extensions(objects, extended.name))
+    while objects.put_once(_extension(extended.name, number), content) != content:
+        number += 1
+
+
+def load_definition(objects: ObjectStore, name: str) -> Definition:
+    """The stored definition with its extensions; UnknownName when there is no such sweep."""
+    definition = objects.get_value(definition_name(name), Definition.from_json)
+    if definition is None:
+        raise UnknownName.of("sweep", name, sweep_names(objects))
+    asked = [(definition.space.n_proposals, definition.space.search_seeds)]
+    for extension in _extensions(objects, name):
+        grown = objects.get_value(f"{folder(name)}/{extension}", _grown)
+        if grown is not None:
+            asked.append(grown)
+    seeds = dict.fromkeys(seed for _, search_seeds in asked for seed in search_seeds)
+    return definition.extended(
+        n_proposals=max(n_proposals for n_proposals, _ in asked), search_seeds=tuple(seeds)
+    )
+
+
+def sweep_names(objects: ObjectStore) -> list[str]:
+    """Every sweep below this root."""
+    return [n for n in objects.names("sweeps") if "definition.json" in objects.names(folder(n))]
+
+
+def _extensions(objects: ObjectStore, name: str) -> list[str]:
+    return [n for n in objects.names(folder(name)) if n.startswith("extension-")]
+
+
+def _extension(name: str, number: int) -> str:
+    return f"{folder(name)}/extension-{number:04d}.json"
+
+
+def _grown(plain: Mapping[str, Json]) -> tuple[int, tuple[int, ...]]:
+    return int(plain["n_proposals"]), tuple(int(seed) for seed in plain["search_seeds"])
+
+
+def _compared(definition: Definition) -> dict[str, Json]:
+    """What makes two definitions different: not places, not how it runs, not how far it goes."""
+    plain = definition.space.to_json()
+    for name in HOW_IT_RUNS:
+        plain.pop(name, None)
+    del (
+        plain["base"]["data"]["folder"],
+        plain["n_proposals"],
+        plain["search_seeds"],
+        plain["summary"],
+    )
+    plain["settings"] = {s.pop("name"): {**s.pop("fields"), **s} for s in plain["settings"]}
+    fingerprint = "model.checkpoint_fingerprint"  # stands for where a checkpoint lies
+    in_base = plain["base"]["model"].get("checkpoint_fingerprint", "")
+    if in_base:
+        del plain["base"]["model"]["checkpoint"]
+    for fields in plain["settings"].values():
+        if fields.get(fingerprint, in_base):
+            fields.pop("model.checkpoint", None)
+    return plain
+
+
+def _differences(there: Json, given: Json, path: str = "") -> Iterator[str]:
+    if isinstance(there, dict) and isinstance(given, dict):
+        for key in sorted({*there, *given}):
+            yield from _differences(
+                there.get(key), given.get(key), f"{path}.{key}" if path else key
+            )
+    elif there != given:
+        yield f"{path}: stored {there!r}, given {given!r}"

@@ -1,0 +1,186 @@
+"""One driver per sweep: a lock that dies with its process, or a sign of life where there is none.
+
+Below a local root it is ``flock`` on sweeps/NAME/.driver.lock, which the kernel drops however the
+driver ends; the file names its holder. Object storage has no such lock: there a driver holds its
+sweep by its heartbeat. On a cluster the job server knows of drivers, too.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO
+
+from sweep.errors import AlreadyRunning
+from sweep.study import heartbeat
+from sweep.study.advice import command
+from sweep.study.definition import folder
+from sweep.study.heartbeat import Beat, Heartbeat
+from trainables.errors import StoreError
+from trainables.object_store import ObjectStore
+
+PATIENCE_S = 1.0  # readers hold the lock for an instant to see whether it is free
+WAIT_S = 0.02
+
+
+@dataclass(frozen=True)
+class Driver:
+    """The process that works on a sweep."""
+
+    pid: int  # 0: not known
+    host: str
+    job: str = ""  # of a cluster, that drives the sweep; empty: none that is known
+    waits_for: str = ""  # what keeps it from training, in one line; empty: nothing
+    gone_after_s: float = 0.0  # of silence it is taken for gone; 0: a lock says whether it is there
+
+    @property
+    def hint(self) -> str:
+        """What to know of a driver on another machine: what says that it runs may outlive it."""
+        if self.job or not self.pid or self.host == socket.gethostname():
+            return ""
+        if self.gone_after_s:
+            return (
+                f"If {self.host} is gone, try again: after {self.gone_after_s:.0f} s without a "
+                "sign of life another driver may take over."
+            )
+        return (
+            f"If {self.host} is gone, its lock ends when the file server notices: try again then."
+        )
+
+    def __str__(self) -> str:
+        return f"job {self.job}" if self.job else f"process {self.pid} on {self.host}"
+
+
+# The job that drives each sweep, where a cluster's job server was asked: also between two drivers.
+driving_jobs: ContextVar[Mapping[str, str]] = ContextVar(
+    "driving_jobs", default=MappingProxyType({})
+)
+
+
+@contextmanager
+def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
+    """Hold the sweep while the block runs; AlreadyRunning when another driver holds it.
+
+    Yields the signs of life that the driver gives meanwhile.
+    """
+    beats = Heartbeat(objects, sweep)
+    with ExitStack() as stack:
+        if objects.is_local:
+            stack.enter_context(_file_lock(objects, sweep))
+        stack.callback(beats.end)  # first: a driver may be interrupted while it claims or starts
+        other = None if objects.is_local else beats.claim()
+        if other is not None:
+            raise already_running(sweep, _driver(other), objects.root)
+        beats.start()
+        yield beats
+
+
+@contextmanager
+def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
+    path = _path(objects, sweep)
+    with ExitStack() as stack:
+        with _lock_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(open(path, "a+"))
+            taken = _taken(file)
+            if taken:
+                _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
+        if not taken:
+            raise already_running(sweep, _holder(path), objects.root)
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # whoever reads it looks for the lock first
+                _write_holder(file, {})
+
+
+def already_running(sweep: str, driver: Driver | None, storage: str) -> AlreadyRunning:
+    """The error that another driver, None: of which nothing is known yet, works on a sweep."""
+    hint = driver.hint if driver is not None else ""
+    look, end = (command(verb, sweep, storage=storage) for verb in ("status", "stop"))
+    return AlreadyRunning(
+        f"{sweep} is running already: {driver or 'its driver just started'}. Watch it with "
+        f"`{look}`, or end it with `{end}`. {hint}".rstrip()
+    )
+
+
+def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:
+    """Who works on the sweep right now, or None."""
+    job = driving_jobs.get().get(sweep, "")
+    by_job = Driver(0, "the cluster", job) if job else None
+    if objects.is_local:
+        holder = _lock_holder(objects, sweep)
+        if holder is not None:
+            return replace(holder, waits_for=heartbeat.waits_for(objects, sweep))
+        return by_job
+    beat = heartbeat.living(objects, sweep)
+    return by_job if beat is None else replace(_driver(beat), job=job)
+
+
+def _driver(beat: Beat) -> Driver:
+    waits_for, gone_after_s = beat.waits_for, beat.gone_after_s
+    return Driver(beat.pid, beat.host, waits_for=waits_for, gone_after_s=gone_after_s)
+
+
+def _lock_holder(objects: ObjectStore, sweep: str) -> Driver | None:
+    path = _path(objects, sweep)
+    with _lock_errors(path):
+        try:
+            with open(path) as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return None
+        except BlockingIOError:
+            return _holder(path) or Driver(0, "unknown")
+    return None
+
+
+def _path(objects: ObjectStore, sweep: str) -> Path:
+    return Path(objects.root, folder(sweep), ".driver.lock")
+
+
+def _taken(file: IO[str]) -> bool:
+    """Take the lock; False when another driver holds it, and not just a reader."""
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > give_up:
+                return False
+        time.sleep(WAIT_S)
+
+
+@contextmanager
+def _lock_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be locked ({error}). Training needs a storage root of your own on a "
+            "file system with locks: on NFS, mount it with them."
+        ) from error
+
+
+def _write_holder(file: IO[str], holder: dict[str, object]) -> None:
+    file.truncate(0)
+    file.write(json.dumps(holder))
+    file.flush()
+
+
+def _holder(path: Path) -> Driver | None:
+    try:
+        plain = json.loads(path.read_text())
+        return Driver(plain["pid"], plain["host"])
+    except (OSError, ValueError, KeyError):
+        return None

@@ -1,0 +1,126 @@
+"""Puts a sweep into the store: a new one, the equal one that is there, or that one grown.
+
+The same steps precede training here (`sweep run`) and on a cluster (`sweep submit`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import replace
+
+from search_spaces.space import SearchSpace
+from sweep.errors import NameTaken
+from sweep.study.definition import Definition, put_definition, put_extension, run_as
+from sweep.study.lock import already_running, driver_of
+from sweep.study.requirements import (
+    fetch,
+    require_training,
+    resolve_checkpoints,
+    resolve_data,
+    with_checkpoint_of,
+    with_folder,
+)
+from trainables.object_store import ObjectStore
+
+Say = Callable[[str], None]  # told what happened, in one line
+
+
+def resolved(definition: Definition, *, say: Say) -> Definition:
+    """The definition with its checkpoints and data found on this machine, and known to train.
+
+    Args:
+        definition: what is asked for.
+        say: told how far it is where data or weights are fetched from an address.
+
+    Raises:
+        Misuse: they are missing, damaged, or do not fit; nothing was written.
+    """
+    here = fetch(definition.space, say)
+    there = resolve_checkpoints(here)  # named before data are decoded
+    definition = replace(definition, space=resolve_data(there))
+    require_training(definition.space)
+    return definition
+
+
+def registered(
+    objects: ObjectStore, definition: Definition, *, asked: Collection[str], say: Say
+) -> Definition:
+    """Store a resolved definition, or attach to the stored one; returns what is to be trained.
+
+    Args:
+        objects: the storage root.
+        definition: what ``resolved`` returned.
+        asked: fields that were asked for by name: where the stored sweep has more, it is refused.
+        say: told by how much the sweep grew.
+
+    Raises:
+        NameTaken: with the difference, when the name belongs to another definition.
+        AlreadyRunning: the sweep is to grow, and a driver works on it.
+    """
+    objects.check_writable()
+    there = put_definition(objects, definition)
+    if "data.folder" in asked and definition.space.base.data.folder is not None:
+        there = with_folder(there, definition.space.base.data.folder)
+    there = with_checkpoint_of(there, definition.space)
+    there = run_as(there, definition.space, asked=asked)
+    _refuse_less(there, definition.space, asked)
+    stored, given = there.space, definition.space
+    return extended(
+        objects,
+        there,
+        n_proposals=max(given.n_proposals, stored.n_proposals),
+        search_seeds=tuple(dict.fromkeys((*stored.search_seeds, *given.search_seeds))),
+        say=say,
+    )
+
+
+def _refuse_less(there: Definition, given: SearchSpace, asked: Collection[str]) -> None:
+    """Raise NameTaken where the stored sweep has more than what is ``asked`` for by name.
+
+    A space whose sweep was extended since is attached to.
+    """
+    stored = there.space
+    fewer = []
+    if "n_proposals" in asked and given.n_proposals < stored.n_proposals:
+        fewer.append(f"n_proposals: stored {stored.n_proposals}, given {given.n_proposals}")
+    if "search_seeds" in asked and not set(given.search_seeds) >= set(stored.search_seeds):
+        seeds = f"stored {list(stored.search_seeds)}, given {list(given.search_seeds)}"
+        fewer.append(f"search_seeds: {seeds}")
+    if fewer:
+        raise NameTaken(
+            f"a sweep named {there.name!r} exists and asks for more:\n"
+            + "\n".join(f"  {line}" for line in fewer)
+            + "\nA sweep can only grow. Choose another --name, or leave these options out to "
+            "continue the stored one."
+        )
+
+
+def extended(
+    objects: ObjectStore,
+    definition: Definition,
+    *,
+    n_proposals: int | None,
+    search_seeds: tuple[int, ...] | None,
+    say: Say,
+) -> Definition:
+    """Store that the sweep is to grow, where it does; refused while a driver works on it."""
+    grown = definition.extended(n_proposals=n_proposals, search_seeds=search_seeds)
+    before, after = definition.space, grown.space
+    if after == before:
+        return grown
+    refuse_second_driver(objects, definition.name)
+    put_extension(objects, grown)
+    if after.n_proposals != before.n_proposals:
+        counts = f"from {before.n_proposals} to {after.n_proposals} proposals"
+        say(f"extends {definition.name} {counts}")
+    if after.search_seeds != before.search_seeds:
+        seeds = f"from search seeds {list(before.search_seeds)} to {list(after.search_seeds)}"
+        say(f"extends {definition.name} {seeds}")
+    return grown
+
+
+def refuse_second_driver(objects: ObjectStore, name: str) -> None:
+    """Raise AlreadyRunning early; the lock itself is taken when training starts."""
+    driver = driver_of(objects, name)
+    if driver is not None:
+        raise already_running(name, driver, objects.root)

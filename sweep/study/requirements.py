@@ -1,0 +1,281 @@
+"""What a space needs before its sweep runs: data, checkpoints, and a device to train on.
+
+Everything here refuses in one message before anything is written.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from search_spaces.space import SearchSpace, Setting
+from sweep.cli.options import refuse_key
+from sweep.study.definition import Definition
+from trainables.code_version import DISTRIBUTION
+from trainables.config import DataConfig, ModelConfig, RunConfig
+from trainables.errors import BadData, Failure, InvalidValue, Misuse
+from trainables.remote_folders import is_address, without_scheme
+
+TELL_EVERY_S = 5.0  # how far a fetch is
+
+
+def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
+    """Have on this machine what the space's runs read from addresses; returns it with SWEEP_DATA.
+
+    Args:
+        space: whose runs; where one needs a folder and none is given, it is that of SWEEP_DATA.
+        say: told how far it is.
+
+    Raises:
+        BadData: nothing lies at an address, or it may not be read.
+        StoreError: it could not be fetched.
+    """
+    from trainables.datasets.places import with_default_folder
+
+    runs = {s.name: _run(space, s) for s in space.settings}
+    folders = {name: with_default_folder(run.data).folder for name, run in runs.items()}
+    given = {
+        name: f for name, f in folders.items() if f is not None and f != runs[name].data.folder
+    }
+    space = _with_each(space, "data.folder", given) if given else space
+    told_s = -math.inf
+
+    def tell(how_far: str) -> None:
+        nonlocal told_s
+        if time.monotonic() >= told_s + TELL_EVERY_S:
+            told_s = time.monotonic()
+            say(how_far)
+
+    refuse_keys(space)
+    runs = {s.name: _run(space, s) for s in space.settings}
+    if any(map(is_address, _places(runs.values()))):
+        from trainables import build
+
+        for run in {(r.data, r.model.checkpoint): r for r in runs.values()}.values():
+            build.fetch(run, tell)
+    return space
+
+
+def refuse_keys(space: SearchSpace) -> None:
+    """Raise Misuse for addresses of data or weights that carry a secret key."""
+    for place in _places(_run(space, s) for s in space.settings):
+        refuse_key(place, "an address of data or weights")
+
+
+def _places(runs: Iterable[RunConfig]) -> set[str]:
+    """Where data and weights lie, as they are given."""
+    given = {place for run in runs for place in (run.data.folder, run.model.checkpoint)}
+    return {place for place in given if place is not None}
+
+
+def resolve_data(space: SearchSpace) -> SearchSpace:
+    """The space with each setting's data: an absolute folder, and a fingerprint of the content.
+
+    Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
+    """
+    from trainables.build import resolve_data as resolve
+    from trainables.datasets.video import BUILT_IN
+
+    _refuse_unread_folder(space)
+    space = _mapped(space, "data.folder", absolute)
+    runs = {s.name: space.base.with_fields(s.fields) for s in space.settings}
+    datas = {name: run.data for name, run in runs.items()}
+    seen: dict[DataConfig, str] = {}
+    for name, data in datas.items():
+        try:
+            seen[data] = seen.get(data) or resolve(runs[name]).fingerprint
+        except BadData as error:
+            gives_none = data.folder is None and data.name not in BUILT_IN
+            hint = (
+                " Give the folder or address with --data, or set SWEEP_DATA." if gives_none else ""
+            )
+            if len({d.name for d in datas.values()}) > 1:
+                hint += f" Or leave settings like {name} out with --only."
+            raise BadData(f"{error}{hint}") from error
+    prints = {name: seen[data] for name, data in datas.items()}
+    return _with_each(space, "data.fingerprint", prints)
+
+
+def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
+    """The space with each setting's checkpoint: an absolute folder, its depth and fingerprint.
+
+    Every checkpoint is loaded once, so that one that is missing, damaged or does not fit is refused
+    here and not arm by arm.
+
+    Raises:
+        UnknownName, BadData, InvalidValue: as the network that reads it.
+    """
+    of_checkpoints = [s for s in space.settings if _run(space, s).model.checkpoint is not None]
+    if not of_checkpoints:
+        return space
+    from trainables.build import check_model, depth_of, model_fingerprint
+
+    space = _mapped(space, "model.checkpoint", _absolute_if_there)
+    open_depths = {s.name: _run(space, s).model for s in space.settings}
+    open_depths = {name: model for name, model in open_depths.items() if model.layers == 0}
+    depths = {name: depth_of(model) for name, model in open_depths.items()}
+    space = _with_each(space, "model.layers", depths)
+    checked: set[tuple[ModelConfig, DataConfig]] = set()
+    prints = {}
+    for s in space.settings:
+        run = _run(space, s)
+        if run.model.checkpoint is None:
+            continue
+        if (run.model, shape := _shape(run.data)) not in checked:
+            check_model(run)
+            checked.add((run.model, shape))
+        prints[s.name] = model_fingerprint(run.model)
+    return _with_each(space, "model.checkpoint_fingerprint", prints)
+
+
+def require_training(space: SearchSpace) -> None:
+    """Raise what the first proposal of a setting would come to at its start, with its name.
+
+    Raises:
+        InvalidValue: batch_size exceeds a setting's sequences, say, or its runs end before their
+            first dual step: known once the data are.
+        Misuse: an installed package has a model or task of the name of a built-in one that is used.
+    """
+    from trainables.build import check_training, require_no_clashes
+
+    checked = set()
+    for s in space.settings:
+        require_no_clashes(_run(space, s))
+        run = space.run(s, space.default_point(s), seed=space.search_seeds[0])
+        assert run.constraint is not None
+        constraint = replace(run.constraint, alpha=0.5)  # how much is asked decides nothing here
+        sizes = (run.batch_size, run.steps, run.eval_windows)
+        decisive = (run.task, run.data, run.model.checkpoint, sizes, constraint)
+        if decisive in checked:
+            continue  # opening a large data set anew for every depth and noise takes seconds
+        checked.add(decisive)
+        try:
+            check_training(run)
+        except InvalidValue as error:
+            raise InvalidValue(f"setting {s.name} cannot be trained: {error}") from error
+
+
+def _run(space: SearchSpace, setting: Setting) -> RunConfig:
+    return space.run(setting, {}, seed=space.search_seeds[0])
+
+
+def _shape(data: DataConfig) -> DataConfig:
+    """Of samples alone: what a network must fit, whichever data set they are from."""
+    return DataConfig(
+        frame_size=data.frame_size, patch_size=data.patch_size, max_length=data.max_length
+    )
+
+
+def _with_each(space: SearchSpace, name: str, values: Mapping[str, str | int]) -> SearchSpace:
+    """The space with a field set by setting; in the base where all settings have one value."""
+    own = any(name in s.fields for s in space.settings)
+    if not own and len(values) == len(space.settings) and len(set(values.values())) == 1:
+        base = space.base.with_fields({name: next(iter(values.values()))})
+        return replace(space, base=base)
+    settings = tuple(
+        replace(s, fields={**s.fields, name: values[s.name]}) if s.name in values else s
+        for s in space.settings
+    )
+    return replace(space, settings=settings)
+
+
+def _mapped(
+    space: SearchSpace, name: str, change: Callable[[str | None], str | None]
+) -> SearchSpace:
+    """The space with a field changed wherever it is given."""
+    base = space.base.with_fields({name: change(space.base.value_of(name))})
+    settings = [
+        replace(s, fields={**s.fields, name: change(s.fields[name])}) if name in s.fields else s
+        for s in space.settings
+    ]
+    return replace(space, base=base, settings=tuple(settings))
+
+
+def _absolute_if_there(checkpoint: str | None) -> str | None:
+    """A checkpoint's folder as it is found from anywhere; names and addresses stay as they are."""
+    if checkpoint is not None:
+        checkpoint = without_scheme(checkpoint)
+    try:
+        is_folder = checkpoint is not None and Path(checkpoint).expanduser().is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return checkpoint  # the network that reads it says what is wrong
+    return absolute(checkpoint) if is_folder else checkpoint
+
+
+def absolute(folder: str | None) -> str | None:
+    """The folder as it is found from anywhere; an address as it is."""
+    if folder is None or is_address(folder):
+        return folder
+    try:
+        return str(Path(without_scheme(folder)).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:  # a null byte, no such user, a loop
+        raise Misuse(f"{folder!r} cannot be a folder: {error}. Give --data a path.") from error
+
+
+def _refuse_unread_folder(space: SearchSpace) -> None:
+    """Raise Misuse when a folder is given and every setting's data set is built in."""
+    from trainables.datasets.video import BUILT_IN
+
+    runs = [space.base.with_fields(s.fields) for s in space.settings]
+    data = [run.data for run in runs if run.task != "text_classification"]
+    folder = next((d.folder for d in data if d.folder is not None), None)
+    if folder is not None and all(d.name in BUILT_IN for d in data):
+        names = ", ".join(sorted({d.name for d in data}))
+        raise Misuse(
+            f"the data set {names} is built in and reads no folder, got {folder}. Leave --data and "
+            "data.folder out, or choose a space whose data set lies in a folder."
+        )
+
+
+def require_torch() -> None:
+    """Raise Failure where torch is not the version that this package trains with.
+
+    Others sum in another order: their arms would be mixed with those that are stored.
+    """
+    needed = next(
+        Requirement(text)
+        for text in importlib.metadata.requires(DISTRIBUTION) or ("torch",)
+        if Requirement(text).name == "torch"
+    )
+    there = importlib.metadata.version("torch")
+    if not needed.specifier.contains(there, prereleases=True):
+        raise Failure(
+            f"torch must be {needed.specifier} here, got {there}: another version trains to other "
+            f"numbers. Install it with `{sys.executable} -m pip install 'torch{needed.specifier}'`."
+        )
+
+
+def require_device(space: SearchSpace) -> None:
+    """Raise Misuse when a setting trains on a GPU and this machine has none."""
+    if not any(space.base.with_fields(s.fields).device == "cuda" for s in space.settings):
+        return
+    import torch
+
+    if not torch.cuda.is_available():
+        raise Misuse(
+            "device must be 'cpu' on this machine, got 'cuda': torch finds no GPU here. Set "
+            "device=cpu, or install a CUDA build of torch where there is one."
+        )
+
+
+def with_folder(definition: Definition, folder: str | None) -> Definition:
+    """The definition with its data in another place; a place is no part of what it is."""
+    return replace(definition, space=definition.space.with_base({"data.folder": folder}))
+
+
+def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition:
+    """The definition with its checkpoint where ``given`` has it: the same files, another place."""
+    model = given.base.model
+    is_own = any("model.checkpoint" in s.fields for s in definition.space.settings)
+    if not model.checkpoint_fingerprint or is_own:
+        return definition
+    return replace(
+        definition, space=definition.space.with_base({"model.checkpoint": model.checkpoint})
+    )

@@ -1,0 +1,227 @@
+"""PURE: the k-th proposal of a setting, from the outcomes known when it is asked for.
+
+The only owner of Optuna. Every proposal comes from a fresh sampler seeded by (sampler seed,
+setting, k), so a restarted driver asks the same question and never repeats an answer. Proposal 0 is
+the space's default point. Random and quasi-random points depend on k alone; TPE and GP see an
+in-memory study rebuilt from the outcomes, in the order of their numbers. They minimise the
+objective under one constraint: worst missing share minus the tolerance. Stopped and diverged
+proposals are told, too, as infeasible: what is not told looks unexplored (decision 0064).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.samplers import BaseSampler, GPSampler, TPESampler
+from optuna.trial import FrozenTrial, TrialState, create_trial
+from scipy.stats import qmc
+
+from search_spaces.ranges import at_share
+from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
+from sweep.study.proposals import Point, Told
+
+Json = Any
+
+# Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
+STARTUP = 3
+GP_LIMIT = 100  # outcomes a GP is fitted to (1.3 s an ask; 15 s at 1,000); then TPE takes over
+# TPE's ask takes longer the more it is told (3 dimensions: 15 ms at 200, 150 ms at 2,000). What it
+# models as good is 25 outcomes at most, which are always among the best ones here.
+TOLD_LIMIT, TOLD_BEST = 300, 100
+CONSTRAINT = "worst_missing_share"
+# What a sampler is told is clipped to this: one exploding layer must not set the scale.
+CONSTRAINT_RANGE = (-1.0, 5.0)
+# A stopped arm counts as one with a layer that removes nothing, at least: of those that were
+# trained to their end all the same, none came near (decision 0015).
+STOPPED_SHARE = 1.0
+
+
+def propose(
+    space: SearchSpace,
+    setting: str,
+    number: int,
+    told: Sequence[Told],
+    pending: Sequence[Point] = (),
+) -> Point:
+    """The point of proposal ``number``: a function of the arguments, whatever their order.
+
+    Args:
+        space: ranges, sampler and sampler seed.
+        setting: name of the setting; settings search independently of each other.
+        number: k, from 0 up.
+        told: outcomes of this setting's other proposals.
+        pending: points of stored proposals without an outcome.
+    """
+    of = space.setting(setting)
+    if number == 0 or not space.ranges:
+        return space.default_point(of)
+    if space.sampler == "random":
+        shares = np.random.default_rng(_seed(space, setting, number)).random(len(space.ranges))
+        return _at(space, of, shares.tolist())
+    if space.sampler == "quasi_random":
+        sequence = qmc.Sobol(len(space.ranges), scramble=True, rng=_seed(space, setting, 0))
+        if number > 1:
+            sequence.fast_forward(number - 1)
+        return _at(space, of, sequence.random(1)[0].tolist())
+    return _ask(space, of, _sampler(space, setting, number, told), told, pending)
+
+
+def worth_telling(told: Sequence[Told], tolerance: float) -> Sequence[Told]:
+    """The TOLD_BEST best and the newest of the other outcomes that can be told, TOLD_LIMIT in all.
+
+    Ranked as TPE does: by objective where the constraint is met, else by how far it is missed. All
+    of them, as they are, while they are no more than that.
+    """
+    if len(told) <= TOLD_LIMIT:
+        return told
+
+    def rank(outcome: Told) -> tuple[bool, float, int]:
+        missed = constraint_of(outcome, tolerance)
+        return missed > 0, missed if missed > 0 else outcome.objective, outcome.number
+
+    ranked = sorted((t for t in told if t.can_be_told), key=rank)
+    rest = sorted(ranked[TOLD_BEST:], key=lambda t: t.number)
+    return [*ranked[:TOLD_BEST], *rest[TOLD_BEST - TOLD_LIMIT :]]
+
+
+def constraint_of(told: Told, tolerance: float) -> float:
+    """The one constraint that a sampler is told: at most 0 when the proposal is feasible.
+
+    Of a diverged proposal it is the most that is told; of a stopped one what its last report
+    missed, and STOPPED_SHARE at least.
+
+    >>> round(constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35), 0.1), 12)
+    0.25
+    >>> round(constraint_of(Told(1, {}, "stopped", math.nan, worst_missing_share=0.35), 0.1), 12)
+    0.9
+    >>> constraint_of(Told(1, {}, "diverged", 0.5, worst_missing_share=0.35), 0.1)
+    5.0
+    """
+    low, high = CONSTRAINT_RANGE
+    share = told.worst_missing_share
+    if told.outcome == "stopped":
+        share = STOPPED_SHARE if math.isnan(share) else max(share, STOPPED_SHARE)
+    if told.outcome == "diverged" or math.isnan(share):  # infinite ones are stored as absent
+        return high
+    return min(max(share - tolerance, low), high)
+
+
+def stand_in(told: Sequence[Told]) -> float:
+    """The objective told of proposals of which no seed has one: the worst that was measured.
+
+    TPE does not look at it, since they are infeasible; a GP models the objective over all.
+
+    >>> stand_in([Told(1, {}, "feasible", 0.5, 0.0), Told(2, {}, "stopped", math.nan, 1.2)])
+    0.5
+    """
+    return max((t.objective for t in told if math.isfinite(t.objective)), default=0.0)
+
+
+def _ask(
+    space: SearchSpace,
+    setting: Setting,
+    sampler: BaseSampler,
+    told: Sequence[Told],
+    pending: Sequence[Point],
+) -> Point:
+    ranges = space.ranges_of(setting)
+    distributions = {name: _distribution(values) for name, values in ranges.items()}
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    study = optuna.create_study(sampler=sampler, direction="minimize")
+    missing = stand_in(told)
+    for outcome in sorted(worth_telling(told, space.tolerance), key=lambda t: t.number):
+        study.add_trial(finished_trial(space, setting, outcome, missing))
+    for point in sorted(pending, key=repr):
+        params = _params(space, setting, point)
+        running = create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
+        study.add_trial(running)
+    params = study.ask(distributions).params
+    return space.point_of(setting, {n: _value(r, params[n]) for n, r in ranges.items()})
+
+
+def finished_trial(
+    space: SearchSpace, setting: Setting, told: Told, missing_objective: float
+) -> FrozenTrial:
+    """One outcome as Optuna sees it: complete with its constraint, or FAIL.
+
+    Never complete without it: TPE would take that for feasible, GP raise at every later ask. FAIL
+    is what is no fault of the point; every sampler forgets it.
+    """
+    ranges = space.ranges_of(setting)
+    distributions = {name: _distribution(values) for name, values in ranges.items()}
+    params = _params(space, setting, told.point)
+    if not told.can_be_told:
+        return create_trial(state=TrialState.FAIL, params=params, distributions=distributions)
+    return create_trial(
+        state=TrialState.COMPLETE,
+        value=told.objective if math.isfinite(told.objective) else missing_objective,
+        params=params,
+        distributions=distributions,
+        constraints={CONSTRAINT: constraint_of(told, space.tolerance)},
+    )
+
+
+def _sampler(space: SearchSpace, setting: str, number: int, told: Sequence[Told]) -> BaseSampler:
+    """A fresh sampler with every setting pinned: Optuna's defaults have changed before."""
+    seed = _seed(space, setting, number)
+    missed = [constraint_of(t, space.tolerance) for t in told if t.can_be_told]
+    is_flat = min(missed, default=0.0) > 0 and len(set(missed)) == 1  # a GP would divide by 0
+    if space.sampler == "gp" and len(missed) <= GP_LIMIT and not is_flat:
+        return GPSampler(
+            seed=seed,
+            n_startup_trials=STARTUP,
+            deterministic_objective=False,
+            warn_independent_sampling=False,
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # `multivariate` is to become the only mode
+        return TPESampler(
+            n_startup_trials=STARTUP,
+            n_ei_candidates=24,
+            multivariate=True,
+            group=False,
+            constant_liar=True,  # pending points count as bad ones, so that parallel arms spread
+            seed=seed,
+        )
+
+
+def _seed(space: SearchSpace, setting: str, number: int) -> int:
+    digest = hashlib.sha256(f"{space.sampler_seed}/{setting}/{number}".encode()).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def _distribution(values: Range) -> BaseDistribution:
+    if isinstance(values, Choice):
+        return CategoricalDistribution(
+            range(len(values.values))
+        )  # by index: a choice may hold any plain value
+    is_log = isinstance(values, LogUniform | LogDecay)
+    return FloatDistribution(values.low, values.high, log=is_log)
+
+
+def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
+    ranges = space.ranges_of(setting)
+    coordinates = space.coordinates_of(setting, point)
+    return {name: _param(values, coordinates[name]) for name, values in ranges.items()}
+
+
+def _param(values: Range, coordinate: Json) -> Json:
+    return values.values.index(coordinate) if isinstance(values, Choice) else coordinate
+
+
+def _value(values: Range, param: Json) -> Json:
+    return values.values[param] if isinstance(values, Choice) else param
+
+
+def _at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> Point:
+    """The point that lies at these shares, in [0, 1), of the ranges."""
+    ranges = space.ranges_of(setting).items()
+    at = {name: at_share(values, u) for (name, values), u in zip(ranges, shares, strict=True)}
+    return space.point_of(setting, at)

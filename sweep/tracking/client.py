@@ -1,0 +1,234 @@
+"""The MLflow client: how it is made, what it raises, and what is found with it.
+
+An experiment belongs to one sweep of one store, by its tag ``sweep_id``: sweeps of equal names on a
+shared server keep apart. The first is called like its sweep, a later one also after its id.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sweep.study.advice import command
+from sweep.tracking.address import ENVIRONMENT, TrackingError, shown, sqlite_path
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Experiment, Run
+
+RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
+CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
+SWEEP_ID = "sweep_id"  # an experiment's tag
+PROBE = "sweep_doctor"  # an experiment's tag, for an instant
+
+
+def make_client(uri: str) -> MlflowClient:
+    """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet.
+
+    Raises TrackingError when the address is none, or its database's driver is not installed.
+    """
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient
+
+    # It announces every new database on stderr, in the middle of the sweep's own output.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    path = sqlite_path(uri)
+    if path is not None:
+        if not path.exists():
+            _create_whole(path)
+        with suppress(OSError):  # of another user, say
+            _remove_left_overs(path)
+    try:
+        return MlflowClient(tracking_uri=uri)
+    except ImportError as error:
+        raise TrackingError(
+            f"MLflow's database at {shown(uri)} needs a driver that is not installed here "
+            f"({error}): `pip install 'psycopg[binary]'` for PostgreSQL. Or give the address of an "
+            "MLflow server, which has its own."
+        ) from error
+    except ValueError as error:
+        raise trouble(uri, error) from error
+
+
+def _create_whole(path: Path) -> None:
+    """An empty MLflow database under its name all at once; one that is there meanwhile stays.
+
+    MLflow makes its tables one by one, for a second: a file left by a kill in between is refused by
+    every later client ("table already exists").
+    """
+    from mlflow import MlflowClient
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_name(f"{_aside(path)}{uuid.uuid4().hex}")
+    # mlflow keeps the file open and may still write when the process ends.
+    with tempfile.TemporaryDirectory(prefix="sweep-mlflow-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder, "made.db")
+        MlflowClient(tracking_uri=f"sqlite:///{made}").search_experiments(max_results=1)
+        try:
+            shutil.copyfile(made, whole)
+            os.link(whole, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a file system without hard links; or another's is there, and ours is gone
+            if not path.exists():
+                os.replace(whole, path)
+        finally:
+            whole.unlink(missing_ok=True)
+
+
+def _remove_left_overs(path: Path) -> None:
+    """Delete what makers of a database that is there left beside it when they were killed."""
+    for left in path.parent.glob(f"{_aside(path)}*"):
+        if left.is_dir():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink(missing_ok=True)
+
+
+def _aside(path: Path) -> str:
+    return f".{path.name}-"
+
+
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """What mlflow raises when its store is away or refuses. Imports mlflow."""
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    return (MlflowException, SQLAlchemyError, OSError)
+
+
+def trouble(uri: str, error: Exception) -> TrackingError:
+    """The error in this project's words."""
+    first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
+    return TrackingError(
+        f"MLflow at {shown(uri)} could not be reached, or refused: {first_line[:300]}."
+    )
+
+
+def takes_writes(uri: str) -> bool:
+    """Whether MLflow takes what is written: a tag of some sweep's experiment, which goes again.
+
+    False: it answers, but holds no such experiment, or only those of other users.
+    Raises TrackingError when it is away, or refuses: a disk that is full, say.
+    """
+    try:
+        client = make_client(uri)
+        ours = client.search_experiments(max_results=1, filter_string=f"tags.{SWEEP_ID} LIKE '%'")
+        if not ours:
+            return False
+        client.set_experiment_tag(ours[0].experiment_id, PROBE, "was here")
+        with suppress(*foreign_errors()):  # another doctor took it, or an old server cannot
+            client.delete_experiment_tag(ours[0].experiment_id, PROBE)
+    except foreign_errors() as error:
+        if getattr(error, "error_code", "") == "PERMISSION_DENIED":
+            return False
+        raise trouble(uri, error) from error
+    return True
+
+
+def search_runs(client: MlflowClient, experiment_id: str, filter_string: str) -> Iterator[Run]:
+    """Every active run of an experiment that the filter matches, page by page."""
+    token = None
+    while True:
+        page = client.search_runs(
+            [experiment_id], filter_string, max_results=RUNS_PER_PAGE, page_token=token
+        )
+        yield from page
+        token = page.token
+        if not token:
+            return
+
+
+def age(run: Run) -> tuple[int, str]:
+    """Sort key: oldest first, for every reader alike. Start times are the arms', not the runs'."""
+    return (int(run.data.tags.get(CREATED, 0)), run.info.run_id)
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+def find_experiment(client: MlflowClient, sweep: str, sweep_id: str) -> Experiment | None:
+    """The experiment of the sweep with this id, under whichever of its names; None without one."""
+    for name in _experiment_names(sweep, sweep_id):
+        there = client.get_experiment_by_name(name)
+        if there is not None and there.tags.get(SWEEP_ID, "") == sweep_id:
+            return there
+    return None
+
+
+def _experiment_names(sweep: str, sweep_id: str) -> tuple[str, str]:
+    """The first is for whoever comes first."""
+    return sweep, f"{sweep} ({sweep_id[:8]})"
+
+
+def create_experiment(
+    client: MlflowClient, sweep: str, sweep_id: str, artifact_root: str | None
+) -> Experiment:
+    """Under the sweep's name, or a longer one where another sweep, or somebody else, has it."""
+    from mlflow.exceptions import MlflowException
+
+    tags = {"mlflow.experimentKind": "custom_model_development", SWEEP_ID: sweep_id}
+    for name in _experiment_names(sweep, sweep_id):
+        folder = name.replace(" ", "-")
+        place = None if artifact_root is None else f"{artifact_root}/{folder}"
+        try:
+            client.create_experiment(name, artifact_location=place, tags=tags)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another writer was first
+                raise
+        there = find_experiment(client, sweep, sweep_id)
+        if there is not None:
+            return there
+    raise TrackingError(f"MLflow does not show the experiment it just created for {sweep!r}.")
+
+
+# --- run ids --------------------------------------------------------------------------------------
+
+
+class RunIds(NamedTuple):
+    """Run ids by signature; ``reason`` says why there are none, '' when MLflow answered."""
+
+    ids: dict[str, str]
+    reason: str
+
+
+def run_ids(uri: str, sweep: str, sweep_id: str = "", *, storage: str | None = None) -> RunIds:
+    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell.
+
+    ``storage`` is the root that a missing experiment is sent from.
+    """
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():
+        return RunIds({}, f"nothing is tracked at {uri} yet.")
+    try:
+        experiment = experiment_id(uri, sweep, sweep_id)
+        if experiment is None:
+            send = command("sync", sweep, storage=storage)
+            missing = f"MLflow at {shown(uri)} has no experiment of {sweep!r}: `{send}` sends it."
+            return RunIds({}, missing)
+        oldest: dict[str, tuple[int, str]] = {}
+        for run in search_runs(make_client(uri), experiment, "tags.kind = 'arm'"):
+            signature = run.data.tags["signature"]
+            oldest[signature] = min(age(run), oldest.get(signature, age(run)))
+    except TrackingError as error:
+        return RunIds({}, str(error))
+    except foreign_errors() as error:
+        return RunIds({}, str(trouble(uri, error)))
+    return RunIds({signature: run_id for signature, (_, run_id) in oldest.items()}, "")
+
+
+def experiment_id(uri: str, sweep: str, sweep_id: str = "") -> str | None:
+    """MLflow's number for the sweep's experiment; None when it has none."""
+    try:
+        there = find_experiment(make_client(uri), sweep, sweep_id)
+    except foreign_errors() as error:
+        raise trouble(uri, error) from error
+    return None if there is None else str(there.experiment_id)

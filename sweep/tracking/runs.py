@@ -1,0 +1,215 @@
+"""The runs of one experiment by their arms' signatures: looked up, created once, remembered.
+
+What a search costs grows with the number of runs, since MLflow has no index on the value of a tag;
+what it is asked by run id does not. So all runs are listed once, a run that is not in the list is
+created and then searched for (somebody else may have made one, too), and the rest goes by id. Of
+several runs of one arm the oldest stays and the others are deleted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from sys import intern
+from typing import TYPE_CHECKING
+
+from sweep.tracking.address import TrackingError
+from sweep.tracking.client import CREATED, age, search_runs
+from sweep.tracking.rows import OBJECTIVE_DIFFERENCE
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+RUNS_KEPT = 512  # runs whose tags and names stay in memory, about 7 KB each
+# Tags of ours: step of the newest report that is there, how many final rows are, the twin's run.
+SYNCED_STEP, SYNCED_FINAL, TWIN = "synced_step", "synced_final", "unconstrained_run_id"
+
+
+@dataclass
+class Known:
+    """What this process knows of one run. Names are interned: all runs have nearly the same."""
+
+    run_id: str
+    status: str
+    start_ms: int
+    end_ms: int | None
+    tags: dict[str, str]
+    params: set[str] = field(default_factory=set)
+    metrics: set[str] = field(default_factory=set)
+    synced_step: int | None = None  # of the newest report that is there; None: not asked yet
+
+    @classmethod
+    def of(cls, run: Run) -> Known:
+        """What MLflow says of a run."""
+        return cls(
+            run_id=run.info.run_id,
+            status=run.info.status,
+            start_ms=run.info.start_time,
+            end_ms=run.info.end_time,
+            tags={intern(key): value for key, value in run.data.tags.items()},
+            params=set(map(intern, run.data.params)),
+            metrics=set(map(intern, run.data.metrics)),
+        )
+
+    def note_sent(
+        self, params: Iterable[str], tags: Mapping[str, str], metrics: Iterable[str]
+    ) -> None:
+        """Take note of what is there now, too: names of parameters, tags, names of metrics."""
+        self.params.update(map(intern, params))
+        self.tags.update((intern(key), value) for key, value in tags.items())
+        self.metrics.update(map(intern, metrics))
+
+    def final_rows(self) -> int:
+        """How many of the final rows are there whole."""
+        return int(self.tags.get(SYNCED_FINAL, 0))
+
+    @property
+    def is_whole(self) -> bool:
+        """A finished arm's run that lacks nothing, its pair's numbers and twin included."""
+        is_alone = "unconstrained_signature" not in self.tags
+        is_joined = TWIN in self.tags and OBJECTIVE_DIFFERENCE in self.metrics
+        has_ended = self.status == "FINISHED" and SYNCED_FINAL in self.tags
+        return has_ended and (is_alone or is_joined)
+
+
+class Runs:
+    """The active runs of one sweep's experiment. Methods raise what mlflow raises."""
+
+    def __init__(self, client: MlflowClient, experiment_id: str) -> None:
+        """Nothing is asked yet."""
+        self._client = client
+        self._experiment_id = experiment_id
+        self._ids: dict[str, str] | None = None  # every arm's, by signature; None: not listed yet
+        self._whole: set[str] = set()  # signatures
+        self._doubtful: set[str] = set()  # signatures; see ``doubt``
+        self._known: OrderedDict[str, Known] = OrderedDict()  # by signature, the last used last
+        self.created = 0
+
+    def get(self, signature: str, name: str, tags: Mapping[str, str], started_ms: int) -> Known:
+        """The one run of an arm, or of the sweep (signature ''), created if need be."""
+        there = self._there(signature)
+        if there is not None:
+            return there
+        first = {k: tags[k] for k in ("kind", "sweep", "signature") if k in tags}
+        first[CREATED] = str(time.time_ns())
+        self._client.create_run(
+            self._experiment_id, start_time=started_ms, run_name=name, tags=first
+        )
+        self.created += 1
+        there = self._search(signature)
+        if there is None:
+            raise TrackingError(f"MLflow does not show the run it just created for {name!r}.")
+        return there
+
+    def remembers(self, signature: str) -> bool:
+        """Whether an arm's run is in memory, and may be out of date."""
+        return signature in self._known
+
+    def run_id(self, signature: str, *, check: bool) -> str | None:
+        """Id of an arm's run; None when it is not tracked yet.
+
+        MLflow is asked only to ``check``: another writer may have deleted the run that is
+        remembered, as the younger of two.
+        """
+        known = self._known.get(signature)
+        run_id = self._listed().get(signature) if known is None else known.run_id
+        if check and run_id is not None:
+            found = self._by_id(signature, run_id)
+            return None if found is None else found.run_id
+        return run_id
+
+    def is_whole(self, signature: str) -> bool:
+        """Whether a finished arm's run is known to have all that there will ever be to send."""
+        self._listed()
+        return signature in self._whole
+
+    def note_whole(self, signature: str, known: Known) -> None:
+        """Take note of what was sent."""
+        (self._whole.add if known.is_whole else self._whole.discard)(signature)
+
+    def replace(self, signature: str, known: Known) -> None:
+        """Delete the run; the next ``get`` makes a new one."""
+        self._client.delete_run(known.run_id)
+        self.let_go(signature)
+
+    def rename_twin(self, old: str, new: str) -> None:
+        """Have every run that names the run ``old`` as its twin's name ``new``."""
+        named = search_runs(self._client, self._experiment_id, f"tags.{TWIN} = '{old}'")
+        for run_id, signature in [(r.info.run_id, r.data.tags["signature"]) for r in named]:
+            self._client.set_tag(run_id, TWIN, new)
+            self._whole.discard(signature)  # its differences are to the old one
+            if signature in self._known:
+                self._known[signature].tags[TWIN] = new
+
+    def doubt(self, signature: str) -> None:
+        """A request failed: a run may have been made all the same, or one be gone."""
+        self.let_go(signature)
+        self._doubtful.add(signature)
+
+    def let_go(self, signature: str) -> None:
+        """Forget a run."""
+        self._known.pop(signature, None)
+        self._whole.discard(signature)
+        if self._ids is not None:
+            self._ids.pop(signature, None)
+
+    def _there(self, signature: str) -> Known | None:
+        """The run, if one is known of."""
+        if signature in self._known:
+            self._known.move_to_end(signature)
+            return self._known[signature]
+        if not signature or signature in self._doubtful:
+            return self._search(signature)
+        run_id = self._listed().get(signature)
+        return None if run_id is None else self._by_id(signature, run_id)
+
+    def _by_id(self, signature: str, run_id: str) -> Known | None:
+        """The run with this id, or what stands in its place where another writer deleted it."""
+        run = self._client.get_run(run_id)
+        if run.info.lifecycle_stage != "active":
+            return self._search(signature)
+        if signature in self._known:
+            return self._known[signature]
+        return self._keep(signature, Known.of(run))
+
+    def _search(self, signature: str) -> Known | None:
+        """The oldest active run of the arm; any younger one is a lost race and is deleted."""
+        wanted = f"tags.signature = '{signature}'" if signature else "tags.kind = 'sweep'"
+        runs = search_runs(self._client, self._experiment_id, wanted)
+        oldest_first = sorted(runs, key=age)
+        for run in oldest_first[1:]:
+            self._client.delete_run(run.info.run_id)
+        self.let_go(signature)
+        self._doubtful.discard(signature)
+        return self._keep(signature, Known.of(oldest_first[0])) if oldest_first else None
+
+    def _listed(self) -> dict[str, str]:
+        """Run ids of all arms by signature, asked for once; lost races are deleted."""
+        if self._ids is None:
+            oldest: dict[str, tuple[int, str]] = {}
+            every: set[str] = set()
+            whole: set[str] = set()
+            for run in search_runs(self._client, self._experiment_id, "tags.kind = 'arm'"):
+                signature, run_id = run.data.tags["signature"], run.info.run_id
+                oldest[signature] = min(age(run), oldest.get(signature, age(run)))
+                every.add(run_id)
+                if Known.of(run).is_whole:
+                    whole.add(run_id)
+            self._ids = {signature: run_id for signature, (_, run_id) in oldest.items()}
+            self._whole = {s for s, run_id in self._ids.items() if run_id in whole}
+            for run_id in every - set(self._ids.values()):
+                self._client.delete_run(run_id)
+        return self._ids
+
+    def _keep(self, signature: str, known: Known) -> Known:
+        """Remember a run; of the least used ones only the ids stay."""
+        if signature and self._ids is not None:
+            self._ids[signature] = known.run_id
+        self._known[signature] = known
+        self._known.move_to_end(signature)
+        while len(self._known) > RUNS_KEPT:
+            self._known.popitem(last=False)
+        return known

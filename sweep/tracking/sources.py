@@ -1,0 +1,176 @@
+"""What tracking is told of a sweep: each stored record with what only the sweep knows of it.
+
+A function of the store, so that `sweep sync` sends what a running driver would have sent. A driver
+says which arms changed; their records are read when they are sent, so that none waits in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sweep.study.definition import Definition
+from sweep.study.edges import edges_of
+from sweep.study.pairs import COUNTED, Pair, join
+from sweep.study.plan import Arm, arms_of_proposal, baselines
+from sweep.study.proposals import stored_proposals
+from sweep.study.selection import ProposalResult
+from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
+from trainables.object_store import ObjectStore
+from trainables.primal_dual import demanded_descent
+from trainables.results import (
+    DEMANDED_DESCENT,
+    FEASIBLE,
+    HELD_OUT_LOSS,
+    OOD_MEAN,
+    UNITS_MET,
+    USEFUL,
+    WORST_MISSING_SHARE,
+    WORST_MISSING_SHARE_RELAXED,
+    WORST_MISSING_SHARE_TRAIN,
+    WORST_MISSING_SHARE_UPPER,
+    ArmRecord,
+)
+from trainables.run_store import RunStore
+
+if TYPE_CHECKING:
+    from sweep.run.coordinator import OnProposal, OnRecord
+
+# A pair's differences, constrained minus unconstrained, are metrics of the constrained arm.
+_DIFFERENCES = {
+    "objective": OBJECTIVE_DIFFERENCE,
+    "ood_mean": difference_of(OOD_MEAN),
+    "held_out_loss": difference_of(HELD_OUT_LOSS),
+}
+KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
+
+
+class StoredArms:
+    """Reads arms of one sweep as tracking is to show them now."""
+
+    def __init__(self, objects: ObjectStore, definition: Definition) -> None:
+        """Nothing is read yet."""
+        self._store = RunStore(objects)
+        self._sweep, self._space = definition.name, definition.space
+        self._twins: dict[str, ArmRecord] = {}  # final ones: most arms of a setting share theirs
+
+    def __call__(self, arm: Arm) -> TrackedArm | None:
+        """The arm, joined to its twin where both are final; None when it has no record."""
+        record = self._store.record(arm.signature)
+        if record is None:
+            return None
+        if arm.config.constraint is None:
+            return self._tracked(arm, record, outcome=record.status)
+        twin = arm.config.unconstrained().signature()
+        if not record.is_final:
+            return self._tracked(arm, record, twin=twin)
+        pair = join(record, self._twin(twin), self._space.tolerance)
+        return self._tracked(arm, record, outcome=pair.outcome, pair=pair, twin=twin)
+
+    def _tracked(
+        self,
+        arm: Arm,
+        record: ArmRecord,
+        *,
+        outcome: str = "running",
+        pair: Pair | None = None,
+        twin: str | None = None,
+    ) -> TrackedArm:
+        return TrackedArm(
+            record=record,
+            sweep=self._sweep,
+            setting=arm.setting,
+            proposal=arm.proposal,
+            outcome=outcome,
+            pair={} if pair is None else pair_metrics(pair),
+            verdict={} if pair is None else self._verdict(arm, pair),
+            unconstrained_signature=twin,
+        )
+
+    def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:
+        """What else is to be known of a pair, as tags."""
+        setting = self._space.setting(arm.setting)
+        point = {name: arm.config.value_of(name) for name in self._space.ranges}
+        tags = {"edges": "; ".join(edges_of(self._space, setting, point))}
+        if pair.judgement is not None:
+            tags["certificate"] = pair.judgement.certificate.verdict
+        if pair.is_vacuous:
+            tags["vacuous"] = "yes"
+        if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
+            tags["unconstrained_ended"] = pair.unconstrained.status
+        return {name: value for name, value in tags.items() if value}
+
+    def _twin(self, signature: str) -> ArmRecord | None:
+        record = self._twins.get(signature) or self._store.record(signature)
+        if record is not None and record.is_final:
+            if len(self._twins) >= KEPT_TWINS:
+                self._twins.clear()
+            self._twins[signature] = record
+        return record
+
+
+def pair_metrics(pair: Pair) -> dict[str, float]:
+    """Feasibility, usefulness and differences, by metric name; empty until both arms are final."""
+    judged = pair.judgement
+    if judged is None or pair.unconstrained is None:
+        return {}
+    metrics = {
+        WORST_MISSING_SHARE: judged.worst,
+        WORST_MISSING_SHARE_TRAIN: float(np.max(judged.training)),
+        FEASIBLE: float(judged.feasible),
+        USEFUL: float(judged.useful),
+        WORST_MISSING_SHARE_UPPER: float(np.max(judged.certificate.upper)),
+        UNITS_MET: judged.certificate.least_met,
+    }
+    config = pair.constrained.config
+    if config.constraint is not None:
+        metrics[DEMANDED_DESCENT] = demanded_descent(config.constraint, config.model.layers)
+    if judged.relaxed is not None:
+        metrics[WORST_MISSING_SHARE_RELAXED] = float(np.max(judged.relaxed))
+    differences = pair.differences
+    if differences:
+        metrics |= {metric: differences[name] for name, metric in _DIFFERENCES.items()}
+    return metrics
+
+
+def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
+    """Every arm asked for so far, each signature once.
+
+    Unconstrained arms come first, so that the others can name their twin's run.
+    """
+    settings = [setting.name for setting in definition.space.settings]
+    seen: set[str] = set()
+
+    def every() -> Iterator[Arm]:
+        for setting in settings:
+            yield from baselines(definition, setting)
+        for setting in settings:
+            for stored in stored_proposals(objects, definition.name, setting):
+                yield from arms_of_proposal(definition, setting, stored.number, stored.point)
+
+    for arm in every():
+        if arm.signature not in seen:
+            seen.add(arm.signature)
+            yield arm
+
+
+def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:
+    """Every arm of the sweep that has a record, one at a time."""
+    read = StoredArms(objects, definition)
+    for arm in stored_arms(objects, definition):
+        tracked = read(arm)
+        if tracked is not None:
+            yield tracked
+
+
+def listeners(offer: Callable[[Arm, bool], None]) -> tuple[OnRecord, OnProposal]:
+    """What a driver is given so that ``offer`` hears of every arm, and of every whole pair."""
+
+    def on_proposal(setting: str, result: ProposalResult) -> None:
+        for pair in result.pairs:  # the twin may have become final after the arm
+            ours = pair.constrained
+            offer(Arm(ours.config, ours.signature, setting, result.number), True)
+
+    return offer, on_proposal

@@ -1,0 +1,337 @@
+"""MLflow, fed from stored arm records: an experiment per sweep, a flat run per arm, exactly once.
+
+MLflow is a projection. One process writes it (the driver), off the training path, and whatever is
+missing there can be sent again from the records at any time, to the same server or to a new one.
+
+Exactly once: MLflow gives run ids itself, so ``tracking_runs.py`` keeps one run per arm. An arm
+that is trained once more (`--retry-failed`) gets a new run in place of its old one. Metric rows are
+unique on (run, key, timestamp, step, value) and every timestamp comes from the record, so rows that
+are sent again add nothing. What is there already is not sent again: a running arm's newest step is
+asked for once, a final arm has the tags ``synced_step`` and ``synced_final``.
+
+Importing this imports no mlflow: that costs two seconds, paid when a client is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path
+from sweep.tracking.client import (
+    create_experiment,
+    find_experiment,
+    foreign_errors,
+    make_client,
+    trouble,
+)
+from sweep.tracking.rows import (
+    RUN_STATUS,
+    Row,
+    TrackedArm,
+    config_json,
+    final_rows,
+    last_step,
+    params_of,
+    report_rows,
+    run_name,
+    stale_tags,
+    summary_tags,
+    tags_of,
+)
+from sweep.tracking.runs import SYNCED_FINAL, SYNCED_STEP, TWIN, Known, Runs
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from trainables.results import ArmRecord
+
+Json = Any
+logger = logging.getLogger(__name__)
+
+METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
+PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
+_ARTIFACT = "artifact_sha256"  # of the run's one artifact, once it is there
+ARTIFACT_TRIES = 3  # failures in a row after which artifacts are left to `sweep sync`
+
+
+class SyncCounts(NamedTuple):
+    """What ``sync_all`` did."""
+
+    arms: int
+    created: int  # runs that were not there
+    rows: int  # metric rows sent
+
+
+class Tracker:
+    """One sweep on one MLflow server or database.
+
+    Methods raise TrackingError when it is away or refuses. Used by one thread at a time. Travels as
+    its address: the client is made on first use.
+    """
+
+    def __init__(self, uri: str, artifact_root: str | None = None, *, sweep_id: str = "") -> None:
+        """Name the place; nothing is imported, opened or created yet.
+
+        Args:
+            uri: what ``tracking_uri`` returns.
+            artifact_root: folder or URI for artifacts, for databases: a server has its own. None:
+                beside an SQLite file; for another database, artifacts are left out.
+            sweep_id: tells the experiment of this sweep from that of another one of its name.
+        """
+        self.uri, self.sweep_id = uri, sweep_id
+        path = sqlite_path(uri)
+        beside = None if path is None else str(path.parent / "mlartifacts")
+        self.artifact_root = None if is_server(uri) else (artifact_root or beside)
+        self._forget()
+
+    def __getstate__(self) -> dict[str, object]:
+        """The address alone."""
+        return {"uri": self.uri, "artifact_root": self.artifact_root, "sweep_id": self.sweep_id}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def _forget(self) -> None:
+        """Start over with an empty memory."""
+        self._made: MlflowClient | None = None
+        self._runs_of: dict[str, Runs] = {}  # by sweep
+        self._unlinked: dict[tuple[str, str], dict[str, Known]] = {}  # runs by the twin they lack
+        self._artifact_failures = 0  # in a row
+        self.rows_sent = 0
+
+    @property
+    def created(self) -> int:
+        """How many runs this tracker made."""
+        return sum(runs.created for runs in self._runs_of.values())
+
+    def sync(self, arm: TrackedArm) -> str:
+        """Bring the arm's run up to its record, creating it if need be; return the run id.
+
+        Sending the same or an older state again changes nothing.
+        """
+        return self._again(arm.sweep, arm.signature, lambda: self._sync(arm))
+
+    def is_whole(self, sweep: str, signature: str) -> bool:
+        """Whether a finished arm's run is known to have all that there will ever be to send."""
+        try:
+            return self._runs(sweep).is_whole(signature)
+        except foreign_errors() as error:
+            raise trouble(self.uri, error) from error
+
+    def sync_sweep_summary(
+        self,
+        sweep: str,
+        *,
+        definition: Mapping[str, Json],
+        outcomes: Mapping[str, Mapping[str, int]],
+        started_ms: int,
+        ended_ms: int | None = None,
+    ) -> str:
+        """Bring the sweep's one ``kind=sweep`` run up to date; return the run id.
+
+        Args:
+            sweep: the sweep's name.
+            definition: kept as definition.json.
+            outcomes: by setting, how many arms ended how.
+            started_ms: when the sweep was first run.
+            ended_ms: when it ended; None while it runs.
+        """
+        tags = summary_tags(sweep, outcomes)
+
+        def send() -> str:
+            known = self._runs(sweep).get("", f"sweep {sweep}", tags, started_ms)
+            self._send(known, [], {}, tags)
+            self._artifact(known, "definition.json", json.dumps(definition, indent=2) + "\n")
+            self._end(known, "RUNNING" if ended_ms is None else "FINISHED", ended_ms)
+            return known.run_id
+
+        return self._again(sweep, "", send)
+
+    def _sync(self, arm: TrackedArm) -> str:
+        record = arm.record
+        tags = tags_of(arm)
+        known = self._attempt(arm, tags)
+        is_done = known.tags.get("status", "running") != "running"
+        if record.started_ms < known.start_ms or (is_done and not record.is_final):
+            return known.run_id  # an older state
+        self._drop_tags(known, stale_tags(known.tags, tags))
+        synced_step = self._synced_step(known, record)
+        rows, params = report_rows(record, synced_step), params_of(record)
+        final = _missing_final_rows(arm, known)
+        if len(rows) + len(final) > METRICS_PER_BATCH:  # the final rows go in one request, whole
+            self._send(known, rows, params, {})
+            rows = []
+        synced_step = max(synced_step, last_step(record))
+        if record.is_final:  # not at every report: a tag costs the server a third of the request
+            tags[SYNCED_STEP] = str(synced_step)
+            tags[SYNCED_FINAL] = str(max(known.final_rows(), len(final_rows(arm))))
+        if arm.unconstrained_signature:
+            runs = self._runs(arm.sweep)
+            twin = runs.run_id(arm.unconstrained_signature, check=record.is_final)
+            if twin is None:
+                wanted = (arm.sweep, arm.unconstrained_signature)
+                self._unlinked.setdefault(wanted, {})[arm.signature] = known
+            else:
+                tags[TWIN] = twin
+        self._send(known, rows + final, params, tags)
+        known.synced_step = synced_step
+        for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
+            self._send(other, [], {}, {TWIN: known.run_id})
+        self._artifact(known, "config.json", config_json(record))
+        self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
+        self._runs(arm.sweep).note_whole(arm.signature, known)
+        return known.run_id
+
+    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> Known:
+        """The arm's run; a new one when the arm was started again since: equal steps, new rows."""
+        runs = self._runs(arm.sweep)
+        wanted = (arm.signature, run_name(arm), tags, arm.record.started_ms)
+        known = runs.get(*wanted)
+        if arm.record.started_ms <= known.start_ms:
+            return known
+        runs.replace(arm.signature, known)
+        again = runs.get(*wanted)
+        runs.rename_twin(known.run_id, again.run_id)
+        return again
+
+    def _synced_step(self, known: Known, record: ArmRecord) -> int:
+        """Step of the newest report that is there whole; -1 when none is.
+
+        Asked once per run and process. Reports are sent in order, and their metrics by name, so the
+        last name's newest step tells; also after a kill, and when the step was trained again since.
+        """
+        if known.synced_step is not None:
+            return known.synced_step
+        if SYNCED_STEP in known.tags:
+            return int(known.tags[SYNCED_STEP])
+        names = sorted(record.reports[-1].metrics()) if record.reports else []
+        if not names or names[-1] not in known.metrics:
+            return -1
+        there = self._client().get_metric_history(known.run_id, names[-1])
+        return max((metric.step for metric in there), default=-1)
+
+    def _send(
+        self, known: Known, rows: Sequence[Row], params: Mapping[str, str], tags: Mapping[str, str]
+    ) -> None:
+        """Send what is not there yet, the tags last: a kill in between sends equal rows again."""
+        from mlflow.entities import Metric, Param, RunTag
+
+        new_params = [Param(k, v) for k, v in params.items() if k not in known.params]
+        new_tags = [RunTag(k, v) for k, v in tags.items() if known.tags.get(k) != v]
+        metrics = [Metric(row.key, row.value, row.timestamp_ms, row.step) for row in rows]
+        client = self._client()
+        while new_params or new_tags or metrics:
+            batch, metrics = metrics[:METRICS_PER_BATCH], metrics[METRICS_PER_BATCH:]
+            now, new_params = new_params[:PARAMS_PER_BATCH], new_params[PARAMS_PER_BATCH:]
+            marks: list[RunTag] = []
+            if not metrics and not new_params:
+                marks, new_tags = new_tags[:PARAMS_PER_BATCH], new_tags[PARAMS_PER_BATCH:]
+            client.log_batch(known.run_id, metrics=batch, params=now, tags=marks)
+            self.rows_sent += len(batch)
+        known.note_sent(params, tags, (row.key for row in rows))
+
+    def _drop_tags(self, known: Known, names: Iterable[str]) -> None:
+        for name in names:
+            self._client().delete_tag(known.run_id, name)
+            del known.tags[name]
+
+    def _artifact(self, known: Known, name: str, text: str) -> None:
+        """Put the run's small artifact, once. What an artifact store refuses is a warning."""
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        has_place = is_server(self.uri) or self.artifact_root is not None
+        if known.tags.get(_ARTIFACT) == digest or not has_place:
+            return
+        if self._artifact_failures >= ARTIFACT_TRIES:
+            return
+        try:
+            self._client().log_text(known.run_id, text, name)
+        except Exception as error:  # whatever a storage client raises
+            self._artifact_failures += 1
+            if self._artifact_failures == ARTIFACT_TRIES:
+                logger.warning(
+                    "MLflow at %s keeps metrics but not artifacts (%s). Runs have no %s until that "
+                    "is mended and `sweep sync` is run.", shown(self.uri), error, name
+                )  # fmt: skip
+            return
+        self._artifact_failures = 0
+        self._client().set_tag(known.run_id, _ARTIFACT, digest)
+        known.tags[_ARTIFACT] = digest
+
+    def _end(self, known: Known, status: str, ended_ms: int | None) -> None:
+        if (known.status, known.end_ms) == (status, ended_ms):
+            return
+        if ended_ms is not None:
+            self._client().set_terminated(known.run_id, status=status, end_time=ended_ms)
+        elif known.status != status:
+            self._client().update_run(known.run_id, status=status)
+        known.status, known.end_ms = status, ended_ms
+
+    def _again(self, sweep: str, signature: str, send: Callable[[], str]) -> str:
+        """Run ``send``; again if what was known of the run misled it (deleted in the UI, say)."""
+        try:
+            runs = self._runs(sweep)
+            for was_known in (True, False) if runs.remembers(signature) else (False,):
+                try:
+                    return send()
+                except foreign_errors():
+                    runs.doubt(signature)
+                    if not was_known:
+                        raise
+        except foreign_errors() as error:
+            raise trouble(self.uri, error) from error
+        raise AssertionError("unreachable")
+
+    def _client(self) -> MlflowClient:
+        if self._made is None:
+            self._made = make_client(self.uri)
+        return self._made
+
+    def _runs(self, sweep: str) -> Runs:
+        """The runs of the sweep's experiment, which is created if need be."""
+        if sweep not in self._runs_of:
+            key = (sweep, self.sweep_id)
+            there = find_experiment(self._client(), *key)
+            if there is None:
+                there = create_experiment(self._client(), *key, self.artifact_root)
+            if there.lifecycle_stage != "active":
+                raise TrackingError(
+                    f"MLflow at {shown(self.uri)} has experiment {there.name!r} in its trash. "
+                    f"Restore it with `mlflow experiments restore -x {there.experiment_id}`, or "
+                    "remove it with `mlflow gc`."
+                )
+            self._runs_of[sweep] = Runs(self._client(), there.experiment_id)
+        return self._runs_of[sweep]
+
+
+def sync_all(
+    tracker: Tracker, arms: Iterable[TrackedArm], *, say: Callable[[str], None] = print
+) -> SyncCounts:
+    """Complete MLflow from the records; a new, empty server ends up as if it had always been there.
+
+    Fastest with unconstrained arms first: the others then name their twin's run at once.
+    """
+    created, rows = tracker.created, tracker.rows_sent
+    done = 0
+    for done, arm in enumerate(arms, start=1):
+        tracker.sync(arm)
+        if done % 50 == 0:
+            say(f"{done} arms")
+    counts = SyncCounts(done, tracker.created - created, tracker.rows_sent - rows)
+    say(
+        f"{counts.arms} arms at {shown(tracker.uri)}: {counts.created} runs created, "
+        f"{counts.rows} rows sent"
+    )
+    return counts
+
+
+def _missing_final_rows(arm: TrackedArm, known: Known) -> list[Row]:
+    """The final rows that are not there; a name that reports use too is simply sent again."""
+    final = final_rows(arm)
+    if known.final_rows() >= len(final):
+        return []
+    reported = {name for report in arm.record.reports for name in report.metrics()}
+    return [row for row in final if row.key in reported or row.key not in known.metrics]
