@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sweep.cli import options
+from sweep.study.opening import parse_seeds, refuse_key
 from tests.command_line import refused
 from trainables.object_store import ObjectStore
 
@@ -16,9 +16,9 @@ def test_an_unknown_sweep_names_the_closest_one_and_the_place(stored: ObjectStor
 
 
 def test_seeds_are_a_count_or_a_list() -> None:
-    assert options.parse_seeds("2") == (0, 1)
-    assert options.parse_seeds("2", present=(0, 1)) == (0, 1)
-    assert options.parse_seeds("3", present=(7,)) == (7, 0, 1)
+    assert parse_seeds("2") == (0, 1)
+    assert parse_seeds("2", present=(0, 1)) == (0, 1)
+    assert parse_seeds("3", present=(7,)) == (7, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_a_key_among_the_options_of_an_address_is_refused_and_not_repeated(root:
 
 
 def test_other_options_of_an_address_are_no_keys() -> None:
-    options.refuse_key("s3://bucket/x?region=eu-west-1&endpoint_override=127.0.0.1:9000")
+    refuse_key("s3://bucket/x?region=eu-west-1&endpoint_override=127.0.0.1:9000")

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sweep.cluster.cluster_yaml import read
 from sweep.cluster.tunnel import route
-from sweep.doctor.yaml_check import read
 from tests.clouds import REGION, Cloud, Request, enter
 from trainables.errors import Misuse
 

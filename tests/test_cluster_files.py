@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sweep.doctor.yaml_check import Finding, check, read
+from sweep.cluster.cluster_yaml import read
+from sweep.doctor.yaml_check import Finding, check
 from tests.planted_mistakes import both, given, head_start, instead, node, without
 from trainables.errors import Misuse
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_secrets
-from sweep.doctor.yaml_check import Finding, check, read
+from sweep.doctor.yaml_check import Finding, check
 from trainables.errors import Misuse
 
 Json = Any

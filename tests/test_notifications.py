@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from sweep.doctor.notify import try_out
 from sweep.run.events import News
-from sweep.run.notifications import Notifier, check_target, notifying, shown, try_out
+from sweep.run.notifications import Notifier, check_target, notifying, shown
 from sweep.run.signals import KNOWN
 from tests.command_line import refused, sweep
 from tests.webhooks import Webhook, webhook_server

@@ -23,7 +23,7 @@ import pytest
 
 from sweep.cli import reader
 from sweep.cli.answer import answer
-from sweep.cluster import tunnel
+from sweep.cluster import questions, tunnel
 from sweep.cluster.job_list import READER, Job
 from sweep.cluster.jobs import ANSWERS
 from sweep.cluster.submission import Answer, Question
@@ -41,7 +41,7 @@ from trainables.object_store import ObjectStore
 ROOT = Path(__file__).parents[1]
 TOKEN = "of-the-cluster"
 JOB = f"{READER}1"
-KEY = reader.key_of(TOKEN, JOB)
+KEY = questions.key_of(TOKEN, JOB)
 WAIT_S = 60.0
 
 
@@ -54,7 +54,7 @@ class Up:
     storage: Path
 
     def ask(self, *words: str, **more: object) -> Answer | None:
-        return reader.ask(self.port, KEY, replace(Question(words), **more), WAIT_S)  # type: ignore[arg-type]
+        return questions.ask(self.port, KEY, replace(Question(words), **more), WAIT_S)  # type: ignore[arg-type]
 
     def children(self) -> list[int]:
         """The processes that answer now."""
@@ -126,7 +126,7 @@ DRIVEN = (("tiny", "tiny-1", ""),)
 def test_it_answers_as_a_process_of_its_own_would(
     up: Up, question: Question, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = reader.ask(up.port, KEY, question, WAIT_S)
+    found = questions.ask(up.port, KEY, question, WAIT_S)
     for name, value in (("SWEEP_STORAGE", str(up.storage)), ("SWEEP_ASKED_FROM", "")):
         monkeypatch.setenv(name, value)
     expected = contextvars.copy_context().run(answer, question)
@@ -170,12 +170,12 @@ def posted(port: int, body: bytes, **headers: str) -> int:
 
 def test_who_has_not_the_clusters_token_is_refused(up: Up) -> None:
     question = Question(("list",))
-    for key in (reader.key_of("another", JOB), reader.key_of(None, JOB)):
-        assert reader.ask(up.port, key, question, WAIT_S) is None
-    assert reader.ask(up.port, reader.key_of(TOKEN, f"{READER}2"), question, WAIT_S) is None
+    for key in (questions.key_of("another", JOB), questions.key_of(None, JOB)):
+        assert questions.ask(up.port, key, question, WAIT_S) is None
+    assert questions.ask(up.port, questions.key_of(TOKEN, f"{READER}2"), question, WAIT_S) is None
     assert posted(up.port, b"{}") == 403
-    assert posted(up.port, b"{}", **{reader.SIGNATURE: TOKEN}) == 403
-    assert posted(up.port, b"{}", **{reader.SIGNATURE: "\xe4"}) == 403
+    assert posted(up.port, b"{}", **{questions.SIGNATURE: TOKEN}) == 403
+    assert posted(up.port, b"{}", **{questions.SIGNATURE: "\xe4"}) == 403
     assert posted(up.port, b"", **{"Content-Length": str(2 * reader.LONGEST)}) == 413
     told = Path(f"/proc/{up.process.pid}/cmdline").read_text()
     assert TOKEN not in told
@@ -190,7 +190,7 @@ def test_only_the_heads_own_processes_reach_it(up: Up) -> None:
 def test_a_laptop_of_another_version_is_not_answered(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "code_version", lambda: "0.0+other")
+    monkeypatch.setattr(questions, "code_version", lambda: "0.0+other")
     assert up.ask("list") is None
 
 
@@ -222,22 +222,22 @@ def test_what_another_program_says_on_its_port_is_no_answer(up: Up) -> None:
         body = handler.rfile.read(int(handler.headers["Content-Length"]))
         if not heard:
             client = HTTPConnection("127.0.0.1", up.port, timeout=WAIT_S)
-            signed = {reader.SIGNATURE: handler.headers[reader.SIGNATURE]}
+            signed = {questions.SIGNATURE: handler.headers[questions.SIGNATURE]}
             client.request("POST", "/", body, signed)
             answered = client.getresponse()
-            heard.append((answered.read(), answered.headers[reader.SIGNATURE]))
+            heard.append((answered.read(), answered.headers[questions.SIGNATURE]))
         content, signed_by = heard[0]
         handler.send_response(200)
-        handler.send_header(reader.SIGNATURE, signed_by)
+        handler.send_header(questions.SIGNATURE, signed_by)
         handler.end_headers()
         handler.wfile.write(content)
 
     with other_program(relay) as port:
         question = Question(("list",))
-        assert reader.ask(port, KEY, question, WAIT_S, up.port) == up.ask("list")
-        assert reader.ask(port, KEY, question, WAIT_S, up.port) is None
+        assert questions.ask(port, KEY, question, WAIT_S, up.port) == up.ask("list")
+        assert questions.ask(port, KEY, question, WAIT_S, up.port) is None
         heard[0] = (json.dumps({"code": 0, "out": "all is well"}).encode(), "")
-        assert reader.ask(port, KEY, question, WAIT_S, up.port) is None
+        assert questions.ask(port, KEY, question, WAIT_S, up.port) is None
 
 
 def test_a_program_that_never_ends_its_reply_is_not_waited_for() -> None:
@@ -251,11 +251,11 @@ def test_a_program_that_never_ends_its_reply_is_not_waited_for() -> None:
             pass
 
     with other_program(babble) as port, pytest.raises(TimeoutError):
-        reader.ask(port, KEY, Question(("list",)), 0.3)
+        questions.ask(port, KEY, Question(("list",)), 0.3)
 
 
 def test_where_nobody_listens_there_is_no_answer() -> None:
-    assert reader.ask(free_port(), KEY, Question(("list",)), WAIT_S) is None
+    assert questions.ask(free_port(), KEY, Question(("list",)), WAIT_S) is None
 
 
 # --- its life -------------------------------------------------------------------------------------
@@ -266,7 +266,7 @@ def test_a_verb_that_hangs_is_ended_and_keeps_no_other_waiting(up: Up) -> None:
     definition.parent.mkdir()
     os.mkfifo(definition)  # nobody writes
     with pytest.raises(TimeoutError):
-        reader.ask(up.port, KEY, Question(("status", "hangs")), 0.2)
+        questions.ask(up.port, KEY, Question(("status", "hangs")), 0.2)
     (hanging,) = up.children()
     shutil.rmtree(definition.parent)
     found = up.ask("status", "tiny")
@@ -342,8 +342,8 @@ def test_the_port_that_a_cluster_yaml_names_is_asked(quote: str, tmp_path: Path)
 def test_a_question_to_another_port_is_not_answered(up: Up) -> None:
     """Else a program that collects questions there could hand them on."""
     question = Question(("list",))
-    assert reader.ask(up.port, KEY, question, WAIT_S, heads_port=up.port) is not None
-    assert reader.ask(up.port, KEY, question, WAIT_S, heads_port=up.port + 1) is None
+    assert questions.ask(up.port, KEY, question, WAIT_S, heads_port=up.port) is not None
+    assert questions.ask(up.port, KEY, question, WAIT_S, heads_port=up.port + 1) is None
 
 
 def test_a_port_that_is_taken_is_told_with_what_to_do(up: Up, tmp_path: Path) -> None:

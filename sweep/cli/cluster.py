@@ -16,7 +16,6 @@ from sweep.cli.options import (
     given_storage,
     name_argument,
     named_here,
-    note,
     only_option,
     set_option,
     storage_option,
@@ -34,7 +33,7 @@ from sweep.cluster import ask
 from sweep.cluster.submission import ANSWER, Submission
 from sweep.run import notifications
 from sweep.study import advice
-from sweep.study.advice import ADDRESS
+from sweep.study.advice import ADDRESS, note
 from sweep.study.requirements import refuse_keys
 from sweep.tracking.address import tracking_uri
 from trainables.code_version import code_version

@@ -15,7 +15,6 @@ from sweep.cli.options import (
     given_storage,
     json_option,
     only_option,
-    open_store,
     parse_values,
     print_json,
     set_option,
@@ -23,6 +22,7 @@ from sweep.cli.options import (
 )
 from sweep.doctor.check import Check
 from sweep.doctor.data import Need, needs_of
+from sweep.study.opening import open_store
 from trainables.errors import Misuse
 
 
@@ -116,7 +116,8 @@ def _needs(
 def _with_notice(found: Iterator[Check], target: str | None) -> Iterator[Check]:
     yield from found
     if target is not None:
-        from sweep.run.notifications import check_target, try_out
+        from sweep.doctor.notify import try_out
+        from sweep.run.notifications import check_target
 
         yield try_out(check_target(target))
 

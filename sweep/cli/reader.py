@@ -11,21 +11,18 @@ import hmac
 import json
 import math
 import os
-import secrets
 import signal
-import socket
 import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler
 from importlib import import_module
 from socketserver import ForkingMixIn, TCPServer
-from threading import Timer
 
 from sweep.cluster import tunnel
-from sweep.cluster.submission import Answer, Question
+from sweep.cluster.questions import SIGNATURE, key_of, signature
+from sweep.cluster.submission import Question
 from sweep.tracking.client import make_client
 from trainables.code_version import code_version
 
@@ -33,7 +30,6 @@ IDLE_S = 900.0  # without a question
 LOOK_S = 20.0  # between two looks at the installed code
 READ_S = 10.0  # for a question to arrive whole
 LONGEST = 2**20  # bytes of a question
-SIGNATURE = "Sweep-Signature"
 MODULES = (  # what verbs import, some of it only once they run
     "sweep.cli.answer",
     "sweep.cli.reading",
@@ -43,62 +39,6 @@ MODULES = (  # what verbs import, some of it only once they run
     "pandas",
     "scipy.special",
 )
-
-
-def key_of(token: str | None, job: str) -> bytes:
-    """What questions to the reader of this job are signed with; another one's key is another."""
-    return hmac.digest((token or "").encode(), f"sweep.cli.reader {job}".encode(), "sha256")
-
-
-def signature(key: bytes, *parts: bytes) -> str:
-    """Of a question: its body; of an answer: the question's signature, and the body."""
-    return hmac.new(key, b"\n".join((b"%d" % len(parts), *parts)), "sha256").hexdigest()
-
-
-def ask(
-    port: int, key: bytes, question: Question, wait_s: float, heads_port: int | None = None
-) -> Answer | None:
-    """The reader's answer to a question, on a port of this machine's loopback.
-
-    Through a tunnel that leads to ``heads_port`` there. It is signed, so that another program that
-    collects questions at a port cannot hand them on to the reader.
-
-    None when there is no reader, it refuses, or what answers is not that reader. Raises
-    TimeoutError.
-    """
-    plain = {
-        "once": secrets.token_hex(16),  # no answer to another question is taken for this one's
-        "version": code_version(),
-        "port": heads_port or port,
-        "wait_s": wait_s,
-        "question": json.dumps(asdict(question)),
-    }
-    body = json.dumps(plain).encode()
-    signed = signature(key, body)
-    give_up = time.monotonic() + wait_s
-    reader = HTTPConnection("127.0.0.1", port, timeout=wait_s)
-    try:
-        reader.connect()
-        assert isinstance(reader.sock, socket.socket)
-        late = Timer(wait_s, reader.sock.shutdown, (socket.SHUT_RDWR,))  # however much still comes
-        late.daemon = True
-        late.start()
-        try:
-            reader.request("POST", "/", body, {SIGNATURE: signed})
-            reply = reader.getresponse()
-            content = reply.read()
-        finally:
-            late.cancel()
-        theirs = reply.headers.get(SIGNATURE, "").encode()
-        if hmac.compare_digest(theirs, signature(key, signed.encode(), content).encode()):
-            return Answer(**json.loads(content))
-    except (OSError, HTTPException):
-        pass
-    finally:
-        reader.close()
-    if time.monotonic() >= give_up:
-        raise TimeoutError(f"no answer within {wait_s:.0f} s")
-    return None
 
 
 class _Server(ForkingMixIn, TCPServer):

@@ -18,9 +18,7 @@ from sweep.cli.options import (
     given_storage,
     json_option,
     name_argument,
-    note,
     only_option,
-    open_store,
     open_sweep,
     print_json,
     storage_option,
@@ -29,8 +27,10 @@ from sweep.cli.text_table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results import views
 from sweep.study import advice
+from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, sweep_names
 from sweep.study.lock import Driver, driver_of
+from sweep.study.opening import open_store
 from sweep.tracking.address import known_id, place_of
 from trainables.errors import SweepError, UnknownName
 from trainables.object_store import ObjectStore
@@ -63,7 +63,7 @@ def list_(storage: str, address: str | None, as_json: bool) -> None:
         place = f"below {objects.root}"
         first = advice.command("run", "quickstart", storage=objects.root)
     else:
-        entries = ask.json_of(address, "list")
+        entries = ask.json_of(address, given_storage(), "list")
         place = f"on the cluster at {address}"
         first = advice.command("submit", "quickstart", storage=given_storage(), address=address)
     if as_json:
@@ -138,7 +138,7 @@ def status(
         if address is None:
             entry = _status_entry(*open_sweep(storage, name, "outcomes"))
         else:
-            entry = ask.json_of(address, "status", name)
+            entry = ask.json_of(address, given_storage(), "status", name)
         if as_json:
             print_json(entry)
             return
@@ -264,7 +264,7 @@ def best(
     numbers are means, and verdicts are those of the mean losses.
     """
     if address is not None:
-        entries = ask.json_of(address, "best", name)
+        entries = ask.json_of(address, given_storage(), "best", name)
     else:
         objects, view = open_sweep(storage, name, "pairs")
         entries = views.best(view, run_ids(objects, view.definition) if as_json else {})

@@ -14,14 +14,11 @@ from search_spaces import catalog
 from sweep.cli.best_text import print_best
 from sweep.cli.options import (
     address_option,
-    check_name,
     console,
+    given_storage,
     name_argument,
     named_here,
-    note,
     only_option,
-    open_store,
-    parse_seeds,
     parse_values,
     set_option,
     storage_option,
@@ -35,8 +32,10 @@ from sweep.run import notifications
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN, request_stop
 from sweep.study import advice
+from sweep.study.advice import note
 from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.lock import driver_of, driving_jobs
+from sweep.study.opening import check_name, open_store, parse_seeds
 from sweep.study.registration import extended, refuse_second_driver, registered, resolved
 from sweep.study.requirements import (
     absolute,
@@ -286,7 +285,7 @@ def _folder(data: str) -> str | None:
 def stop(name: str, storage: str, address: str | None) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
     if address is not None:
-        click.echo(remote.stop(address, name), nl=False)
+        click.echo(remote.stop(address, given_storage(), name), nl=False)
         return
     objects = open_store(storage)
     driver = driver_of(objects, name)

@@ -9,10 +9,8 @@ import click
 
 from sweep.cli.options import (
     address_option,
-    check_name,
+    given_storage,
     name_argument,
-    note,
-    open_store,
     open_sweep,
     storage_option,
     tell_that_it_is_here,
@@ -21,8 +19,10 @@ from sweep.cli.reading import newest_first, run_ids
 from sweep.cluster import ask as remote
 from sweep.errors import AlreadyRunning
 from sweep.study import advice
+from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
 from sweep.study.lock import driver_of
+from sweep.study.opening import check_name, open_store
 from sweep.study.plan import arms_of_proposal, baselines
 from sweep.study.proposals import stored_proposals
 from sweep.tracking.address import (
@@ -66,7 +66,9 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
     from sweep.results.export import export, write_files
 
     if address is not None:
-        there = remote.asked(address, "export", name, *(["--all"] if everything else []))
+        there = remote.asked(
+            address, given_storage(), "export", name, *(["--all"] if everything else [])
+        )
         remote.said(there)
         folder_out = Path(out).expanduser().resolve()
         for file in write_files(folder_out, name, there.files):
@@ -112,7 +114,7 @@ def ui(
     from sweep.tracking import ui as tracking_ui
 
     if address is not None:
-        remote.show_page(address, ["ui", *([name] if name else []), "--url"], port)
+        remote.show_page(address, given_storage(), ["ui", *([name] if name else []), "--url"], port)
         return
     objects = open_store(storage)
     names = newest_first(objects)

@@ -19,10 +19,10 @@ from urllib.parse import urlsplit
 
 import click
 
-from sweep.cli.options import given_storage, note
+from sweep.cluster import questions
 from sweep.cluster.job_list import READER, Job, listed
 from sweep.cluster.submission import NOT_YET, Answer, Question, Submission
-from sweep.study.advice import place
+from sweep.study.advice import note, place
 from trainables.code_version import code_version
 from trainables.errors import Failure
 
@@ -98,15 +98,14 @@ def said(answer: Answer) -> str:
     return answer.out
 
 
-def asked(address: str, *words: str) -> Answer:
-    """What the head says to a verb, at the storage that was given here with --storage.
+def asked(address: str, storage: str | None, *words: str) -> Answer:
+    """What the head says to a verb, at a root on the cluster; None: its own.
 
     Through a tunnel its reader is asked, at once; where there is none a job answers, and then one
     is started for the next verb.
     """
     from sweep.cluster import tunnel
 
-    storage = given_storage()
     asked_from = place(address, storage)
     if tunnel.is_url(address):
         with cluster(address) as jobs:
@@ -134,11 +133,9 @@ def asked(address: str, *words: str) -> Answer:
 def _read(
     address: str, port: int, heads_port: int, secret: str | None, job: Job, question: Question
 ) -> Answer | None:
-    from sweep.cli import reader
-
     try:
-        key = reader.key_of(secret, job.id)
-        return reader.ask(port, key, question, ANSWER_S, heads_port)
+        key = questions.key_of(secret, job.id)
+        return questions.ask(port, key, question, ANSWER_S, heads_port)
     except TimeoutError as error:
         raise _late(address, ANSWER_S) from error
 
@@ -151,14 +148,14 @@ def _start_reader(jobs: Jobs) -> None:
             jobs.start(job, f"{PYTHON} sweep.cli.reader {job}")
 
 
-def json_of(address: str, *words: str) -> Json:
+def json_of(address: str, storage: str | None, *words: str) -> Json:
     """What a reading verb on the head prints as JSON."""
-    return json.loads(said(asked(address, *words, "--json")))
+    return json.loads(said(asked(address, storage, *words, "--json")))
 
 
-def stop(address: str, name: str) -> str:
+def stop(address: str, storage: str | None, name: str) -> str:
     """`sweep stop` on the head; a job that still prepares its sweep is ended, and that is said."""
-    answer = asked(address, "stop", name)
+    answer = asked(address, storage, "stop", name)
     if answer.code != NOT_YET:
         return said(answer)
     job = answer.out.strip()
@@ -170,14 +167,14 @@ def stop(address: str, name: str) -> str:
     )
 
 
-def show_page(address: str, words: Sequence[str], port: int) -> None:
+def show_page(address: str, storage: str | None, words: Sequence[str], port: int) -> None:
     """Print the address of a page that a verb names on the head, as this machine reaches it.
 
     What the head serves on its loopback comes through a tunnel, until Ctrl-C.
     """
     from sweep.cluster import tunnel
 
-    page = said(asked(address, *words)).strip()
+    page = said(asked(address, storage, *words)).strip()
     parts = urlsplit(page)
     if tunnel.is_url(address) or parts.hostname not in ("127.0.0.1", "localhost"):
         click.echo(page)

@@ -20,7 +20,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sweep.cli.options import check_name, open_store, parse_seeds
 from sweep.cluster.submission import (
     NOT_YET,
     Answer,
@@ -39,6 +38,7 @@ from sweep.study import advice
 from sweep.study.advice import ADDRESS, ASKED_FROM
 from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.lock import driver_lock, driver_of, driving_jobs
+from sweep.study.opening import check_name, open_store, parse_seeds
 from sweep.study.plan import arms_of_proposal, baselines
 from sweep.study.proposals import (
     listed_proposals,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlsplit
 
-from sweep.doctor.yaml_check import read
+from sweep.cluster.cluster_yaml import read
 from sweep.tracking.address import shown
 from trainables.errors import Failure, Misuse
 

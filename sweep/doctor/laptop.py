@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sweep.cluster import ask, tunnel
+from sweep.cluster.cluster_yaml import read
 from sweep.cluster.jobs import Jobs
 from sweep.doctor import yaml_check
 from sweep.doctor.check import Check
@@ -110,12 +111,12 @@ def _reached(
 
 
 def _provider(file: Path) -> str:
-    return str(yaml_check.read(file)["provider"].get("type"))
+    return str(read(file)["provider"].get("type"))
 
 
 def _machines(file: Path) -> Sequence[str]:
     """The machines that a cluster.yaml wants as workers all the time; in a cloud, none by name."""
-    plain = yaml_check.read(file)
+    plain = read(file)
     machines = plain["provider"].get("worker_ips")
     if not isinstance(machines, list):
         return ()

@@ -1,4 +1,4 @@
-"""Reads a cluster.yaml and checks it: Ray's own validation, and what that misses."""
+"""Checks a cluster.yaml: Ray's own validation, and what that misses."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import yaml
-from yaml.composer import ComposerError
-from yaml.constructor import ConstructorError
-
+from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_aws, yaml_rules, yaml_secrets
 from sweep.doctor.yaml_rules import ClusterFile
 from sweep.doctor.yaml_secrets import Secret
@@ -32,54 +28,6 @@ class Finding:
     name: str  # what was looked at
     ok: bool
     advice: str = ""  # what is wrong and what to do; empty where nothing is
-
-
-class _OnceEach(yaml.SafeLoader):
-    """YAML keeps the last of two equal keys without a word: here they are refused."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Json]:
-        seen = set()
-        for key, _ in node.value:
-            if key.tag != "tag:yaml.org,2002:merge" and isinstance(key.value, str):
-                if key.value in seen:
-                    raise yaml.MarkedYAMLError(
-                        problem=f"{key.value!r} is given twice, and only the last would count",
-                        problem_mark=key.start_mark,
-                    )
-                seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
-def read(path: str | os.PathLike[str]) -> dict[str, Json]:
-    """The file as it is written, without Ray's defaults. Raises Misuse when it is none."""
-    try:
-        plain = yaml.load(Path(path).read_text(encoding="utf-8"), _OnceEach)
-    except OSError as error:
-        raise Misuse(f"{path} cannot be read: {error.strerror}. Name a cluster.yaml.") from error
-    except UnicodeDecodeError as error:
-        raise Misuse(f"{path} is not UTF-8 text. Name a cluster.yaml.") from error
-    except yaml.MarkedYAMLError as error:  # its own text quotes the line, which may hold a secret
-        line = error.problem_mark.line + 1 if error.problem_mark else "?"
-        raise Misuse(f"{path} is no YAML: line {line}: {_problem(error)}.") from None
-    except yaml.YAMLError as error:
-        raise Misuse(f"{path} is no YAML.") from error
-    except ValueError:  # that of Python's own types quotes the value
-        raise Misuse(
-            f"{path} is no YAML: a value looks like a date or number and is none: quote it."
-        ) from None
-    if not isinstance(plain, dict) or not isinstance(plain.get("provider"), dict):
-        raise Misuse(
-            f"{path} must be a mapping with a cluster_name and a provider, as Ray reads it."
-        )
-    return plain
-
-
-def _problem(error: yaml.MarkedYAMLError) -> str:
-    """What is wrong, without words of the file: the name of an alias or tag may be a secret."""
-    problem = str(error.problem)
-    if isinstance(error, ComposerError | ConstructorError) or "tag handle" in problem:
-        return "a value that begins with *, & or ! must be quoted, and a file is one document"
-    return problem
 
 
 def check(path: str | os.PathLike[str]) -> list[Finding]:

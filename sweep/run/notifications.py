@@ -23,7 +23,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from sweep.doctor.check import Check
 from sweep.run.events import News, OnNews, of_error
 from sweep.run.signals import KNOWN
 from trainables.errors import Failure, Misuse
@@ -154,15 +153,6 @@ class Notifier:
                 if wait_s is None or isinstance(error, _Refused):
                     raise
             time.sleep(wait_s)
-
-
-def try_out(target: str) -> Check:
-    """Deliver a piece of test news, once; the line of `sweep doctor` about it."""
-    try:
-        deliver(target, News("test", "none", "`sweep doctor` tries whether news arrives here."))
-    except Undelivered as error:
-        return Check("notify", False, str(error), "Is the address, or the command, still right?")
-    return Check("notify", True, f"{shown(target)} took a piece of test news")
 
 
 @contextmanager

@@ -80,3 +80,8 @@ def program() -> str:
     if found is not None and started.exists() and Path(found).samefile(started):
         return "sweep"
     return str(started.absolute()) if started.exists() else "sweep"
+
+
+def note(text: str) -> None:
+    """A line for people, on standard error: it never mixes with what a program reads."""
+    print(f"sweep: {text}", file=sys.stderr)

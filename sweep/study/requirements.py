@@ -16,8 +16,8 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.cli.options import refuse_key
 from sweep.study.definition import Definition
+from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
 from trainables.config import DataConfig, ModelConfig, RunConfig
 from trainables.errors import BadData, Failure, InvalidValue, Misuse

@@ -1,0 +1,76 @@
+"""Questions to the reader on a cluster's head (``sweep/cli/reader.py``): signed, and asked.
+
+Questions and answers are signed with a key that takes the cluster's token to make.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import secrets
+import socket
+import time
+from dataclasses import asdict
+from http.client import HTTPConnection, HTTPException
+from threading import Timer
+
+from sweep.cluster.submission import Answer, Question
+from trainables.code_version import code_version
+
+SIGNATURE = "Sweep-Signature"
+
+
+def key_of(token: str | None, job: str) -> bytes:
+    """What questions to the reader of this job are signed with; another one's key is another."""
+    return hmac.digest((token or "").encode(), f"sweep.cli.reader {job}".encode(), "sha256")
+
+
+def signature(key: bytes, *parts: bytes) -> str:
+    """Of a question: its body; of an answer: the question's signature, and the body."""
+    return hmac.new(key, b"\n".join((b"%d" % len(parts), *parts)), "sha256").hexdigest()
+
+
+def ask(
+    port: int, key: bytes, question: Question, wait_s: float, heads_port: int | None = None
+) -> Answer | None:
+    """The reader's answer to a question, on a port of this machine's loopback.
+
+    Through a tunnel that leads to ``heads_port`` there. It is signed, so that another program that
+    collects questions at a port cannot hand them on to the reader.
+
+    None when there is no reader, it refuses, or what answers is not that reader. Raises
+    TimeoutError.
+    """
+    plain = {
+        "once": secrets.token_hex(16),  # no answer to another question is taken for this one's
+        "version": code_version(),
+        "port": heads_port or port,
+        "wait_s": wait_s,
+        "question": json.dumps(asdict(question)),
+    }
+    body = json.dumps(plain).encode()
+    signed = signature(key, body)
+    give_up = time.monotonic() + wait_s
+    reader = HTTPConnection("127.0.0.1", port, timeout=wait_s)
+    try:
+        reader.connect()
+        assert isinstance(reader.sock, socket.socket)
+        late = Timer(wait_s, reader.sock.shutdown, (socket.SHUT_RDWR,))  # however much still comes
+        late.daemon = True
+        late.start()
+        try:
+            reader.request("POST", "/", body, {SIGNATURE: signed})
+            reply = reader.getresponse()
+            content = reply.read()
+        finally:
+            late.cancel()
+        theirs = reply.headers.get(SIGNATURE, "").encode()
+        if hmac.compare_digest(theirs, signature(key, signed.encode(), content).encode()):
+            return Answer(**json.loads(content))
+    except (OSError, HTTPException):
+        pass
+    finally:
+        reader.close()
+    if time.monotonic() >= give_up:
+        raise TimeoutError(f"no answer within {wait_s:.0f} s")
+    return None
