@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.space import SearchSpace, Setting, Uniform
+from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from trainables.arm_run import ArmRun
@@ -99,7 +100,7 @@ def arms(n_arms: int, seconds: float, workers: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         objects = ObjectStore(folder)
         asked = put_definition(objects, Definition("overhead", space))
-        summary = run_sweep(objects, asked, workers=workers, display=False)
+        summary = run_sweep(objects, asked, Executor(workers=workers), display=False)
         assert summary.exit_code == 0, summary
         trained = records(objects)
     window_s = max(r.ended_ms for r in trained) / 1e3 - min(map(first_step_s, trained))

@@ -41,9 +41,10 @@ from typing import Any, TypeVar
 from urllib.request import Request, urlopen
 
 from benchmarks.imitated.arms import SETTINGS, definition, train
+from sweep.executors.executor import Executor, Where
 from sweep.results import views
 from sweep.run.coordinator import Coordinator
-from sweep.run.run_sweep import Where, run_sweep
+from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.plan import Arm
 from sweep.tracking import sources
@@ -353,7 +354,7 @@ def on_tune(
 
         listeners: Json = {"on_record": on_record, "on_proposal": on_proposal}
         summary = run_sweep(
-            objects, asked, where=where, workers=TUNE_WORKERS, display=False, **listeners
+            objects, asked, Executor(where, TUNE_WORKERS), display=False, **listeners
         )
         behind = background.close(3600)
         assert summary.exit_code == 0, summary

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
+from sweep.executors.executor import Executor
 from sweep.results.views import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
@@ -30,14 +31,15 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, drive
 from sweep.executors import fair_share
 from sweep.run import signals
 from sweep.study.definition import load_definition
+from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from trainables.object_store import ObjectStore
 root, where, patience_s, workers, name, beat_s, grace_s = sys.argv[1:]
 fair_share.BEAT_EVERY_S = float(beat_s)
 signals.GRACE_S = float(grace_s)
 objects = ObjectStore(root)
-summary = run_sweep(objects, load_definition(objects, name), where=where,
-                    workers=int(workers) or None, patience_s=float(patience_s))
+summary = run_sweep(objects, load_definition(objects, name), Executor(where, int(workers) or None),
+                    patience_s=float(patience_s))
 print(summary)
 sys.exit(summary.exit_code)
 """
@@ -154,7 +156,7 @@ def undisturbed(objects: ObjectStore, asked: Definition) -> Any:
     """
     content = json.dumps(asked.to_json(), sort_keys=True).encode()
     mine = put_definition(objects, replace(asked, name=hashlib.sha256(content).hexdigest()[:16]))
-    assert run_sweep(objects, mine, where="inline", display=False).is_done
+    assert run_sweep(objects, mine, Executor("inline"), display=False).is_done
     there, arms = records(objects), load_sweep(objects, mine.name).arms
     return _proposals(objects, mine), {name: there[name].evaluation for name in arms}
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from sweep.errors import AlreadyRunning
+from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
 from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import request_stop, stop_on_request, stop_request
@@ -57,16 +58,16 @@ def test_a_second_driver_is_refused_and_the_first_is_named(objects: ObjectStore)
         driver = driver_of(objects, "toy")
         assert driver is not None
         with pytest.raises(AlreadyRunning, match=rf"{driver.pid}.*sweep stop toy"):
-            run_sweep(objects, definition(), where="inline")
+            run_sweep(objects, definition(), Executor("inline"))
     assert driver_of(objects, "toy") is None
 
 
 def test_a_sweep_runs_inline(objects: ObjectStore, stub_arms: list[str]) -> None:
     asked = put_definition(objects, definition())
-    summary = run_sweep(objects, asked, where="inline", display=False)
+    summary = run_sweep(objects, asked, Executor("inline"), display=False)
     assert (summary.is_done, summary.exit_code) == (True, 0)
     assert len(stub_arms) == len(set(stub_arms)) == 16
-    again = run_sweep(objects, asked, where="inline", display=False)
+    again = run_sweep(objects, asked, Executor("inline"), display=False)
     assert again == summary
     assert len(stub_arms) == 16
 
@@ -75,7 +76,7 @@ def test_without_a_terminal_one_line_per_arm_is_printed(
     objects: ObjectStore, stub_arms: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = put_definition(objects, definition(n_settings=1, n_proposals=1, seeds=(0,)))
-    run_sweep(objects, asked, where="inline")
+    run_sweep(objects, asked, Executor("inline"))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert lines[0].endswith("0 of 2 arms are done")
@@ -99,11 +100,11 @@ def test_a_stop_request_ends_running_arms_at_their_next_report(
             stopped.wait(0.5)
             stopped.set()
 
-    summary = run_sweep(objects, asked, where="inline", display=False, on_record=on_record)
+    summary = run_sweep(objects, asked, Executor("inline"), display=False, on_record=on_record)
     assert "sweep stop toy" in summary.stopped
     assert summary.exit_code == 1
     assert len(stub_arms) == 4  # the baselines; the first constrained arm stopped at its report
-    assert run_sweep(objects, asked, where="inline", display=False).is_done
+    assert run_sweep(objects, asked, Executor("inline"), display=False).is_done
     assert len(stub_arms) == len(set(stub_arms)) == 16
 
 
@@ -118,7 +119,7 @@ def test_a_signal_that_comes_twice_still_checkpoints(
             for _ in range(2):
                 signal.raise_signal(signal.SIGTERM)
 
-    summary = run_sweep(objects, asked, where="inline", display=False, on_record=on_record)
+    summary = run_sweep(objects, asked, Executor("inline"), display=False, on_record=on_record)
     assert summary.stopped == "SIGTERM"
     assert summary.is_urgent
     assert summary.was_asked_to_stop
@@ -132,7 +133,7 @@ def test_what_nohup_ignores_stays_ignored(objects: ObjectStore, stub_arms: list[
         summary = run_sweep(
             objects,
             asked,
-            where="inline",
+            Executor("inline"),
             display=False,
             on_record=lambda arm, is_final: signal.raise_signal(signal.SIGHUP),
         )
@@ -155,7 +156,7 @@ def test_a_stop_request_during_the_start_is_not_lost(
         time.sleep(0.3)
 
     monkeypatch.setattr(Coordinator, "start", slow_start)
-    summary = run_sweep(objects, asked, where="inline", display=False)
+    summary = run_sweep(objects, asked, Executor("inline"), display=False)
     assert "sweep stop toy" in summary.stopped
     assert stub_arms == []
 
@@ -197,4 +198,4 @@ def test_an_old_stop_request_does_not_stop_a_new_run(
 ) -> None:
     asked = put_definition(objects, definition())
     request_stop(objects, "toy")
-    assert run_sweep(objects, asked, where="inline", display=False).is_done
+    assert run_sweep(objects, asked, Executor("inline"), display=False).is_done

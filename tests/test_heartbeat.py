@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sweep.errors import AlreadyRunning
+from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from sweep.study import heartbeat
 from sweep.study.definition import put_definition
@@ -75,7 +76,7 @@ def test_a_second_driver_is_refused_and_the_first_is_named(bucket: ObjectStore) 
         driver = driver_of(bucket, "toy")
         assert driver is not None
         with pytest.raises(AlreadyRunning, match=rf"{driver.pid}.*sweep stop toy"):
-            run_sweep(bucket, asked, where="inline")
+            run_sweep(bucket, asked, Executor("inline"))
     assert driver_of(bucket, "toy") is None
     assert not bucket.exists(NAME)
 
@@ -257,7 +258,7 @@ def test_a_driver_that_loses_its_sweep_ends_and_says_why(
             bucket.delete_folder("sweeps/toy")
         wait_until(lambda: "heartbeat" not in {t.name for t in threading.enumerate()})
 
-    summary = run_sweep(bucket, asked, where="inline", display=False, on_record=lose)
+    summary = run_sweep(bucket, asked, Executor("inline"), display=False, on_record=lose)
     assert len(bucket.names("arms")) == 1
     assert (summary.is_done, summary.exit_code) == (False, 1)
     why = "process 1 on elsewhere took toy over" if taken else "toy was deleted"

@@ -7,9 +7,14 @@ from collections.abc import Callable
 import pytest
 
 from sweep.cluster.supervise import supervise
+from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import News, Standstill, of_end
+from sweep.run.events import (
+    News,
+    of_end,
+)
 from sweep.run.run_sweep import run_sweep
+from sweep.run.standstill import Standstill
 from sweep.study.definition import Definition, put_definition
 from sweep.study.plan import Arm
 from tests.drivers import tiny
@@ -126,7 +131,7 @@ def test_a_run_of_a_driver_tells_its_end_once(objects: ObjectStore) -> None:
     asked = put_definition(objects, tiny(n_proposals=1, steps=2, report_every=2))
     told: list[News] = []
     for expected in (1, 2):  # a run that finds nothing left to do says so, too
-        run_sweep(objects, asked, where="inline", display=False, on_news=told.append)
+        run_sweep(objects, asked, Executor("inline"), display=False, on_news=told.append)
         assert [news.kind for news in told].count("finished") == expected
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
+from sweep.executors.executor import Executor
 from sweep.results.views import best, load_sweep, status
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
@@ -52,7 +53,7 @@ def test_stopped_arms_are_failed_proposals_and_are_never_trained_again(
 ) -> None:
     objects = ObjectStore(tmp_path)
     asked = put_definition(objects, definition(sampler))
-    summary = run_sweep(objects, asked, where="inline", display=False)
+    summary = run_sweep(objects, asked, Executor("inline"), display=False)
     assert summary.is_done
     assert summary.outcomes["stopped"] == sum(summary.outcomes.values()) == 4
     assert summary.exit_code == 0  # like diverged: a result
@@ -73,7 +74,7 @@ def test_stopped_arms_are_failed_proposals_and_are_never_trained_again(
     before = records(objects)
     assert {record.status for record in before.values() if record} == {"stopped"}
     for retry in (False, True):
-        again = run_sweep(objects, asked, where="inline", display=False, retry_failed=retry)
+        again = run_sweep(objects, asked, Executor("inline"), display=False, retry_failed=retry)
         assert again.is_done
         assert records(objects) == before  # started_ms and ended_ms too: nothing was trained
 
@@ -81,7 +82,7 @@ def test_stopped_arms_are_failed_proposals_and_are_never_trained_again(
 def test_a_sweep_of_stopped_arms_says_why_it_has_no_winner(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path)
     asked = put_definition(objects, definition("random"))
-    run_sweep(objects, asked, where="inline", display=False)
+    run_sweep(objects, asked, Executor("inline"), display=False)
     view = load_sweep(objects, asked.name)
     (entry,) = best(view, {})
     assert entry["winner"] is False
@@ -111,7 +112,7 @@ def test_an_arm_that_misses_what_its_sweep_tolerates_trains_to_its_end(
     )
     objects = ObjectStore(tmp_path)
     asked = put_definition(objects, Definition("blank", space))
-    run_sweep(objects, asked, where="inline", display=False)
+    run_sweep(objects, asked, Executor("inline"), display=False)
     ended_as = {
         record.config.constraint: record.status for record in records(objects).values() if record
     }

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -26,6 +26,7 @@ from sweep.cli.options import (
 )
 from sweep.cluster import ask as remote
 from sweep.cluster.submission import NOT_YET
+from sweep.executors.executor import Executor, Where
 from sweep.results import views
 from sweep.results.findings import findings
 from sweep.run import notifications
@@ -51,11 +52,10 @@ from trainables.errors import Misuse, StoreError, SweepError
 from trainables.object_store import ObjectStore
 
 if TYPE_CHECKING:
-    from sweep.run.coordinator import RunSummary
+    from sweep.run.summary import RunSummary
     from sweep.tracking.tracker import Tracker
 
 Json = Any
-Where = Literal["local", "cluster", "inline"]
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
@@ -163,14 +163,12 @@ def run(
     if fresh:
         from sweep.run.reproduce import run_fresh
 
-        same = run_fresh(
-            objects, definition, found.expected, where=cast(Where, where), workers=workers
-        )
+        same = run_fresh(objects, definition, found.expected, Executor(cast(Where, where), workers))
         raise SystemExit(0 if same else 1)
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
     code = _train(
-        objects, there, where=cast(Where, where), workers=workers, mlflow=mlflow, notify=notify
+        objects, there, Executor(cast(Where, where), workers), mlflow=mlflow, notify=notify
     )
     raise SystemExit(code)
 
@@ -263,8 +261,7 @@ def resume(
     code = _train(
         objects,
         there,
-        where=cast(Where, where),
-        workers=workers,
+        Executor(cast(Where, where), workers),
         retry_failed=retry_failed,
         notify=notify,
     )
@@ -310,15 +307,14 @@ def stop(name: str, storage: str, address: str | None) -> None:
 def _train(
     objects: ObjectStore,
     definition: Definition,
+    executor: Executor,
     *,
-    where: Where,
-    workers: int | None,
     retry_failed: bool = False,
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
     """Train what is missing, track it, print what it came to; the exit code."""
-    from sweep.run.run_sweep import run_sweep
+    from sweep.run.run_sweep import run_again, run_sweep
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
     from sweep.tracking.writer import BackgroundTracker
@@ -338,13 +334,12 @@ def _train(
     on_record, on_proposal = sources.listeners(background.offer)
     tracking_end_s = TRACKING_END_S
     try:
-        again = advice.resume(definition.name, objects.root, where=where, workers=workers)
+        again = run_again(objects, definition, executor)
         with notifications.notifying(notify, definition.name, again, warn=note) as on_news:
             summary = run_sweep(
                 objects,
                 definition,
-                where=where,
-                workers=workers,
+                executor,
                 on_record=on_record,
                 on_proposal=on_proposal,
                 on_news=on_news,

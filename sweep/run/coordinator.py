@@ -22,10 +22,11 @@ from sweep.run import events
 from sweep.run.events import News, OnNews
 from sweep.run.forget_failed import failures, forget_failed
 from sweep.run.late_records import SEEN_WITHIN_S, LateRecords
+from sweep.run.summary import RunSummary
 from sweep.study import advice
 from sweep.study.definition import Definition
 from sweep.study.pairs import join
-from sweep.study.plan import Arm, Ask, Plan, arms_of_proposal
+from sweep.study.plan import Arm, Ask, OnRecord, Plan, arms_of_proposal
 from sweep.study.proposals import (
     Point,
     ProposalOutcome,
@@ -40,16 +41,14 @@ from sweep.study.proposals import (
     stored_proposals,
 )
 from sweep.study.sampler import propose
-from sweep.study.selection import ProposalResult, winner_of
+from sweep.study.selection import OnProposal, ProposalResult, winner_of
 from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
-from trainables.results import OUTCOMES, ArmRecord, Outcome, Report
+from trainables.results import OUTCOMES, ArmRecord, Report
 from trainables.run_store import RunStore
 
 Json = Any
-OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
 OnFinal = Callable[[Arm, ArmRecord], None]
-OnProposal = Callable[[str, ProposalResult], None]
 
 log = logging.getLogger(__name__)
 KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
@@ -64,33 +63,6 @@ class LiveArm:
     since: float  # monotonic clock
     report: Report | None = None
     fetching: str = ""  # how far its machine is with its data, until it reports
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """What one run of a driver came to."""
-
-    sweep: str
-    outcomes: dict[Outcome, int]  # of proposals
-    arms_done: int
-    arms_total: int
-    retired: dict[str, str]  # setting -> why its search ended early
-    problems: tuple[str, ...]  # what went wrong besides training; empty when nothing did
-    stopped: str  # why it ended before it was done; empty when it was not stopped
-    was_asked_to_stop: bool  # by somebody, and not by trouble
-    is_done: bool
-    is_urgent: bool  # whoever stopped it kills it within seconds
-    again: str  # the command that continues it
-
-    @property
-    def exit_code(self) -> int:
-        """0 when everything asked for is final and nothing went wrong, else 1."""
-        return 0 if self.is_done and not self.retired and not self.problems else 1
-
-    @property
-    def advice(self) -> str:
-        """What to do next; empty when all is well."""
-        return "" if self.exit_code == 0 else f"Continue with `{self.again}`."
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What is worth telling somebody who does not look: a sweep's end, its first winner, a standstill.
+"""Events worth a notification: a sweep's end, its first winner, an arm or a driver in trouble.
 
 Made from what the coordinator knows; `sweep/run/notifications.py` delivers it. Nothing is stored:
 news is told at most once per run of a driver, and the records are the truth.
@@ -6,24 +6,19 @@ news is told at most once per run of a driver, and the records are the truth.
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweep.study import advice
 
 if TYPE_CHECKING:
-    from sweep.run.coordinator import Coordinator, RunSummary
+    from sweep.run.summary import RunSummary
     from sweep.study.proposals import ProposalOutcome
 
 Json = Any
 Kind = Literal["finished", "failed", "stalled", "first_winner", "test"]
 
-MARGIN_S = 300.0
-LOOK_EVERY_S = 15.0
 LONGEST_TEXT = 1000  # characters; a problem may carry a whole traceback
 
 
@@ -120,62 +115,3 @@ def of_storage(sweep: str, error: BaseException) -> News:
     """A sweep on a cluster waits until its storage can be written again."""
     text = f"{sweep} waits: {error} Its job goes on by itself once it can be written again."
     return News("stalled", sweep, text)
-
-
-class Standstill:
-    """Notices when no arm has reported or ended for ``after_s`` seconds, once each time.
-
-    An arm that hangs has been dealt with by then (``sweep/executors/stalls.py``): what is left are
-    sweeps whose workers do not come, and executors that cannot end an arm.
-    """
-
-    def __init__(self, coordinator: Coordinator, after_s: float | None = None) -> None:
-        """``after_s``: by default a little longer than an arm may be silent."""
-        self._coordinator = coordinator
-        patience_s = coordinator.definition.space.stall_after_s
-        self._after_s = patience_s + MARGIN_S if after_s is None else after_s
-        self._told_of = 0.0  # the moment of progress after which a standstill was told
-
-    def look(self, now: float) -> None:
-        """Tell where there is something to tell. ``now`` is of the monotonic clock."""
-        last, live = self._coordinator.progressed_at, len(self._coordinator.live)
-        # On a cluster no arm is handed out while no machine holds one: then none is live, either.
-        waits = live or not (self._coordinator.stopping or self._coordinator.plan.is_done)
-        if not waits or now - last < self._after_s or self._told_of == last:
-            return
-        self._told_of = last
-        sweep = self._coordinator.definition.name
-        look = advice.command("status", sweep, storage=self._coordinator.objects.root)
-        minutes = (now - last) / 60
-        state = (
-            f"{live} arms wait for workers, prepare their data, or hang"
-            if live
-            else "No arm is handed out: no machine has room for one"
-        )
-        self._coordinator.tell_news(
-            News(
-                "stalled",
-                sweep,
-                f"{sweep}: no arm has reported for {minutes:.0f} minutes. {state}: see "
-                f"`{look}` and the log of its driver.",
-                {"live_arms": live, "silent_s": round(now - last)},
-            )
-        )
-
-
-@contextmanager
-def standstill_watch(coordinator: Coordinator) -> Iterator[None]:
-    """Look for a standstill, in a thread, while the block runs."""
-    standstill, over = Standstill(coordinator), threading.Event()
-
-    def watch() -> None:
-        while not over.wait(LOOK_EVERY_S):
-            standstill.look(time.monotonic())
-
-    thread = threading.Thread(target=watch, name="standstill", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()

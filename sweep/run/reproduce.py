@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -13,6 +13,7 @@ from search_spaces.catalog import Expected
 from sweep.results.export import expected
 from sweep.results.provenance import environment_differences
 from sweep.results.views import load_sweep
+from sweep.run.run_sweep import Executor, run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.plan import arms_of_proposal, baselines
 from trainables.config import TRAINING_VERSION
@@ -34,9 +35,7 @@ def run_fresh(
     objects: ObjectStore,
     definition: Definition,
     exported: Expected | None,
-    *,
-    where: Literal["local", "cluster", "inline"],
-    workers: int | None,
+    executor: Executor,
 ) -> bool:
     """Train every arm below ``scratch/``, compare, and say so; whether all numbers are identical.
 
@@ -47,8 +46,7 @@ def run_fresh(
         objects: the storage root; its records are what is compared with where nothing was exported.
         definition: what to train.
         exported: what an exported configuration expects, or None.
-        where: as for ``run_sweep``.
-        workers: as for ``run_sweep``.
+        executor: as for ``run_sweep``.
     """
     if exported is not None:
         _check_expected(definition, exported)
@@ -65,7 +63,7 @@ def run_fresh(
     scratch = ObjectStore(f"{objects.root}/{folder}")
     differs = False
     try:
-        records = _trained(scratch, definition, where, workers)
+        records = _trained(scratch, definition, executor)
         differs = not _all_equal(objects, records, {} if exported is None else exported.arms)
     finally:
         if not differs:
@@ -98,14 +96,11 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
 def _trained(
     scratch: ObjectStore,
     definition: Definition,
-    where: Literal["local", "cluster", "inline"],
-    workers: int | None,
+    executor: Executor,
 ) -> list[ArmRecord]:
     """The records of every arm of the definition, trained in a place of their own."""
-    from sweep.run.run_sweep import run_sweep
-
     put_definition(scratch, definition)
-    summary = run_sweep(scratch, definition, where=where, workers=workers)
+    summary = run_sweep(scratch, definition, executor)
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")

@@ -7,29 +7,51 @@ final or somebody stops it. Running again is resuming.
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Literal
+from typing import Protocol
 
-from sweep.run.coordinator import Coordinator, OnProposal, OnRecord, RunSummary
-from sweep.run.events import OnNews, of_end, standstill_watch
+from sweep.run.coordinator import (
+    Coordinator,
+)
+from sweep.run.events import (
+    OnNews,
+    of_end,
+)
 from sweep.run.progress import display_of
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
+from sweep.run.standstill import standstill_watch
+from sweep.run.summary import RunSummary
 from sweep.study.advice import resume
 from sweep.study.definition import Definition
 from sweep.study.lock import driver_lock
-from trainables.errors import InvalidValue, StoreError
+from sweep.study.plan import OnRecord
+from sweep.study.selection import OnProposal
+from trainables.errors import StoreError
 from trainables.object_store import ObjectStore
 from trainables.patient_store import PatientStore
 
-Where = Literal["local", "cluster", "inline"]
 PATIENCE_S = 60.0  # how long a writer waits for a disk that is full or away
+
+
+class Executor(Protocol):
+    """Where arms train, and how many at a time."""
+
+    @property
+    def where(self) -> str:
+        """Its name."""
+
+    @property
+    def workers(self) -> int | None:
+        """Arms at a time; None: as many as there is room for."""
+
+    def train(self, coordinator: Coordinator, patience_s: float) -> None:
+        """Train what the coordinator hands out until it has no more, or is stopped."""
 
 
 def run_sweep(
     objects: ObjectStore,
     definition: Definition,
+    executor: Executor,
     *,
-    where: Where = "local",
-    workers: int | None = None,
     on_record: OnRecord | None = None,
     on_proposal: OnProposal | None = None,
     on_news: OnNews | None = None,
@@ -42,10 +64,7 @@ def run_sweep(
     Args:
         objects: the storage root.
         definition: the stored definition, extensions included.
-        where: ``local`` trains on a Ray cluster of this machine, ``cluster`` on the running one
-            that it belongs to, ``inline`` in this process.
-        workers: arms at a time; None: as many as the machine holds, or this sweep's share of the
-            cluster. ``inline`` trains one at a time.
+        executor: where its arms train; ``sweep/executors/executor.py`` has them all.
         on_record: told of arms' records as they grow; see Coordinator.
         on_proposal: told of proposals whose arms are all final.
         on_news: told of the first winner, of standstills, and how the run ended.
@@ -59,8 +78,6 @@ def run_sweep(
         Failure: there is no Ray.
         Misuse: there is no machine that can hold an arm.
     """
-    if workers is not None and workers < 1:
-        raise InvalidValue(f"workers must be at least 1, got {workers}.")
     patient = PatientStore(objects.root, patience_s=patience_s)
     with ExitStack() as stack:
         known = stop_request(patient, definition.name)
@@ -73,8 +90,8 @@ def run_sweep(
             on_proposal=on_proposal,
             on_final=shown.arm_ended,
             on_news=on_news,
-            ask_ahead=where != "inline",
-            again=resume(definition.name, objects.root, where=where, workers=workers),
+            ask_ahead=executor.where != "inline",
+            again=run_again(objects, definition, executor),
         )
         stack.callback(coordinator.close)
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
@@ -84,7 +101,7 @@ def run_sweep(
         stack.enter_context(standstill_watch(coordinator))
         try:
             with stop_on_signals(coordinator):
-                _train(coordinator, where, workers, patience_s)
+                executor.train(coordinator, patience_s)
         except KeyboardInterrupt:
             coordinator.stop("Ctrl-C")
         except StoreError as error:
@@ -96,13 +113,6 @@ def run_sweep(
         return summary
 
 
-def _train(coordinator: Coordinator, where: Where, workers: int | None, patience_s: float) -> None:
-    if where == "inline":
-        from sweep.executors.inline import train_inline
-
-        train_inline(coordinator)
-    elif not coordinator.plan.is_done:
-        from sweep.executors import tune  # imports Ray: a second nobody else pays
-
-        train = tune.train_on_cluster if where == "cluster" else tune.train_on_local_ray
-        train(coordinator, workers=workers, patience_s=patience_s)
+def run_again(objects: ObjectStore, definition: Definition, executor: Executor) -> str:
+    """The command that continues this run."""
+    return resume(definition.name, objects.root, where=executor.where, workers=executor.workers)

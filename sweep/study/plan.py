@@ -13,7 +13,7 @@ work is left.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,9 @@ class Arm:
     signature: str
     setting: str
     proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
+
+
+OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
 
 
 @dataclass(frozen=True)

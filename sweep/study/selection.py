@@ -176,6 +176,9 @@ class ProposalResult:
         return "" if self.judgement is None else self.judgement.certificate.verdict
 
 
+OnProposal = Callable[[str, ProposalResult], None]  # the setting, and what became of a proposal
+
+
 @dataclass(frozen=True)
 class FrontierPoint:
     """A proposal that no other one beats in both its objective and the descent it demands."""

@@ -36,7 +36,8 @@ from trainables.results import (
 from trainables.run_store import RunStore
 
 if TYPE_CHECKING:
-    from sweep.run.coordinator import OnProposal, OnRecord
+    from sweep.study.plan import OnRecord
+    from sweep.study.selection import OnProposal
 
 # A pair's differences, constrained minus unconstrained, are metrics of the constrained arm.
 _DIFFERENCES = {

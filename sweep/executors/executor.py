@@ -1,0 +1,46 @@
+"""Where a sweep's arms train: on a local Ray cluster, on a running one, or in this process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from sweep.run.coordinator import Coordinator
+from trainables.errors import InvalidValue
+
+Where = Literal["local", "cluster", "inline"]
+
+
+@dataclass(frozen=True)
+class Executor:
+    """One place to train; ``run_sweep`` is given it.
+
+    Raises:
+        InvalidValue: fewer than one worker.
+    """
+
+    # local: a Ray cluster of this machine alone; cluster: the running one that this machine belongs
+    # to; inline: this process, one arm at a time
+    where: Where = "local"
+    workers: int | None = None  # arms at a time; None: what the machine holds, or a fair share
+
+    def __post_init__(self) -> None:
+        if self.workers is not None and self.workers < 1:
+            raise InvalidValue(f"workers must be at least 1, got {self.workers}.")
+
+    def train(self, coordinator: Coordinator, patience_s: float) -> None:
+        """Train what the coordinator hands out.
+
+        Raises:
+            Failure: there is no Ray.
+            Misuse: there is no machine that can hold an arm.
+        """
+        if self.where == "inline":
+            from sweep.executors.inline import train_inline
+
+            train_inline(coordinator)
+        elif not coordinator.plan.is_done:
+            from sweep.executors import tune  # imports Ray: a second nobody else pays
+
+            train = tune.train_on_cluster if self.where == "cluster" else tune.train_on_local_ray
+            train(coordinator, workers=self.workers, patience_s=patience_s)
