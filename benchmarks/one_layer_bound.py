@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.config import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import DataConfig, ModelConfig, RunConfig
 from trainables.models.dust import DUST
 from trainables.models.ut import VARIANTS, UTLayer
 from trainables.tasks.linear_references import linear_references

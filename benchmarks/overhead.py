@@ -29,10 +29,10 @@ from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from trainables.arm_run import ArmRun
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
-from trainables.object_store import ObjectStore
-from trainables.results import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord
-from trainables.run_store import RunStore
+from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
+from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 BASE = RunConfig(
     data=DataConfig(frame_size=96, patch_size=8),

@@ -28,8 +28,8 @@ from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import KEYS, requests_served, s3_server
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import Definition, put_definition
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 TIMES = 3

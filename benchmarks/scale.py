@@ -50,8 +50,8 @@ from sweep.study.plan import Arm
 from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.writer import BackgroundTracker
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 T = TypeVar("T")

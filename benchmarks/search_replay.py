@@ -26,7 +26,7 @@ import numpy as np
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
 from sweep.study.proposals import Point, Told
 from sweep.study.sampler import propose
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 
 Json = Any
 FOLDER = Path(__file__).parent / "landscape"

@@ -40,8 +40,8 @@ from sweep.tracking.rows import TrackedArm
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.ui import server_environment, ui_command
 from sweep.tracking.writer import PACE_S
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.results import ArmRecord, Report
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.records.arm_record import ArmRecord, Report
 
 METRICS = 60
 REPEATS = 15  # after one of each that is not counted

@@ -32,13 +32,13 @@ import torch
 from torch import Tensor, nn
 
 from trainables.build import build_model, build_task
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.layer_losses import introduce
 from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.models.base import LastPrediction
+from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task, Tokens
 from trainables.training import Training
-from trainables.weighting import weighting_of
 
 CPU = torch.device("cpu")
 ARMS = ("constrained", "unconstrained")

@@ -23,10 +23,10 @@ import search_spaces
 from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
-from trainables.config import RunConfig, default_constraint, field_names
-from trainables.constraint_config import TOLERANCE
+from trainables.config.arm import RunConfig, default_constraint, field_names
+from trainables.config.constraint import TOLERANCE
+from trainables.config.task_facts import facts_of, task_of_model
 from trainables.errors import InvalidValue, Misuse, UnknownName
-from trainables.task_facts import facts_of, task_of_model
 
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is

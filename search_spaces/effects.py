@@ -14,8 +14,8 @@ from typing import Any
 
 from search_spaces.ranges import Choice, at_share, decay_of
 from search_spaces.space import RESILIENCE, SearchSpace, Setting
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.schedule import effective_dual_steps
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.primal_dual.schedule import effective_dual_steps
 
 Json = Any
 DUAL_LR = "constraint.dual_lr"

@@ -27,10 +27,10 @@ from search_spaces.ranges import (
     range_to_json,
     resilience_of,
 )
-from trainables.config import ConstraintConfig, RunConfig, field_of
-from trainables.constraint_config import TOLERANCE
+from trainables.config.arm import ConstraintConfig, RunConfig, field_of
+from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName
-from trainables.schedule import effective_dual_steps
+from trainables.primal_dual.schedule import effective_dual_steps
 
 Json = Any
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]

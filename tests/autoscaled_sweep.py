@@ -22,7 +22,7 @@ from sweep.run.signals import request_stop
 from tests.drivers import Driver, wait_until
 from tests.faults import Faults
 from tests.ray_nodes import RayNodes, run_attached
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 ADDRESS = "10.99.0.1"
 IDLE_S = 6

@@ -10,15 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.config import DataConfig, RunConfig
-from trainables.datasets import text, video
-from trainables.datasets.clips import Pixels, RawClip, RawVideo
-from trainables.datasets.text_examples import RawExample, RawSplit, RawText
+from trainables.config.arm import DataConfig, RunConfig
+from trainables.config.task_facts import TASKS
+from trainables.datasets.text import load as text
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+from trainables.datasets.video import load as video
+from trainables.datasets.video.clips import Pixels, RawClip, RawVideo
 from trainables.models.base import TextInputs
 from trainables.models.readout import TextClassifier
 from trainables.models.text_ut import text_ut
 from trainables.plugins import ModelPlugin, TaskPlugin
-from trainables.task_facts import TASKS
 from trainables.tasks.base import Batch, Task, Tokens
 from trainables.tasks.text_classification import TextClassification
 from trainables.tasks.video_denoising import VideoDenoising

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from tests.clouds import Cloud
     from tests.postgres_servers import Postgres
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
 # Two shared cores: no deadlines; the same examples every time, so that a red run can be repeated.
 settings.register_profile(
@@ -158,7 +158,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 @pytest.fixture
 def objects(tmp_path: Path) -> ObjectStore:
     """An empty store."""
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
     return ObjectStore(tmp_path)
 
@@ -166,7 +166,7 @@ def objects(tmp_path: Path) -> ObjectStore:
 @pytest.fixture(scope="session")
 def trained_inline(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
     """Where ``drivers.undisturbed`` trains: arms that several tests compare with, once."""
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
     return ObjectStore(tmp_path_factory.mktemp("inline"))
 
@@ -203,7 +203,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def stored(root: Path) -> ObjectStore:
     """The storage root with a sweep written by hand in it, called tiny; it is not finished."""
     from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
     store = ObjectStore(root)
     store_sweep(store, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE]})

@@ -10,7 +10,7 @@ import av
 import numpy as np
 from PIL import Image
 
-from trainables.datasets.clips import Pixels
+from trainables.datasets.video.clips import Pixels
 
 HEIGHT, WIDTH = 48, 64
 Films = dict[str, list[Pixels]]  # frames by the name of the clip that shows them

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from tests.data_folders import noise, scene
-from trainables.datasets.clips import Pixels
-from trainables.datasets.video_files import decode_video
+from trainables.datasets.video.clips import Pixels
+from trainables.datasets.video.video_files import decode_video
 
 SIZE = 32
 SCENE = [scene(i) for i in range(12)]

@@ -20,9 +20,9 @@ from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import stored_proposals
 from tests.oracles import TINY
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 ROOT = Path(__file__).parents[1]
 CODE = """
@@ -33,7 +33,7 @@ from sweep.run import signals
 from sweep.study.definition import load_definition
 from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 root, where, patience_s, workers, name, beat_s, grace_s = sys.argv[1:]
 fair_share.BEAT_EVERY_S = float(beat_s)
 signals.GRACE_S = float(grace_s)

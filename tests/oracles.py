@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # The smallest run that is a real one: real photographs, 4 x 4 patches, three frames.
 TINY = RunConfig(

@@ -8,8 +8,8 @@ from PIL import Image
 
 from tests.data_folders import noise
 from tests.data_folders import write_frames as write_clip
-from trainables.config import DataConfig
-from trainables.datasets.clips import Pixels
+from trainables.config.arm import DataConfig
+from trainables.datasets.video.clips import Pixels
 
 LENGTHS = {"train": {1: 6, 2: 5, 4: 7, 10: 6}, "test": {1: 5, 3: 6}}
 

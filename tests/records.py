@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from tests.oracles import TINY
-from trainables.config import RunConfig
-from trainables.primal_dual import Scales
-from trainables.results import ArmRecord, Evaluation, Report
-from trainables.shifts import FAMILIES, severity_key
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import FAMILIES, severity_key
+from trainables.primal_dual.constraints import Scales
+from trainables.records.arm_record import ArmRecord, Evaluation, Report
 
 SCORES = {"0.00": 1.0, "0.20": 4.0, "0.40": 9.0}  # the metric by test gamma
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)

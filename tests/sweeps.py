@@ -11,9 +11,9 @@ from sweep.study.pairs import join
 from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal
 from sweep.study.selection import ProposalResult
 from tests.records import SCORES, ended, finished, pair_config
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 # Losses of layers 0..3 at alpha 0.2 and f0 = f_c = 1; the identity's loss is 0.5.
 FEASIBLE = [0.5, 0.4, 0.3, 0.2]

@@ -20,8 +20,8 @@ from tests.command_line import contents, sweep
 from tests.job_servers import JobServer, job_server
 from tests.records import ended
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 COMMAND = re.compile(r"`((?:SWEEP_ADDRESS= )?[^`\s]*sweep [^`]*)`")
 PACKAGE = Path(advice.__file__).parents[1]

@@ -18,12 +18,12 @@ LONGEST_MODULE = 500  # lines
 
 # The only files that may import each of these, at any depth of the file.
 OWNERS = {
-    "av": ("trainables/datasets/video_files.py",),
+    "av": ("trainables/datasets/video/video_files.py",),
     "botocore": ("sweep/doctor/yaml_aws.py",),
-    "datasets": ("trainables/datasets/text_hub.py",),
+    "datasets": ("trainables/datasets/text/hub.py",),
     "mlflow": ("sweep/tracking/tracker.py", "sweep/tracking/client.py", "sweep/tracking/runs.py"),
     "optuna": ("sweep/study/sampler.py",),
-    "pyarrow": ("trainables/object_store.py", "trainables/remote_folders.py"),
+    "pyarrow": ("trainables/records/objects.py", "trainables/datasets/remote_folders.py"),
     "ray": (
         "trainables/trial.py",
         "sweep/doctor/yaml_check.py",
@@ -37,7 +37,7 @@ OWNERS = {
     "sklearn": ("trainables/probes.py",),
     "transformers": (
         "trainables/checkpoints.py",
-        "trainables/datasets/text_tokenizer.py",
+        "trainables/datasets/text/tokenizer.py",
         "trainables/models/*.py",
         "trainables/tasks/*.py",
     ),
@@ -50,13 +50,13 @@ LIGHT_MODULES = (
     "sweep.study.definition",
     "sweep.study.pairs",
     "sweep.study.plan",
-    "trainables.certificate",
-    "trainables.config",
-    "trainables.object_store",
+    "trainables.primal_dual.certificate",
+    "trainables.config.arm",
+    "trainables.records.objects",
     "trainables.plugins",
-    "trainables.primal_dual",
-    "trainables.results",
-    "trainables.run_store",
+    "trainables.primal_dual.constraints",
+    "trainables.records.arm_record",
+    "trainables.records.arms",
 )
 DRAWERS = ("common", "helpers", "misc", "util", "utils")
 
@@ -168,20 +168,20 @@ def test_no_module_is_longer_than_500_lines() -> None:
 
 
 def test_metric_names_are_spelled_only_in_results() -> None:
-    from trainables import results
+    from trainables.records import arm_record as results
 
     constants = [v for n, v in vars(results).items() if n.isupper() and isinstance(v, str)]
     sections = sorted({name.partition("/")[0] for name in constants if "/" in name})
-    assert sections, "trainables/results.py names no metric"
+    assert sections, "trainables/records/arm_record.py names no metric"
     metric = re.compile(rf"({'|'.join(sections)})/[a-z0-9_.{{}}:]*")
     spelled = [
         f"{file}:{node.lineno}: {node.value!r}"
         for file in modules()
-        if str(file) != "trainables/results.py"
+        if str(file) != "trainables/records/arm_record.py"
         for node in string_literals(syntax(file))
         if metric.fullmatch(node.value)
     ]
-    assert not spelled, "use the constants of trainables/results.py"
+    assert not spelled, "use the constants of trainables/records/arm_record.py"
 
 
 def string_literals(tree: ast.Module) -> Iterator[ast.Constant]:

@@ -14,16 +14,16 @@ import torch
 from sweep.study.pairs import join
 from sweep.study.selection import ProposalResult, select
 from tests.oracles import TINY
-from trainables import results
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.errors import BadData, InvalidValue
 from trainables.evaluation import unit_losses
 from trainables.memory import exhausted
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import MAX_DEATHS, RunStore
+from trainables.records import arm_record as results
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import MAX_DEATHS, RunStore
+from trainables.records.objects import ObjectStore
 from trainables.training import Training, from_bytes
 
 LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))

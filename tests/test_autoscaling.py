@@ -14,7 +14,7 @@ from sweep.study.definition import put_definition
 from tests.drivers import tiny
 from tests.faults import Faults
 from tests.ray_nodes import ROOT
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 OWN_NAMESPACES = ("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc")
 

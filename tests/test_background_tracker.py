@@ -17,7 +17,7 @@ from sweep.tracking.writer import BackgroundTracker
 from tests.drivers import wait_until
 from tests.mlflow_servers import Server, free_port
 from tests.tracked_arms import PAIR, SWEEP, config, content, history, record, tracked
-from trainables import results
+from trainables.records import arm_record as results
 
 
 class Offers:

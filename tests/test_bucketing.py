@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.datasets.bucketing import POOL_BATCHES, bucketed_order, padded_tokens
+from trainables.datasets.text.bucketing import POOL_BATCHES, bucketed_order, padded_tokens
 from trainables.errors import InvalidValue
 from trainables.random_keys import keyed_generator
 

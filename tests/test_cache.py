@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from trainables.config import DataConfig
+from trainables.config.arm import DataConfig
 from trainables.datasets.cache import built_once, cache_root
-from trainables.datasets.video import load_video
+from trainables.datasets.video.load import load_video
 from trainables.errors import BadData, Misuse
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from trainables.certificate import (
+from trainables.config.arm import ConstraintConfig
+from trainables.primal_dual.certificate import (
     LEAST_UNITS,
     Certificate,
     certify,
@@ -17,8 +18,7 @@ from trainables.certificate import (
     standard_errors,
     upper_shares,
 )
-from trainables.config import ConstraintConfig
-from trainables.primal_dual import (
+from trainables.primal_dual.constraints import (
     DescentConstraints,
     Floats,
     Scales,

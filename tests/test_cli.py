@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from sweep.cli.main import VERBS, main
 from tests.command_line import refused, sweep
 from tests.sweeps import FIRST
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 # --- the surface ----------------------------------------------------------------------------------
 

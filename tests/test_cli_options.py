@@ -6,7 +6,7 @@ import pytest
 
 from sweep.study.opening import parse_seeds, refuse_key
 from tests.command_line import refused
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 
 def test_an_unknown_sweep_names_the_closest_one_and_the_place(stored: ObjectStore) -> None:

@@ -18,8 +18,8 @@ from sweep.study.lock import driver_lock
 from sweep.study.proposals import put_retired
 from tests.command_line import refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 # --- list and status ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sweep.study.lock import driver_lock
 from tests.command_line import contents, refused, sweep
 from tests.toy_sweeps import definition, started
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 # --- what is refused ------------------------------------------------------------------------------
 

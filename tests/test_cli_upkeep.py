@@ -13,7 +13,7 @@ from sweep.study.lock import driver_lock
 from tests.command_line import contents, refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.code_version import code_version
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 # --- export ---------------------------------------------------------------------------------------
 

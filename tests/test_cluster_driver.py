@@ -17,7 +17,7 @@ from sweep.study.lock import driver_of
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
 from tests.ray_nodes import RayNodes, run_attached
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 pytestmark = [
     pytest.mark.cluster,

@@ -26,8 +26,8 @@ from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
 from tests.lab.ports import called, listening, open_ports, shown
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, Losses, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.results import REPORTED_LOSS, ArmRecord
+from trainables.records.arm_record import REPORTED_LOSS, ArmRecord
+from trainables.records.objects import ObjectStore
 
 pytestmark = [
     pytest.mark.cluster,

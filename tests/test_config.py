@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles import TINY
-from trainables import config as config_module
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig, field_names
+from trainables.config import arm as config_module
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig, field_names
 from trainables.errors import InvalidValue, UnknownName
 
 

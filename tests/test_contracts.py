@@ -13,7 +13,7 @@ from tests.oracles import TINY
 from tests.plugin_packages import write_package
 from tests.text_runs import tiny_text
 from trainables import plugins
-from trainables.config import DataConfig, RunConfig
+from trainables.config.arm import DataConfig, RunConfig
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.promises import BrokenContract

@@ -22,9 +22,9 @@ from tests.oracles import TINY
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, PLAIN, definition, ends_where, outcomes, started, train
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Report
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def test_a_sweep_is_trained_to_its_end_and_judged(objects: ObjectStore) -> None:

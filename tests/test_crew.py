@@ -26,8 +26,8 @@ from sweep.study.definition import Definition
 from tests.records import finished
 from tests.test_stalls import Clock, looks
 from tests.toy_sweeps import LOSSES, definition, started
-from trainables.object_store import ObjectStore
-from trainables.results import Report
+from trainables.records.arm_record import Report
+from trainables.records.objects import ObjectStore
 from trainables.trial import GPU_LOST, NODE, PROBLEM
 
 

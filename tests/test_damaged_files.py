@@ -14,10 +14,10 @@ from PIL import Image
 
 from tests.command_line import refused, sweep
 from tests.data_folders import LAYOUTS, noise, scene, write_video
-from trainables.config import DataConfig
+from trainables.config.arm import DataConfig
 from trainables.datasets.cache import _is_whole
-from trainables.datasets.video import load_video, resolve
-from trainables.datasets.video_files import VIDEO_SUFFIXES
+from trainables.datasets.video.load import load_video, resolve
+from trainables.datasets.video.video_files import VIDEO_SUFFIXES
 from trainables.errors import BadData
 
 FRAMES = 5

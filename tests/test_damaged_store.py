@@ -14,8 +14,8 @@ from sweep.tracking.address import known_id, sweep_id
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
 from tests.toy_sweeps import definition, outcomes, started, train
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 @pytest.mark.parametrize("content", [b"torn", None], ids=["damaged", "of another version"])

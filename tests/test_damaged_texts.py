@@ -29,10 +29,10 @@ from tests.test_damaged_files import (
     zero_a_run,
 )
 from tests.text_folders import TEXT_LAYOUTS
-from trainables.config import DataConfig
+from trainables.config.arm import DataConfig
 from trainables.datasets.cache import _is_whole
-from trainables.datasets.text import load_text
-from trainables.datasets.text_examples import TextSplits
+from trainables.datasets.text.examples import TextSplits
+from trainables.datasets.text.load import load_text
 from trainables.errors import BadData
 
 QUICK, ALL = 100, 1000  # cases of damage, over all layouts

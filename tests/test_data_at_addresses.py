@@ -24,10 +24,10 @@ from tests.ped2_folders import write_original
 from tests.sweeps import SPACE as TWO
 from tests.test_trial import trial_of
 from tests.text_runs import tiny_text
-from trainables import fetched_folders
-from trainables.config import RunConfig
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.config.arm import RunConfig
+from trainables.datasets import fetched_folders
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 from trainables.trial import FETCHING, FINISHED, REPORT
 
 ADDRESS = f"s3://{BUCKET}/data"

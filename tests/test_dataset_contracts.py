@@ -22,17 +22,17 @@ from tests.oracles import TINY
 from tests.text_folders import TEXT_LAYOUTS
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config import DataConfig, RunConfig
+from trainables.config.arm import DataConfig, RunConfig
 from trainables.contracts.data_sets import TEXTS, VIDEOS, check_videos
-from trainables.datasets import video
-from trainables.datasets.clips import Clip, Pixels
-from trainables.datasets.video import load_video, resolve
+from trainables.datasets.video import load as video
+from trainables.datasets.video.clips import Clip, Pixels
+from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
 from trainables.evaluation import unit_losses
 from trainables.layer_losses import layer_losses
-from trainables.object_store import ObjectStore
-from trainables.results import Evaluation
-from trainables.run_store import RunStore
+from trainables.records.arm_record import Evaluation
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 from trainables.tasks.denoising import Denoising
 from trainables.training import from_bytes
 
@@ -284,8 +284,9 @@ def test_every_data_set_in_a_folder_is_under_this_contract() -> None:
 
 def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:
     code = (
-        "import sys; from trainables.config import DataConfig;"
-        "from trainables.datasets.video import load_video; load_video(DataConfig(frame_size=16));"
+        "import sys; from trainables.config.arm import DataConfig;"
+        "from trainables.datasets.video.load import load_video;"
+        "load_video(DataConfig(frame_size=16));"
         "print('av' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

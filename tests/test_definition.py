@@ -18,8 +18,8 @@ from sweep.study.proposals import stored_proposals
 from sweep.study.registration import registered
 from tests.sweeps import FEASIBLE, SPACE, store_sweep
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 SETTING = SPACE.settings[0].name
 

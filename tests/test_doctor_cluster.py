@@ -20,7 +20,7 @@ from tests.command_line import sweep
 from tests.drivers import wait_until
 from tests.ray_nodes import RayNodes, run_attached
 from tests.text_runs import tiny_text
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.errors import Failure
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_home"), pytest.mark.timeout(900)]

@@ -16,7 +16,7 @@ from tests.data_folders import LAYOUTS
 from tests.oracles import TINY
 from tests.text_folders import TEXT_LAYOUTS
 from tests.text_runs import checkpoint_in, tiny_text
-from trainables.config import ModelConfig, RunConfig
+from trainables.config.arm import ModelConfig, RunConfig
 from trainables.errors import BadData
 
 # --- folders --------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from sweep.doctor.node import (
 )
 from tests.sweeps import SPACE
 from trainables.code_version import code_version
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 # --- one node -------------------------------------------------------------------------------------
 

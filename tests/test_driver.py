@@ -25,8 +25,8 @@ from sweep.study.lock import driver_of
 from sweep.study.plan import Arm
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_home")]
 

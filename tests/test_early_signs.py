@@ -11,16 +11,16 @@ import torch
 from tests.oracles import TINY
 from tests.text_runs import tiny_text
 from trainables.arm_run import ArmRun
-from trainables.config import RunConfig
-from trainables.constraint_config import TOLERANCE
+from trainables.config.arm import RunConfig
+from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import early_signs, idle_signals, reason_to_stop
-from trainables.multipliers import Multipliers
-from trainables.object_store import ObjectStore
-from trainables.primal_dual import Scales, descent_constraints, missing_shares
-from trainables.results import Report
-from trainables.run_store import RunStore
-from trainables.schedule import lr_factor
-from trainables.weighting import PrimalDual
+from trainables.primal_dual.constraints import Scales, descent_constraints, missing_shares
+from trainables.primal_dual.multipliers import Multipliers
+from trainables.primal_dual.schedule import lr_factor
+from trainables.primal_dual.weighting import PrimalDual
+from trainables.records.arm_record import Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
 SANE = {

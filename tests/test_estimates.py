@@ -15,7 +15,7 @@ from sweep.cost import estimate as estimates
 from sweep.cost.timed_steps import NoiseTask
 from tests.checkpoints import tiny_vit
 from trainables.build import build_model
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.errors import UnknownName
 from trainables.layer_losses import layer_losses
 from trainables.models.vit import ViT

@@ -14,6 +14,12 @@ from torch import Tensor, nn
 
 from tests.oracles import TINY
 from trainables.build import build_references
+from trainables.config.test_conditions import (
+    VIDEO_FAMILIES,
+    gamma_key,
+    near_shift_gammas,
+    severity_key,
+)
 from trainables.errors import UnknownName
 from trainables.evaluation import (
     descent_ratios,
@@ -24,13 +30,12 @@ from trainables.evaluation import (
     units_of,
 )
 from trainables.objective import objective
-from trainables.results import ArmRecord
-from trainables.shifts import VIDEO_FAMILIES, gamma_key, near_shift_gammas, severity_key
+from trainables.records.arm_record import ArmRecord
+from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.tasks.base import Batch
 from trainables.tasks.denoising import Disturbance
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
-from trainables.unit_scores import UnitScores, at_gamma, under_shift
 
 
 class Shrinking(nn.Module):

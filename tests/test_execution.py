@@ -21,9 +21,9 @@ from sweep.study.plan import Arm
 from tests.drivers import wait_until
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Report
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from sweep.results.export import export
 from sweep.results.views import load_sweep
 from tests.sweeps import DIVERGED, ENVIRONMENT, FEASIBLE, FIRST, SECOND, SPACE, point, store_sweep
 from trainables.errors import InvalidValue, Misuse
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def write(objects: ObjectStore, out: Path, **options: Any) -> list[str]:

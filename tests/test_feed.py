@@ -13,10 +13,10 @@ from sweep.study.plan import Arm
 from sweep.tracking import sources
 from sweep.tracking.rows import TrackedArm, tags_of
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.results import FEASIBLE as FEASIBLE_METRIC
-from trainables.results import OOD_MEAN, WORST_MISSING_SHARE
-from trainables.run_store import RunStore
+from trainables.records.arm_record import FEASIBLE as FEASIBLE_METRIC
+from trainables.records.arm_record import OOD_MEAN, WORST_MISSING_SHARE
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.oracles import TINY, NaiveAdam
 from tests.test_training import CPU, Louder, task_of, training_of
-from trainables.config import ConstraintConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, RunConfig
 from trainables.errors import InvalidValue
 from trainables.models.ut import UT
+from trainables.primal_dual.weighting import PrimalDual, weighting_of
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
-from trainables.weighting import PrimalDual, weighting_of
 
 STEPS = 48
 EPOCH = 12  # steps; the real task has more than a test wants to take

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.checkpoints import tiny_vit
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.errors import InvalidValue
 from trainables.evaluation import measure
 from trainables.objective import objective

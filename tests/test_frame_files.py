@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from tests.ped2_folders import LENGTHS, config, frame_pixels, write_frames, write_original
-from trainables.datasets.video import load_video
+from trainables.datasets.video.load import load_video
 from trainables.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("own_cache")

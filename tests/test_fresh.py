@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import refused, sweep
-from trainables.config import TRAINING_VERSION
+from trainables.config.arm import TRAINING_VERSION
 
 
 def test_an_exported_configuration_trains_again_to_the_same_bits(

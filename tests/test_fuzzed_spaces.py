@@ -24,7 +24,7 @@ from search_spaces.space import Choice, LogUniform, Range, SearchSpace, Setting,
 from sweep.cli.main import main
 from sweep.study.sampler import propose
 from tests.oracles import TINY
-from trainables.config import field_names
+from trainables.config.arm import field_names
 
 Json = Any
 

@@ -15,10 +15,10 @@ import pytest
 
 from tests.oracles import TINY
 from trainables.arm_run import ArmRun
-from trainables.config import TRAINING_VERSION, RunConfig
-from trainables.object_store import ObjectStore
-from trainables.results import TRAIN_LOSS
-from trainables.run_store import RunStore
+from trainables.config.arm import TRAINING_VERSION, RunConfig
+from trainables.records.arm_record import TRAIN_LOSS
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 GOLDEN = Path(__file__).parent / "golden" / "ut_tiny_losses.txt"
 # Sums differ in the last bits between processors; 40 steps of Adam amplify that to about 1e-9. What
@@ -76,7 +76,7 @@ def test_golden_numbers_change_only_with_the_training_version(
             for name, value in now.items()
         }
         assert stored == expected, (
-            "the golden numbers changed: raise TRAINING_VERSION in trainables/config.py, "
+            "the golden numbers changed: raise TRAINING_VERSION in trainables/config/arm.py, "
             "then --update-golden"
         )
         return

@@ -13,11 +13,11 @@ from tests.test_forms import EPOCH, FORMS, config_of
 from tests.text_runs import text_task, tiny_text
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.primal_dual.weighting import weighting_of
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens
 from trainables.training import Training
-from trainables.weighting import weighting_of
 
 pytestmark = [
     pytest.mark.gpu,

@@ -9,13 +9,13 @@ import torch
 
 from tests.oracles import TINY
 from trainables.arm_run import ArmRun
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.environment import environment
 from trainables.errors import GpuShareTooSmall
 from trainables.memory import CONTEXT_MB, hold_to_share, reset_peak_memory
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 pytestmark = [
     pytest.mark.gpu,

@@ -14,7 +14,7 @@ import pytest
 from sweep.study.definition import put_definition
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_home")]
 

@@ -27,14 +27,14 @@ from tests.drivers import wait_until
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
 from tests.toy_sweeps import definition
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 NAME = "sweeps/toy/driver.json"
 HOLDS = """
 import sys, threading
 from sweep.study import heartbeat
 from sweep.study.lock import driver_lock
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 heartbeat.BEAT_EVERY_S = float(sys.argv[2])
 lost = threading.Event()
 def tell(why):

@@ -27,8 +27,8 @@ from tests.command_line import contents, refused, sweep
 from tests.drivers import wait_until
 from tests.faults import Faults
 from trainables.errors import Failure, Misuse
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2000)]
 PATIENCE_S = 900.0

@@ -16,8 +16,8 @@ from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import StoredProposal, stored_proposals
 from tests.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.faults import Faults
-from trainables.object_store import ObjectStore
-from trainables.results import REPORTED_LOSS, ArmRecord
+from trainables.records.arm_record import REPORTED_LOSS, ArmRecord
+from trainables.records.objects import ObjectStore
 
 pytestmark = [
     pytest.mark.slow,

@@ -14,7 +14,7 @@ from sweep.study.pairs import judge
 from tests.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from tests.test_text_results import LOSSES, TEXT, finished
 from tests.test_text_results import SPACE as TEXTS
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 
 def test_losses_and_missing_shares_are_those_of_the_records(objects: ObjectStore) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.data_folders import LAYOUTS, write_video
 from tests.ped2_folders import config, frame_pixels, write_frames, write_original
-from trainables.config import DataConfig
-from trainables.datasets import video
-from trainables.datasets.video import load_video, resolve
+from trainables.config.arm import DataConfig
+from trainables.datasets.video import load as video
+from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("own_cache")

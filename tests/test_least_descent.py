@@ -9,7 +9,7 @@ import pytest
 from search_spaces.catalog import find, space_names
 from search_spaces.ranges import Uniform
 from trainables.errors import InvalidValue
-from trainables.primal_dual import demanded_descent
+from trainables.primal_dual.constraints import demanded_descent
 
 DEPTHS = {"distilbert": 6, "roberta": 24}  # of encoders, whose checkpoints say it
 

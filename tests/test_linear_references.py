@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
 from trainables.tasks import linear_references as module
 from trainables.tasks.linear_references import LinearReferences, fit_wiener, linear_references
 from trainables.tasks.video_denoising import VideoDenoising

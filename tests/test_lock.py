@@ -14,7 +14,7 @@ import pytest
 from sweep.errors import AlreadyRunning
 from sweep.study.lock import driver_lock, driver_of
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 
 def test_a_reader_does_not_keep_a_driver_from_starting(objects: ObjectStore) -> None:

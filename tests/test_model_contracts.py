@@ -14,12 +14,12 @@ import torch
 from tests.checkpoints import tiny_vit
 from tests.oracles import TINY
 from tests.text_runs import tiny_text
-from trainables.config import VARIANTS, RunConfig
+from trainables.config.arm import VARIANTS, RunConfig
+from trainables.config.task_facts import TASKS
 from trainables.contracts.models import MODEL, parameters_by_layer
 from trainables.contracts.tasks import TASK
 from trainables.contracts.tiny_runs import model_of, moved, task_of
 from trainables.layer_losses import layer_losses
-from trainables.task_facts import TASKS
 
 EVERY = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
 DTYPES = ["float32", "bfloat16"]

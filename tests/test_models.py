@@ -8,7 +8,7 @@ import torch
 from scipy.fft import dctn
 from torch import Tensor
 
-from trainables.models.attention_scores import inner_products, squared_norms
+from trainables.models.attention import inner_products, squared_norms
 from trainables.models.ut import UT, VARIANTS, dct_matrix
 
 EVERY_UT = sorted(VARIANTS)

@@ -20,8 +20,8 @@ from sweep.study.plan import Arm
 from tests.drivers import tiny
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, PLAIN, definition, ends_where, started, train
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Report
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.objects import ObjectStore
 
 FEASIBLE = [1.0, 0.4, 0.16, 0.06]  # for every alpha below a half
 

@@ -17,7 +17,7 @@ from benchmarks.one_layer_bound import (
     ut_candidate,
 )
 from tests.oracles import TINY
-from trainables.config import ModelConfig
+from trainables.config.arm import ModelConfig
 from trainables.models.ut import VARIANTS, UTLayer, dct_matrix
 from trainables.tasks.video_denoising import VideoDenoising
 

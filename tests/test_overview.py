@@ -9,7 +9,7 @@ import pytest
 from search_spaces.space import Setting
 from tests.command_line import refused, sweep
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, store_sweep
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 MANY = tuple(Setting(f"shallow_ut-L3-g{i:02d}", {"train_gamma": 0.01 * i}) for i in range(1, 46))
 FIRST = MANY[0].name

@@ -9,9 +9,9 @@ import pytest
 
 from tests.data_folders import write_frames, write_video
 from tests.ped2_folders import frame_pixels
-from trainables.config import DataConfig
-from trainables.datasets import video
-from trainables.datasets.video import load_video
+from trainables.config.arm import DataConfig
+from trainables.datasets.video import load as video
+from trainables.datasets.video.load import load_video
 from trainables.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("own_cache")

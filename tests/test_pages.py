@@ -17,9 +17,9 @@ from sweep.cli.main import main
 from sweep.cli.running import asked_for
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, FIRST, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
-from trainables.unit_scores import UnitScores, at_gamma
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import UnitScores, at_gamma
 
 ROOT = Path(__file__).parents[1]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))

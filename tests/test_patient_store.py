@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from trainables.errors import DamagedObject, StoreError
-from trainables.object_store import ObjectStore
-from trainables.patient_store import PatientStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+from trainables.records.retrying import PatientStore
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long a patient store would have waited; it does not."""
     waited: list[float] = []
-    monkeypatch.setattr("trainables.patient_store.time.sleep", waited.append)
+    monkeypatch.setattr("trainables.records.retrying.time.sleep", waited.append)
     return waited
 
 

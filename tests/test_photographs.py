@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from trainables.config import DataConfig
-from trainables.datasets import photographs
-from trainables.datasets.video import load_video
+from trainables.config.arm import DataConfig
+from trainables.datasets.video import photographs
+from trainables.datasets.video.load import load_video
 from trainables.errors import InvalidValue
 
 pytestmark = pytest.mark.usefixtures("own_cache")

@@ -13,13 +13,13 @@ from tests.checkpoints import tiny_vit
 from tests.oracles import TINY
 from tests.text_runs import tiny_text
 from trainables.build import build_references, build_task, parameter_dtype
-from trainables.config import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import DataConfig, ModelConfig, RunConfig
 from trainables.contracts.tiny_runs import model_of, moved, task_of, tensors_in
 from trainables.evaluation import evaluate
 from trainables.layer_losses import introduce
+from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 from trainables.tasks.base import Task
 from trainables.training import Training
-from trainables.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 
 CPU = torch.device("cpu")
 DUST = {"model.name": "dust", "model.atoms_per_side": 6}

@@ -29,16 +29,16 @@ from tests.plugin_packages import (
 from tests.sweeps import SPACE
 from trainables import plugins
 from trainables.build import build_model, build_task, resolve_data
-from trainables.config import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.task_facts import facts_of
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.tasks import check_task
-from trainables.datasets.text import load_text
-from trainables.datasets.video import load_video
+from trainables.datasets.text.load import load_text
+from trainables.datasets.video.load import load_video
 from trainables.environment import environment
 from trainables.errors import BadData, InvalidValue, Misuse, UnknownName
-from trainables.object_store import ObjectStore
-from trainables.task_facts import facts_of
+from trainables.records.objects import ObjectStore
 
 Install = Callable[..., Path]
 
@@ -226,7 +226,7 @@ def test_a_description_of_built_in_things_asks_for_no_plug_in() -> None:
 def test_a_description_loads_no_more_than_the_plug_ins_own_module(install: Install) -> None:
     folder = install({"models": {"mine": "acme_sweep:MINE"}}, LINEAR)
     code = (
-        "import sys; from trainables.config import ModelConfig; ModelConfig(name='mine');"
+        "import sys; from trainables.config.arm import ModelConfig; ModelConfig(name='mine');"
         "print('acme_sweep' in sys.modules, 'torch' in sys.modules)"
     )
     ran = subprocess.run(
@@ -388,7 +388,7 @@ def test_frames_of_another_size_are_refused_when_they_are_decoded(
 ) -> None:
     code = """
 import numpy as np
-from trainables.datasets.clips import RawClip, RawVideo
+from trainables.datasets.video.clips import RawClip, RawVideo
 
 def listed(data):
     clips = [RawClip(f"c{i}", lambda: iter([np.zeros((8, 32), np.uint8)] * 20)) for i in range(4)]
@@ -401,7 +401,7 @@ def listed(data):
 
 def test_texts_of_a_plug_in_are_read_split_and_known(install: Install) -> None:
     code = """
-from trainables.datasets.text_examples import RawExample, RawSplit, RawText
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 
 def listed(data):
     def read(split):

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracles import TINY, NaiveAdam, naive_missing_shares, naive_violations, naive_weights
-from trainables.config import ConstraintConfig
-from trainables.multipliers import Multipliers
-from trainables.primal_dual import (
+from trainables.config.arm import ConstraintConfig
+from trainables.primal_dual.constraints import (
     Scales,
     allowed_losses,
     descent_constraints,
@@ -25,8 +24,9 @@ from trainables.primal_dual import (
     slack,
     violations,
 )
-from trainables.slacks import Slacks
-from trainables.weighting import PrimalDual, on_device
+from trainables.primal_dual.multipliers import Multipliers
+from trainables.primal_dual.slacks import Slacks
+from trainables.primal_dual.weighting import PrimalDual, on_device
 
 UNIT = Scales(constant_loss=1.0, identity_loss=0.5)
 REFERENCES = ("bound_first", "virtual_layer0", "bound_zero")

@@ -20,9 +20,9 @@ from sweep.study.proposals import ProposalOutcome
 from tests.oracles import TINY
 from tests.records import SCORES, finished
 from trainables.arm_run import ArmRun
-from trainables.object_store import ObjectStore
-from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, Report
-from trainables.run_store import RunStore
+from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for; useful
 FLAT = [1.0, 0.99, 0.98, 0.97, 0.96, 0.95]

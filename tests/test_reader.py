@@ -36,7 +36,7 @@ from tests.mlflow_servers import free_port
 from tests.ssh_stand_in import stand_in
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.code_version import RUNS_THERE
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 ROOT = Path(__file__).parents[1]
 TOKEN = "of-the-cluster"

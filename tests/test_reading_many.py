@@ -17,8 +17,8 @@ from sweep.study.definition import load_definition, put_definition
 from sweep.study.parallel_reads import READERS, at_once
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, USELESS, store_sweep
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 SETTINGS = 2
 JUDGED = "sweeps/scale/proposals/{}/judged.json"

@@ -14,8 +14,8 @@ import pytest
 
 from tests.data_folders import HEIGHT, WIDTH, add_film, as_frame, noise, timed, write_video
 from tests.decoded_videos import FILES, NOISE, SCENE, decoded
-from trainables.config import DataConfig
-from trainables.datasets.video import list_clips, load_video
+from trainables.config.arm import DataConfig
+from trainables.datasets.video.load import list_clips, load_video
 from trainables.errors import BadData
 
 # --- as it is decoded -----------------------------------------------------------------------------

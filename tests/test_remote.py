@@ -18,7 +18,7 @@ from tests.drivers import wait_until
 from tests.job_servers import JobServer, job_server
 from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.errors import Failure, Misuse
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 TOKEN = "of-the-cluster"
 

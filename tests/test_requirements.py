@@ -26,10 +26,10 @@ from tests.checkpoints import tiny_vit
 from tests.oracles import TINY
 from tests.sweeps import SPACE
 from trainables.build import build_model, build_task
-from trainables.datasets import video
+from trainables.datasets.video import load as video
 from trainables.errors import BadData, InvalidValue, UnknownName
 from trainables.models.checkpoint_files import checkpoint_fingerprint
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 # --- data -----------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from sweep.study.plan import Plan
 from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition
 from trainables.memory import CONTEXT_MB
-from trainables.results import TRAIN_PEAK_MEMORY_MB, ArmRecord
+from trainables.records.arm_record import TRAIN_PEAK_MEMORY_MB, ArmRecord
 
 
 def on_gpu(**space: Any) -> Definition:

@@ -10,8 +10,8 @@ from sweep.results.views import load_sweep
 from sweep.run.retention import keep_winners_weights
 from sweep.study.definition import Definition
 from tests.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, Losses, point, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 (SETTING,) = ONLY = SPACE.settings[:1]
 

@@ -8,7 +8,7 @@ import pytest
 
 from sweep.run.forget_failed import forget_failed
 from tests.toy_sweeps import definition, ends_where, outcomes, started, train
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 fails_at_one = ends_where(lambda arm: arm.proposal == 1, "failed", "out of memory")
 

@@ -16,9 +16,9 @@ import pytest
 
 from tests.oracles import TINY
 from trainables.errors import Misuse, StoreError
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Report
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_put_once_keeps_the_first(objects: ObjectStore) -> None:
 
 def test_two_writers_of_one_name_agree_on_a_whole_object(objects: ObjectStore) -> None:
     code = (
-        "import sys; from trainables.object_store import ObjectStore;"
+        "import sys; from trainables.records.objects import ObjectStore;"
         "o = ObjectStore(sys.argv[1]);"
         "[o.put('same', sys.argv[2].encode() * 5000) for _ in range(50)];"
         "print(o.put_once('once', sys.argv[2].encode()).decode())"
@@ -162,9 +162,9 @@ def test_a_final_record_that_cannot_be_seen_yet_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NFS refuses a second one, and says for a while that there is none."""
-    from trainables.patient_store import PatientStore
+    from trainables.records.retrying import PatientStore
 
-    monkeypatch.setattr("trainables.patient_store.time.sleep", lambda seconds: None)
+    monkeypatch.setattr("trainables.records.retrying.time.sleep", lambda seconds: None)
     store = RunStore(PatientStore(tmp_path))
     first = store.put_record(record("finished"))
     looks = [False, False]

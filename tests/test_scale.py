@@ -19,8 +19,8 @@ from sweep.study.plan import Arm
 from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from tests.tracked_arms import content, history
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 SETTINGS = 2
 

@@ -23,8 +23,8 @@ from sweep.study.sampler import (
     stand_in,
     worth_telling,
 )
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.results import Outcome
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.records.arm_record import Outcome
 
 ALPHA, DUAL_LR = "constraint.alpha", "constraint.dual_lr"
 

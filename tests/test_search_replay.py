@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.search_replay import FOLDER, KINDS, Landscape, searched, summary, told_of
 from sweep.study.sampler import constraint_of
-from trainables.primal_dual import TOLERANCE
+from trainables.primal_dual.constraints import TOLERANCE
 
 
 def recorded(name: str) -> Landscape:

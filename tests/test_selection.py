@@ -13,7 +13,7 @@ from sweep.study.pairs import Pair, join
 from sweep.study.proposals import ProposalOutcome
 from sweep.study.selection import ProposalResult, frontier_of, select
 from tests.records import ended, finished, pair_config
-from trainables.results import ArmRecord
+from trainables.records.arm_record import ArmRecord
 
 FEASIBLE = [0.5, 0.4, 0.3, 0.2]
 INFEASIBLE = [0.5, 0.4, 0.38, 0.2]  # layer 2 misses (0.38 - 0.32) / 0.08 = 0.75

@@ -14,10 +14,8 @@ from scipy import ndimage
 from torch import Tensor
 
 from tests.oracles import TINY
-from trainables.config import RunConfig
-from trainables.errors import InvalidValue, UnknownName
-from trainables.random_keys import keyed_generator
-from trainables.shifts import (
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import (
     FAMILIES,
     VIDEO_FAMILIES,
     family_of,
@@ -26,6 +24,8 @@ from trainables.shifts import (
     severity_key,
     unseen_gammas,
 )
+from trainables.errors import InvalidValue, UnknownName
+from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch
 from trainables.tasks.denoising import Denoising
 from trainables.tasks.frame_denoising import FrameDenoising

@@ -25,10 +25,10 @@ from search_spaces.space import (
 )
 from tests.oracles import TINY
 from tests.sweeps import SPACE
-from trainables.config import RunConfig, field_names
+from trainables.config.arm import RunConfig, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
-from trainables.primal_dual import dual_step
-from trainables.schedule import is_dual_step, lr_factor
+from trainables.primal_dual.constraints import dual_step
+from trainables.primal_dual.schedule import is_dual_step, lr_factor
 
 
 @pytest.mark.parametrize("name", catalog.space_names())
@@ -326,7 +326,7 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_name(
 
 SPACE_FILE = """
 from search_spaces.space import SearchSpace, Setting, Uniform
-from trainables.config import ConstraintConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, RunConfig
 
 SPACE = SearchSpace(
     name="mine",

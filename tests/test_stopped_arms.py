@@ -20,9 +20,9 @@ from sweep.study.selection import ProposalResult
 from tests.oracles import TINY
 from tests.records import ended, finished, pair_config
 from tests.test_trial import told
-from trainables.object_store import ObjectStore
-from trainables.results import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
-from trainables.run_store import RunStore
+from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 from trainables.trial import ArmTrial
 
 

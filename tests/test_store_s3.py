@@ -18,10 +18,10 @@ from tests.clouds import BUCKET, Cloud, Request
 from tests.command_line import sweep
 from tests.oracles import TINY
 from trainables.errors import DamagedObject, Misuse, StoreError
-from trainables.object_store import ObjectStore
-from trainables.patient_store import PatientStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+from trainables.records.retrying import PatientStore
 
 PART = 10 * 2**20  # pyarrow puts what is larger in parts of this size
 
@@ -95,7 +95,7 @@ def test_a_record_is_put_by_one_request(cloud: Cloud, objects: ObjectStore) -> N
 
 KILLED = """
 import os, sys
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 ObjectStore(sys.argv[1]).put("big", os.urandom(3 * int(sys.argv[2])))
 """
 
@@ -137,7 +137,7 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(
 ) -> None:
     refusals = [403, 403]
     waited: list[float] = []
-    monkeypatch.setattr("trainables.patient_store.time.sleep", waited.append)
+    monkeypatch.setattr("trainables.records.retrying.time.sleep", waited.append)
     cloud.before = lambda request: refusals.pop() if refusals else None
     store = PatientStore(f"s3://{BUCKET}/root")
     store.put("thing", b"content")

@@ -31,9 +31,9 @@ from tests.records import finished
 from tests.toy_sweeps import LOSSES, definition, ends_where, started, train
 from trainables.code_version import code_version
 from trainables.errors import Failure, UnknownName
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 ROOT = Path(__file__).parents[1]
 SMALL = definition(n_proposals=1, n_settings=1, seeds=(0,))  # two arms

@@ -23,9 +23,9 @@ from sweep.results.tables.frontier import frontier_table
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, USELESS, store_sweep
-from trainables.config import ConstraintConfig
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.config.arm import ConstraintConfig
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:

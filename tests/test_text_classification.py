@@ -16,7 +16,8 @@ from tests.text_runs import LONGEST, text_task, tiny_text
 from trainables import evaluation
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_references, build_task
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation import (
     evaluate,
@@ -25,15 +26,14 @@ from trainables.evaluation import (
     units_of,
 )
 from trainables.layer_losses import introduce, layer_outcomes, layer_predictions
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, layer_metric
-from trainables.run_store import RunStore
-from trainables.shifts import TEXT_FAMILIES, gamma_key
+from trainables.records.arm_record import ArmRecord, layer_metric
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import at_gamma, under_shift
 from trainables.tasks import text_classification
 from trainables.tasks.base import Batch, Tokens
 from trainables.tasks.text_classification import TextClassification
 from trainables.tasks.text_shifts import mistyped
-from trainables.unit_scores import at_gamma, under_shift
 
 CPU = torch.device("cpu")
 

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.text_folders import TEXT_LAYOUTS, TextLayout, Texts
-from trainables.config import DataConfig
-from trainables.datasets import text
-from trainables.datasets.text import load_text, resolve
-from trainables.datasets.text_examples import Example, TextSplits
+from trainables.config.arm import DataConfig
+from trainables.datasets.text import load as text
+from trainables.datasets.text.examples import Example, TextSplits
+from trainables.datasets.text.load import load_text, resolve
 from trainables.errors import BadData, UnknownName
 
 REPOSITORY = Path(__file__).parents[1]
@@ -148,8 +148,8 @@ WATCHED_RUN = """
 import sys
 opened = []
 sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))
-from trainables.config import DataConfig
-from trainables.datasets.text import load_text
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text
 splits = load_text(DataConfig.from_json({data!r}))
 print(len(splits.train), len(splits.dev))
 seen = [name for name in opened if name.startswith({root!r}) or "test.jsonl" in name]
@@ -335,7 +335,7 @@ def test_every_data_set_is_under_this_contract() -> None:
 
 def test_loading_texts_needs_neither_torch_nor_transformers() -> None:
     code = (
-        "import sys, trainables.datasets.text, trainables.datasets.tokenized;"
+        "import sys, trainables.datasets.text.load, trainables.datasets.text.tokenized;"
         "print({'torch', 'transformers', 'datasets'} & set(sys.modules))"
     )
     ran = subprocess.run(

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.text_folders import FILMS, MNLI_LABELS, TEXT_LAYOUTS, write_imdb_films
-from trainables.config import DataConfig
-from trainables.datasets.text import load_text
-from trainables.datasets.text_examples import TextSplits
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.examples import TextSplits
+from trainables.datasets.text.load import load_text
 from trainables.errors import BadData
 
 

@@ -16,10 +16,10 @@ from tests.command_line import refused, sweep
 from tests.test_text_spaces import TINY
 from tests.text_folders import MNLI_LABELS, PAIRS, PAIRS_TEST, REVIEWS, REVIEWS_TEST, TEXT_LAYOUTS
 from tests.text_runs import checkpoint_in
-from trainables.config import DataConfig
-from trainables.datasets.text import load_text, resolve
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text, resolve
 from trainables.errors import BadData
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -111,8 +111,8 @@ WATCHED_RUN = """
 import sys
 seen = []
 sys.addaudithook(lambda event, args: event == "socket.connect" and seen.append(args))
-from trainables.config import DataConfig
-from trainables.datasets.text import load_text
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text
 print(load_text(DataConfig.from_json({data!r})).fingerprint, seen)
 """
 
@@ -213,8 +213,8 @@ def test_a_data_set_that_is_nowhere_is_told_with_the_way_to_fetch_it(library: An
 def test_without_the_library_the_message_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['datasets'] = None;"
-        "from trainables.config import DataConfig;"
-        "from trainables.datasets.text import load_text;"
+        "from trainables.config.arm import DataConfig;"
+        "from trainables.datasets.text.load import load_text;"
         "load_text(DataConfig(name='hf:imdb', folder='.'))"
     )
     ran = subprocess.run(

@@ -17,7 +17,7 @@ from sweep.study.requirements import resolve_checkpoints, resolve_data
 from tests.text_checkpoints import tiny_encoder
 from tests.text_runs import text_task, tiny_text
 from trainables.build import build_model
-from trainables.config import RunConfig, default_constraint
+from trainables.config.arm import RunConfig, default_constraint
 from trainables.errors import BadData, InvalidValue, UnknownName
 
 

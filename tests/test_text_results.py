@@ -20,12 +20,12 @@ from sweep.tracking.rows import TrackedArm, final_rows
 from tests.records import SCALES, evaluation
 from tests.test_selection import pair as video_pair
 from tests.test_selection import proposal
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.task_facts import ACCURACY, RMSE, TASKS, task_of_model
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.errors import InvalidValue
-from trainables.primal_dual import Scales
-from trainables.results import ArmRecord, Report
-from trainables.task_facts import ACCURACY, RMSE, TASKS, task_of_model
+from trainables.primal_dual.constraints import Scales
+from trainables.records.arm_record import ArmRecord, Report
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # at alpha 0.2 and f0 = f_c = 1: every layer descends
 TEXT = RunConfig(

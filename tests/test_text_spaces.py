@@ -20,8 +20,8 @@ from sweep.cost import estimate
 from sweep.results.views import SweepView, load_sweep
 from tests.text_folders import TEXT_LAYOUTS
 from tests.text_runs import LONGEST, checkpoint_in
-from trainables.object_store import ObjectStore
-from trainables.task_facts import SAMPLES_PER_UNIT
+from trainables.config.task_facts import SAMPLES_PER_UNIT
+from trainables.records.objects import ObjectStore
 
 # Two steps of what the spaces train, on texts of 32 tokens, measured on one unit.
 TINY = {

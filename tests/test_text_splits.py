@@ -8,8 +8,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.datasets.text_examples import Example, RawExample
-from trainables.datasets.text_splits import carved, grouped, limited
+from trainables.datasets.text.examples import Example, RawExample
+from trainables.datasets.text.splits import carved, grouped, limited
 
 few = st.integers(0, 6)
 RAW = st.lists(

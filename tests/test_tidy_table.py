@@ -13,8 +13,8 @@ from sweep.results.export import export
 from sweep.results.tables.proposals import proposal_rows
 from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from tests.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, point, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 SHIFTED = SPACE.with_base({"shifts": ["blur"]})
 KEY = [column for column in COLUMNS if column != "value"]

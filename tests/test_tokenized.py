@@ -26,16 +26,16 @@ from tests.tokenizer_folders import (
     write_gpt2,
     write_roberta,
 )
-from trainables.config import DataConfig
-from trainables.datasets.text import load_text, resolve
-from trainables.datasets.text_examples import Example, TextSplits
-from trainables.datasets.text_tokenizer import (
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.examples import Example, TextSplits
+from trainables.datasets.text.load import load_text, resolve
+from trainables.datasets.text.tokenized import TokenizedSplit, tokenized
+from trainables.datasets.text.tokenizer import (
     encode,
     load_tokenizer,
     tokenizer_fingerprint,
     tokenizer_folder,
 )
-from trainables.datasets.tokenized import TokenizedSplit, tokenized
 from trainables.errors import BadData, InvalidValue
 
 REPOSITORY = Path(__file__).parents[1]
@@ -229,9 +229,9 @@ WATCHED_RUN = """
 import sys
 opened = []
 sys.addaudithook(lambda event, args: event == "open" and opened.append(str(args[0])))
-from trainables.config import DataConfig
-from trainables.datasets.text import load_text
-from trainables.datasets.tokenized import tokenized
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text
+from trainables.datasets.text.tokenized import tokenized
 data = DataConfig.from_json({data!r})
 made = tokenized(data, load_text(data), {tokenizer!r}, 24)
 print(len(made.train), len(made.dev))

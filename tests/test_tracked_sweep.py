@@ -15,13 +15,13 @@ import pytest
 
 from tests.drivers import ROOT, records, tiny, wait_until
 from tests.mlflow_servers import Server, content
-from trainables.object_store import ObjectStore
-from trainables.results import (
+from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
     TRAIN_SECONDS,
     TRAIN_STEPS_PER_S,
 )
+from trainables.records.objects import ObjectStore
 
 # What training again measures anew, beside all times.
 MEASURED = (EVAL_SECONDS, TRAIN_PEAK_MEMORY_MB, TRAIN_SECONDS, TRAIN_STEPS_PER_S)

@@ -32,8 +32,8 @@ from tests.tracked_arms import (
     report,
     tracked,
 )
-from trainables import results
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
+from trainables.records import arm_record as results
 
 # --- what a run holds -----------------------------------------------------------------------------
 

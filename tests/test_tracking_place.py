@@ -11,7 +11,7 @@ from sweep.tracking.address import known_id, place_of, remember_place, sweep_id,
 from tests.sweeps import store_sweep
 from tests.tracked_arms import SWEEP
 from trainables.errors import Misuse
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 
 def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from sweep.tracking.rows import TrackedArm, final_rows, tags_of
 from tests.records import finished, pair_config
-from trainables.results import Report
+from trainables.records.arm_record import Report
 
 LOSSES = [0.5, 0.4, 0.3, 0.2]
 

@@ -19,7 +19,7 @@ from tests.drivers import ROOT
 from tests.mlflow_servers import free_port
 from tests.tracked_arms import SWEEP, history
 from trainables.errors import Misuse
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 
 def test_the_url_shows_arms_as_charts_sorted_by_objective(uri: str) -> None:

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from tests.oracles import TINY
-from trainables.config import ConstraintConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, RunConfig
 from trainables.layer_losses import layer_losses
 from trainables.models.ut import UT
-from trainables.primal_dual import descent_constraints, violations
+from trainables.primal_dual.constraints import descent_constraints, violations
+from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
-from trainables.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 
 CPU = torch.device("cpu")
 DOUBLE = replace(TINY, dtype="float64")

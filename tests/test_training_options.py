@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from tests.oracles import TINY
 from tests.text_runs import text_task, tiny_text
 from trainables.build import build_model, build_task
-from trainables.config import RunConfig
-from trainables.schedule import lr_factor
+from trainables.config.arm import RunConfig
+from trainables.primal_dual.schedule import lr_factor
+from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task
 from trainables.training import Training, optimizer_of
-from trainables.weighting import weighting_of
 
 CPU = torch.device("cpu")
 

@@ -18,9 +18,9 @@ from ray._private.label_utils import validate_label_selector
 
 from tests.drivers import ROOT, tiny
 from trainables.code_version import code_version
-from trainables.config import RunConfig
-from trainables.object_store import ObjectStore
-from trainables.run_store import MAX_DEATHS, RunStore
+from trainables.config.arm import RunConfig
+from trainables.records.arms import MAX_DEATHS, RunStore
+from trainables.records.objects import ObjectStore
 from trainables.training import Training
 from trainables.trial import (
     FINISHED,

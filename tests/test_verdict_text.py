@@ -13,8 +13,8 @@ from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import certificate_text, verdict_lines
 from tests.records import ended
 from tests.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def test_every_certificate_has_its_words() -> None:

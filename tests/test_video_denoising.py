@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
 from trainables.errors import InvalidValue, UnknownName
 from trainables.random_keys import keyed_generator, seed_of
 from trainables.tasks.base import Batch, Task

@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.data_folders import HEIGHT, WIDTH, add_film, as_frame, write_video
 from tests.decoded_videos import FILES, NOISE, SCENE, SIZE, assert_in_order, decoded, scaled, spread
-from trainables.datasets.video_files import VIDEO_SUFFIXES, decode_video
+from trainables.datasets.video.video_files import VIDEO_SUFFIXES, decode_video
 from trainables.errors import BadData
 
 

@@ -15,7 +15,7 @@ from sweep.cli.main import main
 from sweep.results.views import SweepView, load_sweep
 from tests.checkpoints import tiny_vit
 from tests.data_folders import LAYOUTS
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 # Two steps of what the spaces train, on frames of 16 pixels, measured on one window.
 TINY = {

@@ -28,10 +28,10 @@ from tests.sweeps import (
     point,
     store_sweep,
 )
-from trainables.config import RunConfig
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.config.arm import RunConfig
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list[dict[str, Any]]:

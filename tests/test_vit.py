@@ -107,7 +107,7 @@ def test_the_encoder_sees_what_the_image_processor_makes(
 
 def test_grey_frames_are_scaled_as_the_image_processor_scales_them(checkpoint: Path) -> None:
     """Data sets scale frames before a model sees them: bilinear, as ViT's processor does."""
-    from trainables.datasets.frame_files import scaled
+    from trainables.datasets.video.frame_files import scaled
 
     grey = np.random.default_rng(1).integers(0, 256, (40, 60), dtype=np.uint8)
     processor = ViTImageProcessorPil.from_pretrained(checkpoint)

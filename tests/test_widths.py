@@ -10,7 +10,7 @@ from search_spaces.space import Setting
 from sweep.cli.text_table import phrases, table
 from tests.command_line import sweep
 from tests.sweeps import FEASIBLE, INFEASIBLE, SPACE, store_sweep
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 WIDTHS = (40, 60, 80, 120)
 NAMES = tuple(

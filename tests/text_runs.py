@@ -11,7 +11,7 @@ from tests.text_checkpoints import tiny_encoder
 from tests.text_folders import TEXT_LAYOUTS
 from tests.tokenizer_folders import BERT_TOKENS, write_bert
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.layer_losses import introduce
 from trainables.tasks.text_classification import TextClassification
 

@@ -12,8 +12,8 @@ from sweep.study.plan import Arm
 from sweep.study.proposals import stored_proposals
 from tests.oracles import TINY
 from tests.records import ended, finished
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
+from trainables.records.arm_record import ArmRecord
+from trainables.records.objects import ObjectStore
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # feasible under small alphas, useful
 PLAIN = [1.0, 1.0, 1.0, 0.3]  # of an unconstrained arm that meets no constraint unasked

@@ -7,10 +7,10 @@ from typing import Any
 
 from sweep.tracking.rows import TrackedArm
 from tests.mlflow_servers import content as content_of
-from trainables import results
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.primal_dual import Scales
-from trainables.results import ArmRecord, Evaluation, Report
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.primal_dual.constraints import Scales
+from trainables.records import arm_record as results
+from trainables.records.arm_record import ArmRecord, Evaluation, Report
 
 SWEEP = "lab-3"
 LAYERS = 3

@@ -16,10 +16,9 @@ from dataclasses import dataclass
 
 import torch
 
-from trainables import results
 from trainables.build import build_model, build_references, build_task, parameter_dtype
-from trainables.config import RunConfig
-from trainables.constraint_config import TOLERANCE
+from trainables.config.arm import RunConfig
+from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import early_signs, reason_to_stop
 from trainables.environment import environment
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
@@ -32,12 +31,13 @@ from trainables.memory import (
     reset_peak_memory,
     why_cuda_does_not_start,
 )
-from trainables.primal_dual import descent_constraints, missing_shares
-from trainables.results import ArmRecord, Report, Status
-from trainables.run_store import MAX_DEATHS, RunStore
+from trainables.primal_dual.constraints import descent_constraints, missing_shares
+from trainables.primal_dual.weighting import weighting_of
+from trainables.records import arm_record as results
+from trainables.records.arm_record import ArmRecord, Report, Status
+from trainables.records.arms import MAX_DEATHS, RunStore
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
-from trainables.weighting import weighting_of
 
 TOO_LITTLE = {
     "GPU": "Lower batch_size, raise accumulate, or give the arm a larger GPU.",

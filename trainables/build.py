@@ -8,22 +8,22 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from trainables import fetched_folders
-from trainables.config import DataConfig, ModelConfig, RunConfig
-from trainables.datasets import places, video
+from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.task_facts import TASKS, facts_of, task_of_model
+from trainables.datasets import fetched_folders, places
+from trainables.datasets.fetched_folders import Tell
+from trainables.datasets.video import load as video
 from trainables.errors import BadData, InvalidValue
-from trainables.fetched_folders import Tell
 from trainables.models.dust import DUST
 from trainables.models.ut import UT
 from trainables.plugins import require_no_clash, task_plugin, wrong_return
+from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import seed_of
-from trainables.task_facts import TASKS, facts_of, task_of_model
 from trainables.tasks.base import References, Task, TokenTask
 from trainables.tasks.denoising import Denoising
 from trainables.tasks.frame_denoising import FrameDenoising
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
-from trainables.weighting import weighting_of
 
 
 class OwnReferences(Task, Protocol):
@@ -103,7 +103,7 @@ def check_model(config: RunConfig) -> None:
         return
     network = _of_checkpoint(config, classes=2)
     if config.model.name != "vit":
-        from trainables.datasets.text_tokenizer import load_tokenizer
+        from trainables.datasets.text.tokenizer import load_tokenizer
 
         checkpoint = config.model.checkpoint
         _check_vocabulary(checkpoint, network, len(load_tokenizer(checkpoint)))
@@ -130,7 +130,7 @@ def resolve_data(config: RunConfig) -> DataConfig:
     if config.task not in TASKS:
         return task_plugin(config.task, TASKS).resolve(config.data)
     if config.task == "text_classification":
-        from trainables.datasets import text
+        from trainables.datasets.text import load as text
 
         return text.resolve(config.data)
     return video.resolve(config.data)
@@ -154,7 +154,7 @@ def model_fingerprint(model: ModelConfig) -> str:
     Raises:
         BadData: files are missing, or cannot be read.
     """
-    from trainables.datasets.text_tokenizer import tokenizer_fingerprint
+    from trainables.datasets.text.tokenizer import tokenizer_fingerprint
     from trainables.models.checkpoint_files import checkpoint_fingerprint
 
     checkpoint = str(model.checkpoint)

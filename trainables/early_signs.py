@@ -15,17 +15,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.constraint_config import TOLERANCE
-from trainables.primal_dual import (
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.constraint import TOLERANCE
+from trainables.primal_dual.constraints import (
     DescentConstraints,
     Scales,
     allowed_losses,
     descent_constraints,
     previous_losses,
 )
-from trainables.results import Report
-from trainables.schedule import effective_dual_steps, settled_from
+from trainables.primal_dual.schedule import effective_dual_steps, settled_from
+from trainables.records.arm_record import Report
 
 Floats = NDArray[np.float64]
 

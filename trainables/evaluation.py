@@ -17,15 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
+from trainables.config.task_facts import shift_references
+from trainables.config.test_conditions import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
 from trainables.objective import objective_of
-from trainables.results import Evaluation
-from trainables.shifts import family_of, gamma_key, near_shift_gammas, severity_key
-from trainables.task_facts import shift_references
+from trainables.records.arm_record import Evaluation
+from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.tasks.base import SPLITS, Batch, References, Task, TokenTask
-from trainables.unit_scores import UnitScores, at_gamma, under_shift
 
 Floats = NDArray[np.float64]
 

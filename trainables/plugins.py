@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from trainables.config.fields import require
 from trainables.errors import Misuse, SweepError, UnknownName
-from trainables.sections import require
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from trainables.build import OwnReferences
-    from trainables.config import DataConfig, RunConfig
-    from trainables.task_facts import TaskFacts
+    from trainables.config.arm import DataConfig, RunConfig
+    from trainables.config.task_facts import TaskFacts
     from trainables.tasks.base import Task
     from trainables.tasks.denoising import Denoising
 
@@ -75,7 +75,7 @@ class TaskPlugin:
 
     def __post_init__(self) -> None:
         """Refuse what is of another type; the message names the field."""
-        from trainables.task_facts import TaskFacts
+        from trainables.config.task_facts import TaskFacts
 
         require(isinstance(self.facts, TaskFacts), "facts", self.facts, "TaskFacts")
         require(callable(self.build), "build", self.build, "a function of run, device and dtype")

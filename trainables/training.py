@@ -21,12 +21,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from trainables import results
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.layer_losses import last_loss, layer_losses
-from trainables.schedule import lr_factor
+from trainables.primal_dual.schedule import lr_factor
+from trainables.primal_dual.weighting import Weighting
+from trainables.records import arm_record as results
 from trainables.tasks.base import Batch, Task
-from trainables.weighting import Weighting
 
 
 def optimizer_of(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:

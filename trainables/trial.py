@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.tune import PlacementGroupFactory, Trainable
 
-from trainables import results
 from trainables.code_version import DISTRIBUTION, training_version
-from trainables.config import RunConfig
-from trainables.constraint_config import TOLERANCE
+from trainables.config.arm import RunConfig
+from trainables.config.constraint import TOLERANCE
+from trainables.datasets.fetched_folders import Background
+from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
-from trainables.fetched_folders import Background
-from trainables.patient_store import PatientStore
-from trainables.remote_folders import is_address
-from trainables.results import ArmRecord, Report
-from trainables.run_store import RunStore
+from trainables.records import arm_record as results
+from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arms import RunStore
+from trainables.records.retrying import PatientStore
 
 if TYPE_CHECKING:
     from trainables.arm_run import ArmRun

@@ -11,10 +11,10 @@ from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import Definition
 from sweep.study.plan import Arm
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
-from trainables.primal_dual import Scales
-from trainables.results import ArmRecord, Evaluation, Report
-from trainables.run_store import RunStore
+from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
+from trainables.primal_dual.constraints import Scales
+from trainables.records.arm_record import ArmRecord, Evaluation, Report
+from trainables.records.arms import RunStore
 
 SETTINGS = 50
 WORKERS = 200

@@ -22,11 +22,11 @@ from scipy.stats import qmc
 
 from sweep.study.pairs import Judgement, judge
 from trainables.arm_run import ArmRun
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
-from trainables.object_store import ObjectStore
-from trainables.results import REPORTED_MISSING_SHARE, ArmRecord
-from trainables.run_store import RunStore
-from trainables.schedule import lr_factor
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.primal_dual.schedule import lr_factor
+from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 

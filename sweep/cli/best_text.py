@@ -14,8 +14,8 @@ from sweep.results.findings import findings
 from sweep.results.tables import columns as table_columns
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.names import model_text, short_names
-from trainables.shifts import FAMILIES
-from trainables.task_facts import facts_of, reference_label
+from trainables.config.task_facts import facts_of, reference_label
+from trainables.config.test_conditions import FAMILIES
 
 Json = Any
 _NOTHING = "—"

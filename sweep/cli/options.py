@@ -19,7 +19,7 @@ from trainables.errors import InvalidValue
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
     from sweep.results.views import Read, SweepView
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
 Json = Any
 Verb = TypeVar("Verb", bound=Callable[..., Any])

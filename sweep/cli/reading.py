@@ -33,7 +33,7 @@ from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import open_store
 from sweep.tracking.address import known_id, place_of
 from trainables.errors import SweepError, UnknownName
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 _NOTHING = "—"

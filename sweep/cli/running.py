@@ -49,7 +49,7 @@ from sweep.study.requirements import (
 )
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary

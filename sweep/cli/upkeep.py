@@ -36,8 +36,8 @@ from sweep.tracking.address import (
     tracking_uri,
 )
 from trainables.errors import Failure, SweepError
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."

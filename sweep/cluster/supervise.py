@@ -50,8 +50,8 @@ from sweep.study.registration import extended, refuse_second_driver, registered,
 from sweep.tracking.address import place_of, remember_place
 from trainables.code_version import code_version
 from trainables.errors import Failure, Misuse, StoreError, SweepError
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person

@@ -23,11 +23,11 @@ from typing import Any, Literal
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.task_facts import SAMPLES_PER_UNIT
+from trainables.config.test_conditions import family_of
+from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, Misuse, UnknownName
-from trainables.remote_folders import is_address
-from trainables.shifts import family_of
-from trainables.task_facts import SAMPLES_PER_UNIT
 
 Json = Any
 DType = Literal["float32", "float64", "bfloat16"]

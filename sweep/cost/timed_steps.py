@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from trainables.build import build_model, parameter_dtype
-from trainables.config import RunConfig
-from trainables.primal_dual import Scales
+from trainables.config.arm import RunConfig
+from trainables.primal_dual.constraints import Scales
+from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, autocast_of
 from trainables.tasks.perturbations import gaussian
 from trainables.training import Training
-from trainables.weighting import weighting_of
 
 CPU = torch.device("cpu")
 FEWEST, MOST = 3, 30  # steps that are timed, after one that is not

@@ -28,7 +28,7 @@ from sweep.doctor.data import Need
 from sweep.doctor.node import SHARED_ADVICE, NodeReport, Request
 from sweep.executors.ray_session import attached_ray
 from trainables.errors import Failure
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.doctor.check import Check, nearest
-from trainables.config import DataConfig, ModelConfig
+from trainables.config.arm import DataConfig, ModelConfig
 from trainables.datasets.cache import cache_root
+from trainables.datasets.fetched_folders import listed
 from trainables.datasets.places import FOLDERS, with_default_folder
+from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, StoreError, SweepError
-from trainables.fetched_folders import listed
-from trainables.remote_folders import is_address, without_scheme
 
 Json = Any
 DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
@@ -138,7 +138,7 @@ def _at_address(address: str, names: Sequence[str]) -> Found:
 
 
 def _video_data(data: DataConfig) -> Found:
-    from trainables.datasets.video import BUILT_IN, list_clips
+    from trainables.datasets.video.load import BUILT_IN, list_clips
 
     video = list_clips(data)
     counts = f"{len(video.train)} training and {len(video.test)} test clips"
@@ -147,7 +147,7 @@ def _video_data(data: DataConfig) -> Found:
 
 
 def _text_data(data: DataConfig) -> Found:
-    from trainables.datasets.text import list_text
+    from trainables.datasets.text.load import list_text
 
     raw = list_text(data)
     size_mb = sum(size for _, size, _ in raw.listing) / 1e6
@@ -192,8 +192,9 @@ _Fits = dict[str, tuple[str, str]]  # by data set: what it holds in words, and i
 
 def _published(folder: str) -> tuple[_Fits, list[str]]:
     """The published data sets that the folder could be, and what is wrong with those it is."""
-    from trainables.datasets import text, video
     from trainables.datasets.layouts import OtherLayout
+    from trainables.datasets.text import load as text
+    from trainables.datasets.video import load as video
 
     fits: _Fits = {}
     problems = []
@@ -213,14 +214,14 @@ def _own_clips(folder: str) -> tuple[str, str]:
 
 
 def _clips(data: DataConfig) -> tuple[str, str]:
-    from trainables.datasets.video import list_clips
+    from trainables.datasets.video.load import list_clips
 
     video = list_clips(data)
     return f"{len(video.train)} training and {len(video.test)} test clips", video.root
 
 
 def _texts(data: DataConfig) -> tuple[str, str]:
-    from trainables.datasets.text import list_text
+    from trainables.datasets.text.load import list_text
 
     raw = list_text(data)
     return f"{len(raw.listing)} files of texts labelled {', '.join(raw.labels)}", raw.root
@@ -236,7 +237,7 @@ def _checkpoint(model: ModelConfig) -> Found:
     place = str(model.checkpoint)
     depth = depth_of(model)  # the first to say what is missing, and how to get it
     if model.name != "vit":
-        from trainables.datasets.text_tokenizer import load_tokenizer
+        from trainables.datasets.text.tokenizer import load_tokenizer
 
         load_tokenizer(place)
     files = files_of(place)

@@ -16,7 +16,7 @@ from sweep.doctor.check import Check, nearest, writable
 from sweep.doctor.data import Need, folder_check, need_check
 from sweep.tracking.address import shown, sqlite_path, tracking_uri
 from trainables.errors import SweepError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
 DISTRIBUTION = "descent-sweep"

@@ -21,7 +21,7 @@ from sweep.doctor.ports import NEVER_OPEN, answering, listeners
 from trainables.code_version import code_version
 from trainables.environment import package_versions
 from trainables.errors import SweepError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 SHARED_ADVICE = (
     "Give a root that is one and the same on every node: s3://bucket/path, or a folder of a shared "

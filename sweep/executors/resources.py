@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from sweep.study.definition import Definition
 from sweep.study.plan import Arm
 from trainables.memory import CONTEXT_MB
-from trainables.results import TRAIN_PEAK_MEMORY_MB, ArmRecord
+from trainables.records.arm_record import TRAIN_PEAK_MEMORY_MB, ArmRecord
 
 Machine = Mapping[str, float]  # its resources as Ray counts them: {"CPU": 8.0, "GPU": 2.0}
 MEASURED_SHARES = (1 / 4, 1 / 2, 1.0)

@@ -17,7 +17,7 @@ from sweep.executors.stalls import FIRST_TAKES, Stall, Stalls
 from sweep.run.coordinator import Coordinator
 from sweep.study.plan import Arm
 from trainables.errors import StoreError
-from trainables.results import ArmRecord, Report
+from trainables.records.arm_record import ArmRecord, Report
 
 log = logging.getLogger(__name__)
 _EPS = 1e-6

@@ -39,9 +39,9 @@ from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.definition import definition_name
 from trainables import trial
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.errors import InvalidValue
-from trainables.run_store import MAX_DEATHS
+from trainables.records.arms import MAX_DEATHS
 from trainables.trial import ArmTrial, report_of, resources_of, trial_config
 
 Json = Any

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.study.pairs import Judgement, Pair
-from trainables.config import RunConfig
-from trainables.results import (
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import gamma_key, seen_gammas
+from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
     TRAIN_SECONDS,
     ArmRecord,
     Evaluation,
 )
-from trainables.shifts import gamma_key, seen_gammas
 
 Json = Any
 
@@ -158,7 +158,7 @@ def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
     """Mean metric over the seen and over the unseen gammas, and under every shift; over the seeds.
 
     All ``records`` are finished and differ in their seed alone. ``unseen_mean`` is None where every
-    test gamma is seen. What counts as seen: ``trainables/shifts.py``.
+    test gamma is seen. What counts as seen: ``trainables/config/test_conditions.py``.
     """
     done = [record.evaluation for record in records if record.evaluation is not None]
     means = _means([m.scores for m in done])

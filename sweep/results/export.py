@@ -33,9 +33,9 @@ from sweep.results.tables.proposals import Read, proposal_rows
 from sweep.results.tables.tidy import tidy_rows
 from sweep.results.views import SettingView, SweepView
 from sweep.study.selection import is_selected
-from trainables.config import TRAINING_VERSION
+from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
-from trainables.results import ArmRecord
+from trainables.records.arm_record import ArmRecord
 
 Json = Any
 EXPORT = "descent-sweep export"  # what a manifest says it is

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trainables.task_facts import Metric, facts_of
+from trainables.config.task_facts import Metric, facts_of
 
 Json = Any
 # A linear filter that training the network is to beat, the one that knows least first.

@@ -11,8 +11,8 @@ from typing import Any
 
 from sweep.results.aggregates import finite
 from sweep.results.views import SettingView, SweepView
-from trainables.config import TRAINING_VERSION
-from trainables.results import (
+from trainables.config.arm import TRAINING_VERSION
+from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
     TRAIN_SECONDS,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweep.results.tables.formats import NOTHING, Row, number
-from trainables.certificate import LEAST_UNITS
+from trainables.primal_dual.certificate import LEAST_UNITS
 
 Json = Any
 

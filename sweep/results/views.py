@@ -40,9 +40,9 @@ from sweep.study.selection import (
     select,
     winner_of,
 )
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Outcome, Status
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord, Outcome, Status
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 BATCH = 400  # records that are in memory at a time, about

@@ -43,9 +43,9 @@ from sweep.study.proposals import (
 from sweep.study.sampler import propose
 from sweep.study.selection import OnProposal, ProposalResult, winner_of
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
-from trainables.results import OUTCOMES, ArmRecord, Report
-from trainables.run_store import RunStore
+from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 OnFinal = Callable[[Arm, ArmRecord], None]

@@ -8,8 +8,8 @@ from sweep.study.definition import Definition
 from sweep.study.plan import Arm, arms_of_proposal, baselines
 from sweep.study.proposals import ProposalOutcome, drop_outcome, stored_proposals
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:

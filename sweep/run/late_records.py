@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
 
 SEEN_WITHIN_S = 90.0
 LOOK_AGAIN_S = 2.0

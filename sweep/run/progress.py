@@ -19,8 +19,8 @@ from sweep.study.names import short_names
 from sweep.study.pairs import judge
 from sweep.study.plan import Arm
 from sweep.study.selection import counted
-from trainables.results import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
-from trainables.task_facts import Metric
+from trainables.config.task_facts import Metric
+from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted

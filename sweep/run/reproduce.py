@@ -16,11 +16,11 @@ from sweep.results.views import load_sweep
 from sweep.run.run_sweep import Executor, run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.plan import arms_of_proposal, baselines
-from trainables.config import TRAINING_VERSION
+from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Failure, Misuse
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord
-from trainables.run_store import RunStore
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 SHOWN = 8  # differences printed per arm

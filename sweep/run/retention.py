@@ -11,8 +11,8 @@ from sweep.results.views import SweepView
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
 from sweep.study.plan import arms_of_proposal
 from sweep.study.proposals import stored_proposals
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 
 def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:

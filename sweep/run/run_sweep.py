@@ -26,8 +26,8 @@ from sweep.study.lock import driver_lock
 from sweep.study.plan import OnRecord
 from sweep.study.selection import OnProposal
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
-from trainables.patient_store import PatientStore
+from trainables.records.objects import ObjectStore
+from trainables.records.retrying import PatientStore
 
 PATIENCE_S = 60.0  # how long a writer waits for a disk that is full or away
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from sweep.study.definition import folder
 from trainables.errors import StoreError, UnreadableObject
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.run.coordinator import Coordinator

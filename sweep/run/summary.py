@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainables.results import Outcome
+from trainables.records.arm_record import Outcome
 
 
 @dataclass(frozen=True)

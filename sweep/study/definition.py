@@ -18,7 +18,7 @@ from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken
 from sweep.study.advice import resume
 from trainables.errors import InvalidValue, UnknownName
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 Json = Any
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from sweep.study.definition import definition_name, folder
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 log = logging.getLogger(__name__)
 BEAT_EVERY_S = 15.0

@@ -26,7 +26,7 @@ from sweep.study.advice import command
 from sweep.study.definition import folder
 from sweep.study.heartbeat import Beat, Heartbeat
 from trainables.errors import StoreError
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 PATIENCE_S = 1.0  # readers hold the lock for an instant to see whether it is free
 WAIT_S = 0.02

@@ -14,7 +14,7 @@ from sweep.study.advice import STORAGE
 from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
 _SECRET_OPTION = re.compile(
     r"[?&;][^=&;]*(secret|key|token|pass|sas|signature|credential)[^=&;]*=", re.I
@@ -23,7 +23,7 @@ _SECRET_OPTION = re.compile(
 
 def open_store(storage: str) -> ObjectStore:
     """The store below a root; Misuse when it is no folder and no address that can be one."""
-    from trainables.object_store import ObjectStore
+    from trainables.records.objects import ObjectStore
 
     refuse_key(storage)
     _refuse_dangling(storage)

@@ -13,12 +13,12 @@ from functools import cached_property
 
 import numpy as np
 
-from trainables.certificate import Certificate, certify, clusters_of, upper_shares
-from trainables.config import ConstraintConfig
-from trainables.constraint_config import TOLERANCE
+from trainables.config.arm import ConstraintConfig
+from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue
 from trainables.objective import objective_of
-from trainables.primal_dual import (
+from trainables.primal_dual.certificate import Certificate, certify, clusters_of, upper_shares
+from trainables.primal_dual.constraints import (
     DescentConstraints,
     Floats,
     descent_constraints,
@@ -26,7 +26,7 @@ from trainables.primal_dual import (
     missing_shares,
     slack,
 )
-from trainables.results import ArmRecord, Evaluation, Outcome, Status, first_layer
+from trainables.records.arm_record import ArmRecord, Evaluation, Outcome, Status, first_layer
 
 Shares = tuple[float, ...]
 # An unconstrained arm that ended so counts as the best constant prediction: that training came to

@@ -19,7 +19,7 @@ from typing import Any
 
 from search_spaces.space import Setting
 from sweep.study.definition import Definition
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 
 Json = Any
 # The order of everything: (proposal number or -1 for baselines, setting, seed).

@@ -23,8 +23,8 @@ from typing import Any
 from sweep.study.definition import folder
 from sweep.study.parallel_reads import at_once
 from sweep.study.selection import Hindrance, ProposalResult
-from trainables.object_store import ObjectStore
-from trainables.results import ArmRecord, Outcome, Status
+from trainables.records.arm_record import ArmRecord, Outcome, Status
+from trainables.records.objects import ObjectStore
 
 Json = Any
 Point = dict[str, Json]  # dotted field of RunConfig -> value

@@ -20,7 +20,7 @@ from sweep.study.requirements import (
     with_checkpoint_of,
     with_folder,
 )
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 Say = Callable[[str], None]  # told what happened, in one line
 

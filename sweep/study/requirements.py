@@ -19,9 +19,9 @@ from search_spaces.space import SearchSpace, Setting
 from sweep.study.definition import Definition
 from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
-from trainables.config import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
-from trainables.remote_folders import is_address, without_scheme
 
 TELL_EVERY_S = 5.0  # how far a fetch is
 
@@ -81,7 +81,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
     """
     from trainables.build import resolve_data as resolve
-    from trainables.datasets.video import BUILT_IN
+    from trainables.datasets.video.load import BUILT_IN
 
     _refuse_unread_folder(space)
     space = _mapped(space, "data.folder", absolute)
@@ -221,7 +221,7 @@ def absolute(folder: str | None) -> str | None:
 
 def _refuse_unread_folder(space: SearchSpace) -> None:
     """Raise Misuse when a folder is given and every setting's data set is built in."""
-    from trainables.datasets.video import BUILT_IN
+    from trainables.datasets.video.load import BUILT_IN
 
     runs = [space.base.with_fields(s.fields) for s in space.settings]
     data = [run.data for run in runs if run.task != "text_classification"]

@@ -19,9 +19,9 @@ import numpy as np
 
 from search_spaces.space import SearchSpace, Setting
 from sweep.study.pairs import COUNTED, Judgement, Pair, judge
-from trainables.config import ConstraintConfig
-from trainables.primal_dual import demanded_descent, is_feasible
-from trainables.results import OUTCOMES, Outcome
+from trainables.config.arm import ConstraintConfig
+from trainables.primal_dual.constraints import demanded_descent, is_feasible
+from trainables.records.arm_record import OUTCOMES, Outcome
 
 Json = Any
 P = TypeVar("P", bound="Judged")

@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus
 
 from sweep.study.definition import Definition, folder
 from trainables.errors import Failure, Misuse
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 log = logging.getLogger(__name__)
 PLACE = "tracking.json"

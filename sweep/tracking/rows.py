@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainables.results import (
+from trainables.config.test_conditions import gamma_key
+from trainables.records.arm_record import (
     ACCURACY_CURVE,
     DESCENT_CURVE,
     OBJECTIVE,
@@ -25,7 +26,6 @@ from trainables.results import (
     metric_at_gamma,
     metric_at_shift,
 )
-from trainables.shifts import gamma_key
 
 Json = Any
 

@@ -18,9 +18,8 @@ from sweep.study.plan import Arm, arms_of_proposal, baselines
 from sweep.study.proposals import stored_proposals
 from sweep.study.selection import ProposalResult
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
-from trainables.object_store import ObjectStore
-from trainables.primal_dual import demanded_descent
-from trainables.results import (
+from trainables.primal_dual.constraints import demanded_descent
+from trainables.records.arm_record import (
     DEMANDED_DESCENT,
     FEASIBLE,
     HELD_OUT_LOSS,
@@ -33,7 +32,8 @@ from trainables.results import (
     WORST_MISSING_SHARE_UPPER,
     ArmRecord,
 )
-from trainables.run_store import RunStore
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.study.plan import OnRecord

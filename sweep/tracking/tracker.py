@@ -47,7 +47,7 @@ from sweep.tracking.runs import SYNCED_FINAL, SYNCED_STEP, TWIN, Known, Runs
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from trainables.results import ArmRecord
+    from trainables.records.arm_record import ArmRecord
 
 Json = Any
 logger = logging.getLogger(__name__)

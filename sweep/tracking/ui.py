@@ -22,7 +22,7 @@ from sweep.tracking.address import ENVIRONMENT, TrackingError, is_server, shown,
 from sweep.tracking.client import experiment_id
 from sweep.tracking.tracker import Tracker
 from trainables.errors import Failure, Misuse
-from trainables.results import OBJECTIVE
+from trainables.records.arm_record import OBJECTIVE
 
 HOST = "127.0.0.1"
 START_S = 180.0  # that a server has to answer; it takes 10 to 20 on two busy cores

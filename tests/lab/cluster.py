@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.drivers import ROOT, wait_until
 from tests.lab.hosts import HOME, STORAGE, Host, Lab
-from trainables.object_store import ObjectStore
+from trainables.records.objects import ObjectStore
 
 YAML = "docs/cluster/on-premises.yaml"
 PACE = Path(__file__).with_name("pace.py")

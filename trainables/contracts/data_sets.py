@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from trainables.config import DataConfig
+from trainables.config.arm import DataConfig
 from trainables.contracts.promises import check, require_kept
-from trainables.datasets import text, video
+from trainables.datasets.text import load as text
+from trainables.datasets.video import load as video
 
 
 def check_videos(data: DataConfig) -> None:

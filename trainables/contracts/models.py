@@ -17,7 +17,8 @@ from torch import Tensor
 
 from trainables.arm_run import ArmRun
 from trainables.build import parameter_dtype
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import gamma_key
 from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
 from trainables.contracts.tiny_runs import (
     CPU,
@@ -31,9 +32,8 @@ from trainables.contracts.tiny_runs import (
 )
 from trainables.evaluation import measure
 from trainables.layer_losses import last_loss, layer_losses, layer_predictions
-from trainables.object_store import ObjectStore
-from trainables.run_store import RunStore
-from trainables.shifts import gamma_key
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens, TokenTask
 from trainables.training import from_bytes, to_bytes
 

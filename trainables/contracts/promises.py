@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from trainables.config import DataConfig, RunConfig
+from trainables.config.arm import DataConfig, RunConfig
 
 T = TypeVar("T", RunConfig, DataConfig)
 

@@ -17,14 +17,14 @@ from trainables.build import (
     parameter_dtype,
     resolve_data,
 )
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import family_of, gamma_key
 from trainables.contracts.models import a_pair_of_arms_runs
 from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
 from trainables.contracts.tiny_runs import CPU, equal, global_seed, model_of, task_of
 from trainables.errors import BadData
 from trainables.evaluation import units_of
 from trainables.layer_losses import introduce, layer_outcomes
-from trainables.shifts import family_of, gamma_key
 from trainables.tasks.base import SPLITS, Batch, Tokens
 
 

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.layer_losses import introduce
+from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Batch, Task, Tokens
 from trainables.training import Training
-from trainables.weighting import weighting_of
 
 CPU = torch.device("cpu")
 

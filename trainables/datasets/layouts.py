@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainables.config import DataConfig
-from trainables.datasets.clips import RawClip, RawVideo
-from trainables.datasets.frame_files import decode_frames, numbered_frames
-from trainables.datasets.video_files import decode_video, decoder
+from trainables.config.arm import DataConfig
+from trainables.datasets.video.clips import RawClip, RawVideo
+from trainables.datasets.video.frame_files import decode_frames, numbered_frames
+from trainables.datasets.video.video_files import decode_video, decoder
 from trainables.errors import BadData
 
 

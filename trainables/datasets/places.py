@@ -8,10 +8,11 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from trainables import fetched_folders
-from trainables.config import DataConfig
-from trainables.datasets import avenue, imdb, mnli, shanghaitech, ucsd
-from trainables.fetched_folders import Tell
+from trainables.config.arm import DataConfig
+from trainables.datasets import fetched_folders
+from trainables.datasets.fetched_folders import Tell
+from trainables.datasets.text import imdb, mnli
+from trainables.datasets.video import avenue, shanghaitech, ucsd
 
 VARIABLE = "SWEEP_DATA"
 # By data set, the usual names of its folder below one that holds several. These alone are looked

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softshrink
 
 from trainables.errors import InvalidValue
-from trainables.models.attention_scores import inner_products
+from trainables.models.attention import inner_products
 
 
 class DUST(nn.Module):

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.checkpoints import Checkpoint
-from trainables.models.attention_scores import inner_products
+from trainables.models.attention import inner_products
 from trainables.models.base import TextInputs
 from trainables.models.readout import Pooling, Readout, TextClassifier
 from trainables.random_keys import keyed_generator

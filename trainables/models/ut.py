@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from trainables.models.attention_scores import inner_products, squared_norms
+from trainables.models.attention import inner_products, squared_norms
 
 
 @dataclass(frozen=True)

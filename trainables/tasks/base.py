@@ -21,8 +21,8 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from trainables.config import RunConfig
-from trainables.primal_dual import Scales
+from trainables.config.arm import RunConfig
+from trainables.primal_dual.constraints import Scales
 
 SPLITS = ("train", "dev", "test")
 Embed = Callable[[Tensor], Tensor]  # token ids [B, T] -> clean word embeddings [B, T, H]

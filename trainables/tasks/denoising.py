@@ -20,11 +20,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.config import RunConfig
-from trainables.datasets.clips import Pixels, StoredClip, VideoClips
-from trainables.datasets.video import load_video
+from trainables.config.arm import RunConfig
+from trainables.datasets.video.clips import Pixels, StoredClip, VideoClips
+from trainables.datasets.video.load import load_video
 from trainables.errors import InvalidValue, UnknownName
-from trainables.primal_dual import Scales
+from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.tasks.base import SPLITS, Batch, autocast_of
 from trainables.tasks.perturbations import after_noise, before_noise, gaussian

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from trainables.config import RunConfig
+from trainables.config.arm import RunConfig
 from trainables.datasets.cache import built_once
 from trainables.tasks.denoising import Denoising
 

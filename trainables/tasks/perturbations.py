@@ -7,8 +7,8 @@ import functools
 import torch
 from torch import Tensor
 
+from trainables.config.test_conditions import family_of
 from trainables.errors import InvalidValue
-from trainables.shifts import family_of
 
 
 def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor:

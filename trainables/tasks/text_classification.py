@@ -27,17 +27,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.config import RunConfig
-from trainables.datasets.bucketing import bucketed_order
-from trainables.datasets.text import load_text
-from trainables.datasets.text_examples import Example, SplitName
-from trainables.datasets.text_tokenizer import Tokenizer, encode, load_tokenizer
-from trainables.datasets.tokenized import TokenizedSplit, tokenized
+from trainables.config.arm import RunConfig
+from trainables.config.task_facts import SAMPLES_PER_UNIT
+from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
+from trainables.datasets.text.bucketing import bucketed_order
+from trainables.datasets.text.examples import Example, SplitName
+from trainables.datasets.text.load import load_text
+from trainables.datasets.text.tokenized import TokenizedSplit, tokenized
+from trainables.datasets.text.tokenizer import Tokenizer, encode, load_tokenizer
 from trainables.errors import InvalidValue, UnknownName
-from trainables.primal_dual import Scales
+from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
-from trainables.shifts import TEXT_FAMILIES, gamma_key
-from trainables.task_facts import SAMPLES_PER_UNIT
 from trainables.tasks.base import Batch, Embed, Tokens, autocast_of
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.config import RunConfig
-from trainables.datasets.clips import Pixels
-from trainables.primal_dual import Scales
+from trainables.config.arm import RunConfig
+from trainables.datasets.video.clips import Pixels
+from trainables.primal_dual.constraints import Scales
 from trainables.tasks.denoising import (
     Denoising,
     Indices,

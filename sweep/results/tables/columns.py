@@ -10,9 +10,9 @@ from search_spaces.published import DEPARTURES
 from search_spaces.space import SearchSpace
 from sweep.results.tables.formats import Row
 from sweep.study.names import model_text
-from trainables.config import ConstraintConfig, RunConfig
-from trainables.shifts import unseen_gammas
-from trainables.task_facts import Metric
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.task_facts import Metric
+from trainables.config.test_conditions import unseen_gammas
 
 Json = Any
 GAUSSIAN = "gaussian"  # noise alone, among the families of shifts

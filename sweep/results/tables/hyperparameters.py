@@ -9,8 +9,8 @@ from search_spaces.space import SearchSpace
 from sweep.results.tables.columns import config_of, departure_notes, form_of, headed, unmatched_note
 from sweep.results.tables.formats import NOTHING, Row, Table
 from sweep.results.verdict_text import listed
-from trainables.config import ConstraintConfig, RunConfig, field_names
-from trainables.primal_dual import Scales, reference_share
+from trainables.config.arm import ConstraintConfig, RunConfig, field_names
+from trainables.primal_dual.constraints import Scales, reference_share
 
 Json = Any
 

@@ -9,7 +9,7 @@ from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS
 from sweep.results.tables.formats import Row, Table, number
 from sweep.study.names import model_text
-from trainables.task_facts import Metric
+from trainables.config.task_facts import Metric
 
 Json = Any
 

@@ -10,8 +10,8 @@ from sweep.results.tables.formats import Row
 from sweep.results.views import SweepView
 from sweep.study.pairs import Pair, join
 from sweep.study.parallel_reads import at_once
-from trainables.config import RunConfig
-from trainables.results import ArmRecord
+from trainables.config.arm import RunConfig
+from trainables.records.arm_record import ArmRecord
 
 Json = Any
 Read = Callable[[str], ArmRecord | None]  # the record of a signature

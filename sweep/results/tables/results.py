@@ -38,19 +38,19 @@ from sweep.results.verdict_text import (
     verdict_legend,
     verdict_notes,
 )
-from trainables.config import RunConfig
-from trainables.shifts import (
+from trainables.config.arm import RunConfig
+from trainables.config.task_facts import (
+    Metric,
+    TaskFacts,
+    reference_label,
+    shift_references,
+)
+from trainables.config.test_conditions import (
     FAMILIES,
     gamma_key,
     seen_gammas,
     severity_key,
     unseen_gammas,
-)
-from trainables.task_facts import (
-    Metric,
-    TaskFacts,
-    reference_label,
-    shift_references,
 )
 
 Json = Any

@@ -16,7 +16,7 @@ from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.formats import Row
 from sweep.results.views import SettingView, SweepView
 from sweep.study.pairs import Judgement, Pair
-from trainables.results import ArmRecord, Evaluation, first_layer
+from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
 
 Cell = tuple[str, str | None, float | None, int | None, float]  # the columns behind ``seed``
 Judged = tuple[ArmRecord, Judgement | None]

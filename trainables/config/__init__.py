@@ -1,0 +1,17 @@
+"""What an arm is: its configuration, section by section. These names are for users' files."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+    from trainables.config.constraint import ConstraintConfig
+
+__all__ = ["ConstraintConfig", "DataConfig", "ModelConfig", "RunConfig"]
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when asked for: what they import in turn imports modules beside them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("trainables.config.arm"), name)

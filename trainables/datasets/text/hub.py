@@ -1,0 +1,216 @@
+"""Any classification data set of the Hugging Face library `datasets`, from what lies on this disk.
+
+The one place that knows that library, which is optional. ``hf:NAME`` or ``hf:NAME:CONFIGURATION``
+is read from ``data.folder`` (written by ``save_to_disk``, or a copy of its repository), else from
+the Hub's cache. Nothing is downloaded.
+
+The test split is the one called so, unless its labels are hidden (-1), as in GLUE: then, and where
+there is none, a validation split. Dev is always carved from train.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from huggingface_hub import snapshot_download
+
+from trainables.config.arm import DataConfig
+from trainables.datasets.layouts import given_folder
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+from trainables.datasets.text.files import Damage, Damaged, listing, require_whole
+from trainables.errors import BadData
+
+PAIRS = (  # columns of two texts, the one that groups first
+    ("premise", "hypothesis"),
+    ("sentence1", "sentence2"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text1", "text2"),
+)
+SINGLE = ("text", "sentence", "review", "content")
+_OLDEST = 4  # earlier versions may run a script that lies beside the data
+TESTS = ("test", "validation_matched", "validation")  # the first one whose labels are known
+
+Table = Any  # a datasets.Dataset
+
+
+def list_text(data: DataConfig) -> RawText:
+    """Find the files of the data set and open its tables; texts are read later.
+
+    Raises BadData where the library or the data are not there, or are of another kind.
+    """
+    library = _library(data)
+    name, _, configuration = data.name.removeprefix("hf:").partition(":")
+    root = _root(data, name, configuration)
+    files = sorted(path for path in root.rglob("*") if not path.is_dir() and path.name[0] != ".")
+    seen = listing(root, files)
+    splits = _opened(library, root, configuration, data)
+    train = _required(splits.get("train"), "train", splits, data, root)
+    columns, labels = _columns(train, data, root), _labels(train, data, root)
+    test = _required(_test(splits), "test", splits, data, root)
+    return RawText(
+        labels=labels,
+        read=partial(_read, {"train": train, "test": test}, columns, labels, str(root)),
+        listing=seen,
+        root=str(root),
+        reader=f"datasets {library.__version__}",
+    )
+
+
+def _library(data: DataConfig) -> Any:
+    """The library; BadData where it is not installed, or so old that it runs the data's code."""
+    found = "not installed"
+    try:
+        library = importlib.import_module("datasets")
+        found = f"version {library.__version__}"
+        if int(library.__version__.partition(".")[0]) >= _OLDEST:
+            return library
+    except ImportError:
+        pass
+    raise BadData(
+        f"data set {data.name} needs the Python package `datasets`, version {_OLDEST} or newer; it "
+        f"is {found}. Install it (pip install -U datasets), or give imdb or mnli with their "
+        "original files."
+    )
+
+
+def _root(data: DataConfig, name: str, configuration: str) -> Path:
+    wanted = f"'{name}', '{configuration}'" if configuration else f"'{name}'"
+    fetch = (
+        f'On a machine with a network: python -c "import datasets; datasets.load_dataset({wanted})'
+        ".save_to_disk('DIR')\"; copy DIR here and give it as data.folder."
+    )
+    if data.folder is not None:
+        return given_folder(data, fetch)
+    try:
+        return Path(snapshot_download(name, repo_type="dataset", local_files_only=True))
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadData(
+            f"data set {data.name} is neither given as data.folder nor in the Hub's cache on this "
+            f"machine. {fetch}"
+        ) from error
+
+
+def _opened(library: Any, root: Path, configuration: str, data: DataConfig) -> dict[str, Table]:
+    """The tables of a data set by split."""
+    showed_bars = not library.are_progress_bars_disabled()
+    library.disable_progress_bars()
+    try:
+        if (root / "dataset_dict.json").exists():
+            return dict(library.load_from_disk(str(root)))
+        return dict(library.load_dataset(str(root), configuration or None))
+    # the library's own errors are many, and pyarrow's and fsspec's come through
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        raise BadData(
+            f"{data.name} in {root} cannot be opened: {reason}. It must be a folder written by "
+            "save_to_disk, or a copy of the data set's repository; a configuration is given as "
+            "hf:NAME:CONFIGURATION. Copy it again."
+        ) from error
+    finally:
+        if showed_bars:
+            library.enable_progress_bars()
+
+
+def _required(
+    table: Table | None, split: str, splits: dict[str, Table], data: DataConfig, root: Path
+) -> Table:
+    if table is None:
+        raise BadData(
+            f"{data.name} in {root} has splits {', '.join(splits) or 'none'}, but no labelled "
+            f"{split} split (train; and one of {', '.join(TESTS)}). Give another data set."
+        )
+    return table
+
+
+def _test(splits: dict[str, Table]) -> Table | None:
+    """The first of the usual splits that has labels: hidden ones are -1 or missing."""
+    for table in (splits[name] for name in TESTS if name in splits):
+        if "label" in table.column_names and set(table.unique("label")) - {None, -1}:
+            return table
+    return None
+
+
+def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
+    """The columns of the text or of the two texts."""
+    have = table.column_names
+    found: list[tuple[str, ...]] = [pair for pair in PAIRS if set(pair) <= set(have)]
+    found = found or [(name,) for name in SINGLE if name in have]
+    if not found or "label" not in have:
+        pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
+        raise BadData(
+            f"{data.name} in {root} has columns {', '.join(have)}. Known are label beside one of "
+            f"{', '.join(SINGLE)}, or beside two: {pairs}. Rename its columns (rename_column) and "
+            "save it again."
+        )
+    return found[0]
+
+
+def _labels(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
+    feature = table.features["label"]
+    if names := getattr(feature, "names", None):
+        return tuple(names)
+    values = {value for value in table.unique("label") if value is not None}
+    if values and all(isinstance(value, str) for value in values):
+        return tuple(sorted(values))
+    if values and all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return tuple(str(value) for value in sorted(value for value in values if value >= 0))
+    raise BadData(
+        f"the labels of {data.name} in {root} are {feature}. They must be classes: a ClassLabel, "
+        "whole numbers from 0, or words. Change the column (class_encode_column) and save it again."
+    )
+
+
+def _read(
+    tables: dict[str, Table],
+    columns: tuple[str, ...],
+    labels: tuple[str, ...],
+    root: str,
+    split: Literal["train", "test"],
+) -> RawSplit:
+    table = tables[split]
+    damage, examples, skipped = Damage(), [], 0
+    has_prompts = len(columns) == 2 and "promptID" in table.column_names
+    for number, row in enumerate(_rows(table, root)):
+        try:
+            label = _label(row["label"], table, labels)
+            texts = [require_whole(_text(row.get(column), column)) for column in columns]
+        except Damaged as error:
+            damage.add(f"row {number}", error)
+            continue
+        if label is None:
+            skipped += 1
+            continue
+        keys = (f"prompt {row['promptID']}",) if has_prompts and row["promptID"] is not None else ()
+        examples.append(RawExample(texts[0], texts[1] if len(texts) > 1 else None, label, keys))
+    damage.refuse(f"the {split} split in {root}", "Copy it again.")
+    return RawSplit(examples, skipped)
+
+
+def _rows(table: Table, root: str) -> Iterator[dict[str, Any]]:
+    try:
+        yield from table
+    except Exception as error:  # as in _opened: a damaged table fails in many ways
+        raise BadData(f"{root} cannot be read: {error}. Copy it again.") from error
+
+
+def _text(value: object, column: str) -> str:
+    if not isinstance(value, str):
+        raise Damaged(f"its {column} is no text")
+    return value
+
+
+def _label(value: object, table: Table, labels: Sequence[str]) -> int | None:
+    """The label's index; None for a row without a label."""
+    if value is None or value == -1:
+        return None
+    if getattr(table.features["label"], "names", None):
+        if isinstance(value, int) and 0 <= value < len(labels):
+            return value
+    elif str(value) in labels:
+        return labels.index(str(value))
+    raise Damaged(f"its label {value!r} is none of {', '.join(labels)}")

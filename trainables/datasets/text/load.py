@@ -1,0 +1,167 @@
+"""Text data sets by name: read once per machine, checked, split by whole groups, fingerprinted.
+
+Dev is carved from the training examples, whole groups only (reviews or films, premises), so that
+nothing of a dev group was trained on. The test split is read once, when the data are resolved, so
+that damage is found before an arm starts; its examples are opened by confirmation only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from trainables.config.arm import DataConfig
+from trainables.datasets.cache import built_once
+from trainables.datasets.places import on_this_machine
+from trainables.datasets.text import hub, imdb, mnli
+from trainables.datasets.text.examples import (
+    Example,
+    RawText,
+    TextSplits,
+    split_digest,
+    write_examples,
+)
+from trainables.datasets.text.splits import carved, grouped, limited
+from trainables.errors import BadData
+from trainables.plugins import listing_plugin, require_no_clash
+
+_FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
+_SOURCES: dict[str, Callable[[DataConfig], RawText]] = {
+    "imdb": imdb.list_text,
+    "mnli": mnli.list_text,
+}
+PUBLISHED = tuple(_SOURCES)
+HUB = "hf:"  # hf:NAME or hf:NAME:CONFIGURATION, through the library `datasets`
+
+Json = Any
+
+
+def load_text(data: DataConfig) -> TextSplits:
+    """The examples of the data set that ``data`` names, from the cache where they were read before.
+
+    Raises:
+        UnknownName: no such data set.
+        BadData: the folder is missing, empty, of another layout or damaged; a label has no training
+            examples; no dev split can be carved; or the texts are not those of
+            ``data.fingerprint``.
+    """
+    raw = list_text(data)
+    key = {
+        "format": _FORMAT,
+        "name": data.name,
+        "root": raw.root,
+        "listing": hashlib.sha256(json.dumps(raw.listing).encode()).hexdigest(),
+        "reader": raw.reader,
+        "max_items": data.max_items,
+    }
+    held_in = built_once(
+        "text",
+        {**key, "dev_share": data.dev_share},
+        functools.partial(_write_held_in, raw=raw, data=data),
+    )
+    stored = json.loads((held_in / "splits.json").read_text())
+    if data.fingerprint not in ("", stored["fingerprint"]):
+        raise BadData(
+            f"the texts of {data.name} in {raw.root} are others: expected fingerprint "
+            f"{data.fingerprint}, got {stored['fingerprint']}. Results on both cannot be compared. "
+            "Restore the data, or clear data.fingerprint to start a new sweep on them."
+        )
+    write_test = functools.partial(_write_test, raw=raw, data=data, digest=stored["test_digest"])
+    return TextSplits(
+        name=data.name,
+        labels=raw.labels,
+        lengths=stored["lengths"],
+        skipped=stored["skipped"],
+        fingerprint=stored["fingerprint"],
+        held_in=held_in,
+        open_test=functools.partial(built_once, "text", {**key, "split": "test"}, write_test),
+    )
+
+
+def list_text(data: DataConfig) -> RawText:
+    """The files of the data set that ``data`` names; none of them is read.
+
+    Raises:
+        UnknownName: no such data set.
+        BadData: the folder is missing, empty, of another layout, or cannot be read.
+        Misuse: another package's data set of this name lists no texts, or this one is built in.
+    """
+    source = hub.list_text if data.name.startswith(HUB) else _SOURCES.get(data.name)
+    if source is None:
+        source = listing_plugin("texts", data.name, (*_SOURCES, f"{HUB}NAME"), RawText)
+    elif data.name in _SOURCES:
+        require_no_clash("texts", data.name)
+    data = on_this_machine(data)
+    try:
+        return source(data)
+    except OSError as error:  # permissions, a disk that went away
+        raise BadData(
+            f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
+            "right to read it, or copy it again."
+        ) from error
+
+
+def resolve(data: DataConfig) -> DataConfig:
+    """``data`` with the fingerprint of its texts. BadData when it already carries another one."""
+    return dataclasses.replace(data, fingerprint=load_text(data).fingerprint)
+
+
+def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
+    """Write train.jsonl, dev.jsonl and what is known of all splits into ``folder``."""
+    read = raw.read("train")
+    train, dev = carved(grouped(read.examples), data.dev_share)
+    held_in = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
+    _check(held_in["train"], held_in["dev"], raw, data)
+    test, skipped = _test(raw, data)
+    for split, examples in held_in.items():
+        write_examples(folder / f"{split}.jsonl", examples)
+    splits = {**held_in, "test": test}
+    digests = {split: split_digest(examples) for split, examples in splits.items()}
+    content = json.dumps([raw.labels, digests["train"], digests["dev"], digests["test"]])
+    stored = {
+        "fingerprint": hashlib.sha256(content.encode()).hexdigest()[:16],
+        "lengths": {split: len(examples) for split, examples in splits.items()},
+        "skipped": {"train": read.skipped, "test": skipped},
+        "test_digest": digests["test"],
+    }
+    (folder / "splits.json").write_text(json.dumps(stored))
+
+
+def _test(raw: RawText, data: DataConfig) -> tuple[list[Example], int]:
+    read = raw.read("test")
+    return limited(grouped(read.examples), data.max_items), read.skipped
+
+
+def _write_test(folder: Path, *, raw: RawText, data: DataConfig, digest: str) -> None:
+    """Write test.jsonl into ``folder``, if the files still hold what they held."""
+    test, _ = _test(raw, data)
+    if split_digest(test) != digest:
+        raise BadData(
+            f"the test split of {data.name} in {raw.root} is not the one that this sweep was "
+            "started on: its files changed since. Restore them, or start a new sweep on them."
+        )
+    write_examples(folder / "test.jsonl", test)
+
+
+def _check(train: list[Example], dev: list[Example], raw: RawText, data: DataConfig) -> None:
+    if not dev or not train:
+        groups = len({example.group for example in train + dev})
+        raise BadData(
+            f"{data.name} in {raw.root} has {groups} group(s) of training examples (reviews or "
+            "films, premises), but needs at least 2 of one label: one is held out as dev. Add the "
+            "data set's other training examples."
+        )
+    missing = [
+        label for i, label in enumerate(raw.labels) if i not in {example.label for example in train}
+    ]
+    if missing:
+        raise BadData(
+            f"{data.name} in {raw.root} has no training examples of the label "
+            f"{', '.join(missing)}; there must be some of each of {', '.join(raw.labels)}. Copy "
+            "the data set again, or give data.max_items at least the number of its labels."
+        )

@@ -1,0 +1,226 @@
+"""Tokenizers of Hugging Face models from local files: found, loaded, fingerprinted, applied.
+
+A pair is merged as its tokenizer does it: [CLS] premise [SEP] hypothesis [SEP] with types 0 and 1
+for BERT, <s> premise </s></s> hypothesis </s> without types for RoBERTa. What is too long is cut
+token by token from the end of the longer text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from huggingface_hub import snapshot_download
+from numpy.typing import NDArray
+
+from trainables.datasets.fetched_folders import on_this_machine
+from trainables.datasets.text.examples import Example
+from trainables.errors import BadData, InvalidValue
+
+_VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
+    *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"),
+    *("spiece.model", "spm.model", "tokenizer.model"),
+    *("sentencepiece.bpe.model", "sentencepiece.model"),
+)
+_FILES = (  # all that decides what it does, but for the model's kind
+    *_VOCABULARIES,
+    *("bpe.codes", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+)
+_ROBERTA_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+_EXPECTED = (
+    "Give a folder with tokenizer.json, or with vocab.txt, or with vocab.json and merges.txt, as "
+    "save_pretrained writes them; or the name of a model that is in the Hub's cache on this "
+    'machine. On a machine with a network: python -c "import transformers; '
+    "transformers.AutoTokenizer.from_pretrained('NAME').save_pretrained('DIR')\"."
+)
+
+Tokenizer = Any  # a transformers tokenizer; its class depends on the files
+
+
+@dataclass(frozen=True)
+class TokenIds:
+    """The tokens of some examples, special ones included."""
+
+    ids: list[list[int]]
+    types: list[list[int]] | None  # 0 for a first text and 1 for a second, where the model asks
+    cut: int  # examples that were longer than max_length
+
+
+def tokenizer_folder(place: str) -> Path:
+    """The local folder of a tokenizer: given as a folder, an address, or by its model's name.
+
+    Raises:
+        BadData: there is none, or it holds no vocabulary.
+    """
+    place = on_this_machine(place)
+    try:
+        folder = Path(place).expanduser()
+        if not folder.is_dir():
+            folder = Path(snapshot_download(place, local_files_only=True))
+        names = [name for name in _VOCABULARIES if (folder / name).is_file()]
+    except (OSError, ValueError, RuntimeError) as error:
+        raise BadData(
+            f"there is no tokenizer {place!r}: neither a folder nor a model in the Hub's cache. "
+            f"{_EXPECTED}"
+        ) from error
+    if names in ([], ["vocab.json"], ["merges.txt"]):
+        held = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
+        raise BadData(f"{folder} (it holds: {held}) has no whole tokenizer. {_EXPECTED}")
+    return folder.resolve()
+
+
+def tokenizer_fingerprint(place: str) -> str:
+    """16 hex digits: the hash of a tokenizer's files and of its model's kind; not of its place.
+
+    Raises:
+        BadData: as ``tokenizer_folder``, or a file cannot be read.
+    """
+    folder = tokenizer_folder(place)
+    try:
+        digest = hashlib.sha256()
+        for name in _FILES:
+            if (file := folder / name).is_file():
+                digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        digest.update(json.dumps(_kind(folder)).encode())
+    except OSError as error:
+        raise BadData(
+            f"the tokenizer in {folder} cannot be read: {error}. Copy it again."
+        ) from error
+    return digest.hexdigest()[:16]
+
+
+def _kind(folder: Path) -> list[str | None]:
+    """What of config.json decides which tokenizer it is; a checkpoint's other fields do not."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return [config.get("model_type"), config.get("tokenizer_class")]
+    except FileNotFoundError:
+        return []
+    except (ValueError, AttributeError) as error:
+        raise BadData(
+            f"{folder / 'config.json'} is damaged: {error}. It must be a JSON object. Copy it "
+            "again."
+        ) from error
+
+
+def load_tokenizer(place: str) -> Tokenizer:
+    """The tokenizer in a local folder, or of a model in the Hub's cache. Nothing is downloaded.
+
+    Raises:
+        BadData: there is none, its files are damaged, a package that reads them is missing, or it
+            has no padding token.
+    """
+    folder = tokenizer_folder(place)
+    _require_sentencepiece(folder)
+    from transformers import AutoTokenizer  # it and torch take seconds
+
+    from trainables.checkpoints import Checkpoint
+
+    # vocab.json and merges.txt may be GPT-2's or RoBERTa's; published folders do not always say
+    kind = {"tokenizer_type": "roberta"} if _is_bare_roberta(folder) else {}
+    checkpoint = Checkpoint(str(folder), needs=("config.json", "tokenizer.json"))
+    tokenizer = checkpoint.read("tokenizer", AutoTokenizer, **kind)
+    if tokenizer.pad_token_id is None:
+        raise BadData(
+            f"the tokenizer in {folder} has no padding token, so its texts cannot share a batch. "
+            "Give the tokenizer of an encoder (BERT, DistilBERT, RoBERTa, MiniLM, ...)."
+        )
+    return tokenizer
+
+
+def _require_sentencepiece(folder: Path) -> None:
+    """BadData where its reader would be missing; transformers then asks for another package."""
+    models = [
+        name for name in _VOCABULARIES if name.endswith(".model") and (folder / name).exists()
+    ]
+    is_plain = any((folder / name).exists() for name in _VOCABULARIES if name not in models)
+    if models and not is_plain and find_spec("sentencepiece") is None:
+        raise BadData(
+            f"the tokenizer in {folder} is {models[0]}, which needs the Python package "
+            "`sentencepiece`; it is not installed. Install it (pip install sentencepiece), or put "
+            "a tokenizer.json beside it, which save_pretrained writes where it is installed."
+        )
+
+
+def _is_bare_roberta(folder: Path) -> bool:
+    says = ("tokenizer.json", "tokenizer_config.json", "config.json")
+    vocabulary = folder / "vocab.json"
+    if any((folder / name).exists() for name in says) or not vocabulary.is_file():
+        return False
+    try:
+        return set(_ROBERTA_TOKENS) <= set(json.loads(vocabulary.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return False  # loading says what is wrong
+
+
+def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -> TokenIds:
+    """The tokens of examples that are all single texts or all pairs, cut to ``max_length``.
+
+    Raises:
+        InvalidValue: ``max_length`` leaves no room beside the special tokens, or exceeds what the
+            tokenizer's model takes.
+        BadData: the tokenizer fails.
+    """
+    if not examples:
+        return TokenIds([], None, 0)
+    is_pair = examples[0].pair is not None
+    _require_room(tokenizer, is_pair, max_length)
+    texts = [example.text for example in examples]
+    pairs = [example.pair for example in examples] if is_pair else None
+    try:
+        made = tokenizer(
+            texts,
+            pairs,
+            truncation="longest_first",
+            max_length=max_length,
+            padding=False,
+            return_attention_mask=False,
+            return_overflowing_tokens=False,
+        )
+    except Exception as error:  # the library raises plain ones
+        raise BadData(
+            f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
+        ) from error
+    return TokenIds(made["input_ids"], made.get("token_type_ids"), _count_cut(made, max_length))
+
+
+def require_known_words(tokenizer: Tokenizer, ids_M: NDArray[np.int32]) -> None:
+    """BadData unless most of the tokens of some texts stand for something.
+
+    transformers makes a tokenizer without words, and says nothing, where the vocabulary is not
+    there under the name that the model's kind reads.
+    """
+    unknown = int((ids_M == tokenizer.unk_token_id).sum())
+    known = int((~np.isin(ids_M, tokenizer.all_special_ids)).sum())
+    if known <= unknown:
+        raise BadData(
+            f"the tokenizer in {tokenizer.name_or_path} ({type(tokenizer).__name__}, "
+            f"{len(tokenizer)} tokens) knows {known} of the {known + unknown} pieces of the "
+            "training texts: its vocabulary is another model's or another language's, or lies "
+            f"under a name that this kind of model does not read. {_EXPECTED}"
+        )
+
+
+def _count_cut(made: Any, max_length: int) -> int:
+    """How many examples lost tokens; of a tokenizer in pure Python, how many may have."""
+    if made.encodings is None:
+        return sum(len(ids) == max_length for ids in made["input_ids"])
+    return sum(bool(encoding.overflowing) for encoding in made.encodings)
+
+
+def _require_room(tokenizer: Tokenizer, is_pair: bool, max_length: int) -> None:
+    special = tokenizer.num_special_tokens_to_add(pair=is_pair)
+    least = special + 1 + is_pair
+    most = tokenizer.model_max_length  # a huge number where the files do not say
+    if not least <= max_length <= most:
+        upper = f" and at most {most}, all that its model takes" if max_length > most else ""
+        raise InvalidValue(
+            f"data.max_length must be at least {least} with this tokenizer ({special} special "
+            f"tokens){upper}, got {max_length}."
+        )

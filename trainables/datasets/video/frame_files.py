@@ -1,0 +1,109 @@
+"""Frames stored as one image file each: listed in the order of their numbers, decoded strictly."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from trainables.datasets.video.clips import Pixels
+from trainables.errors import BadData
+
+# Eight bits per channel; wider modes would be clipped, not scaled, when made grey.
+_MODES = ("L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "1")
+# What an image's content may be, whatever its name says. Others are not even tried: some start
+# programs (EPS) or hold no frame of a clip.
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+LARGEST_FRAME = 1 << 26  # pixels, e.g. 8192 x 8192: a damaged header may ask for any amount
+
+
+def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """The image files of one clip, by the number in their name: 2.jpg before 10.jpg.
+
+    Hidden files (some archives carry ``._001.tif``) and other suffixes are left out.
+
+    Raises:
+        BadData: there are none, or a number between the first and the last is missing or there
+            twice.
+    """
+    found = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
+    numbered = sorted((_number(path), path) for path in found)
+    if not numbered:
+        raise BadData(
+            f"the clip {folder} has no frames: expected files like 001{suffixes[0]}, numbered in "
+            "order. Copy the clip again, or remove its folder."
+        )
+    for (before, _), (after, path) in itertools.pairwise(numbered):
+        if after != before + 1:
+            raise BadData(
+                f"the frames of the clip {folder} are not numbered in one row: {path.name} follows "
+                f"number {before}. Frames must be consecutive in time. Copy the clip again."
+            )
+    return [path for _, path in numbered]
+
+
+def _number(path: Path) -> int:
+    digits = re.findall(r"\d+", path.stem)
+    if not digits:
+        raise BadData(
+            f"the frame {path} has no number in its name, so its place in time is unknown. "
+            "Name frames by number (001.jpg), or move the file away."
+        )
+    return int(digits[-1])
+
+
+def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
+    """Grey frames [S, S] scaled to ``frame_size``, in the order of ``paths``.
+
+    Raises:
+        BadData: a file is truncated, is no image, has more than 8 bits per channel or more than
+            ``LARGEST_FRAME`` pixels, or is of another size than the first.
+    """
+    size = None
+    for path in paths:
+        grey = _decoded(path)
+        size = size or grey.size
+        if grey.size != size:
+            raise BadData(
+                f"the frame {path} has {grey.width} x {grey.height} pixels, the first of its clip "
+                f"has {size[0]} x {size[1]}. All frames of a clip must be of one size. Copy the "
+                "clip again from the original archive."
+            )
+        yield scaled(grey, frame_size)
+
+
+def scaled(grey: Image.Image, frame_size: int) -> Pixels:
+    """A grey image as [S, S]: bilinear, over the whole image where it shrinks."""
+    return np.asarray(grey.resize((frame_size, frame_size), Image.Resampling.BILINEAR))
+
+
+def _decoded(path: Path) -> Image.Image:
+    """The image in grey. BadData when it is not all there."""
+    try:
+        # Pillow warns about odd metadata, which does not touch the pixels; damage raises.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with Image.open(path, formats=_FORMATS) as image:
+                pixels = image.width * image.height
+                if pixels > LARGEST_FRAME:
+                    raise ValueError(f"{pixels} pixels, but at most {LARGEST_FRAME} are read")
+                image.load()
+                mode = image.mode
+                grey = image.convert("L")
+    # Pillow has no error of its own for damage: whatever a parser ran into comes out.
+    except Exception as error:
+        raise BadData(
+            f"the frame {path} cannot be decoded: {error}. It must be a whole image file. "
+            "Copy it again from the original archive."
+        ) from error
+    if mode not in _MODES:
+        raise BadData(
+            f"the frame {path} has pixels of mode {mode}. Allowed are 8 bits per channel "
+            f"({', '.join(_MODES)}). Convert the clip to 8-bit images."
+        )
+    return grey

@@ -1,0 +1,199 @@
+"""Video data sets by name: decoded once per machine, checked, split by whole clips, fingerprinted.
+
+Preprocessing: grey, frame_size x frame_size. Dev is carved from the training clips, whole clips
+only, so that no frame of a dev scene was trained on (docs/method.md, The task).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import PIL
+
+from trainables.config.arm import DataConfig
+from trainables.datasets.cache import built_once
+from trainables.datasets.places import on_this_machine
+from trainables.datasets.video import avenue, own_clips, photographs, shanghaitech, ucsd
+from trainables.datasets.video.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
+from trainables.errors import BadData
+from trainables.plugins import listing_plugin, require_no_clash
+
+_FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
+_SOURCES: dict[str, Callable[[DataConfig], RawVideo]] = {
+    "photographs": photographs.list_clips,
+    "ucsd_ped1": ucsd.list_clips,
+    "ucsd_ped2": ucsd.list_clips,
+    "cuhk_avenue": avenue.list_clips,
+    "shanghaitech": shanghaitech.list_clips,
+    "clips": own_clips.list_clips,
+}
+BUILT_IN = ("photographs",)  # these read no folder
+PUBLISHED = ("ucsd_ped2", "ucsd_ped1", "cuhk_avenue", "shanghaitech")
+
+
+def load_video(data: DataConfig) -> VideoClips:
+    """The clips of the data set that ``data`` names, from the cache where they were decoded before.
+
+    Raises:
+        UnknownName: no such data set.
+        InvalidValue: the data set cannot be had at this frame_size.
+        BadData: the folder is missing, empty, of another layout or damaged; a clip is shorter than
+            ``data.frames``; no dev split can be carved; or the pixels are not those of
+            ``data.fingerprint``.
+    """
+    raw = list_clips(data)
+    held_in, dev_count, test = _cut(raw, data)
+    key = {
+        "format": _FORMAT,
+        "pillow": PIL.__version__,
+        "name": data.name,
+        "root": raw.root,
+        "frame_size": data.frame_size,
+        "max_clips": data.max_clips,
+        "listing": [list(file) for file in raw.listing],
+        "clips": [[clip.name for clip in held_in], [clip.name for clip in test]],
+    }
+    if raw.decoder:  # only then: entries of frames stay valid when the decoder of videos changes
+        key["decoder"] = raw.decoder
+    folder = built_once("video", key, lambda place: _decode(place, held_in, test, data.frame_size))
+    stored = json.loads((folder / "clips.json").read_text())
+    training = tuple(StoredClip(*clip) for clip in stored["train"])
+    video = VideoClips(
+        folder=folder,
+        frame_size=data.frame_size,
+        train_clips=training[: len(training) - dev_count],
+        dev_clips=training[len(training) - dev_count :],
+        test_clips=tuple(StoredClip(*clip) for clip in stored["test"]),
+        fingerprint=stored["fingerprint"],
+    )
+    _check(video, data, raw.root)
+    return video
+
+
+def list_clips(data: DataConfig) -> RawVideo:
+    """The clips of the data set that ``data`` names, as they lie on disk; nothing is decoded.
+
+    Raises:
+        UnknownName: no such data set.
+        BadData: the folder is missing, empty, of another layout, or cannot be read.
+        Misuse: another package's data set of this name lists no clips, or this one is built in.
+    """
+    source = _SOURCES.get(data.name)
+    if source is None:
+        source = listing_plugin("videos", data.name, _SOURCES, RawVideo)
+    else:
+        require_no_clash("videos", data.name)
+    data = on_this_machine(data)
+    try:
+        return source(data)
+    except OSError as error:  # permissions, broken links, a disk that went away
+        raise BadData(
+            f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
+            "right to read it, or copy it again."
+        ) from error
+
+
+def resolve(data: DataConfig) -> DataConfig:
+    """``data`` with the fingerprint of its pixels. BadData when it already carries another one."""
+    return dataclasses.replace(data, fingerprint=load_video(data).fingerprint)
+
+
+def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tuple[RawClip, ...]]:
+    """Training clips followed by dev clips, how many of them are dev, and the test clips."""
+    test = raw.test[: data.max_clips]
+    if raw.dev:
+        if data.max_clips is None:
+            return raw.train + raw.dev, len(raw.dev), test
+        dev_count = min(len(raw.dev), max(1, _rounded_up(data.max_clips * data.dev_share)))
+        dev_count = min(dev_count, data.max_clips - 1)
+        return raw.train[: data.max_clips - dev_count] + raw.dev[:dev_count], dev_count, test
+    training = raw.train[: data.max_clips]
+    if len(training) < 2:
+        raise BadData(
+            f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least "
+            "2: one is held out as dev. Add the data set's other training clips."
+        )
+    return training, min(_rounded_up(len(training) * data.dev_share), len(training) - 1), test
+
+
+def _rounded_up(clips: float) -> int:
+    return math.ceil(round(clips, 9))  # 100 x 0.07 is a little more than 7 in binary
+
+
+def _check(video: VideoClips, data: DataConfig, root: str) -> None:
+    for split in ("train", "dev", "test"):
+        for clip in video.stored(split):
+            if clip.length < data.frames:
+                raise BadData(
+                    f"clip {clip.name} ({split}) of {data.name} in {root} has {clip.length} "
+                    f"frames, but a sequence takes {data.frames} (data.frames). Give a smaller "
+                    "data.frames, or leave that clip out of the folder."
+                )
+    if video.std == 0:
+        raise BadData(
+            f"all training pixels of {data.name} in {root} are equal (std 0), so noise has no "
+            "scale. Check that the frames were copied whole."
+        )
+    if data.fingerprint not in ("", video.fingerprint):
+        raise BadData(
+            f"the pixels of {data.name} in {root} changed: expected fingerprint "
+            f"{data.fingerprint}, got {video.fingerprint}. Results on both cannot be compared. "
+            "Restore the data, or clear data.fingerprint to start a new sweep on them."
+        )
+
+
+def _decode(
+    folder: Path, held_in: tuple[RawClip, ...], test: tuple[RawClip, ...], frame_size: int
+) -> None:
+    """Write train.npy, test.npy and clips.json into ``folder``."""
+    digest = hashlib.sha256()
+    splits: dict[str, Any] = {}
+    for split, clips in (("train", held_in), ("test", test)):
+        with open(folder / f"{split}.npy", "wb") as stream:
+            _write_header(stream, 0, frame_size)
+            stored = [_append(stream, clip, split, frame_size, digest) for clip in clips]
+            _write_header(stream, sum(clip.length for clip in stored), frame_size)
+        splits[split] = [dataclasses.astuple(clip) for clip in stored]
+    splits["fingerprint"] = digest.hexdigest()[:16]
+    (folder / "clips.json").write_text(json.dumps(splits))
+
+
+def _write_header(stream: BinaryIO, frames: int, frame_size: int) -> None:
+    """An .npy header. NumPy pads it for a growing first axis: a later one fits over it."""
+    stream.seek(0)
+    header = {"descr": "|u1", "fortran_order": False, "shape": (frames, frame_size, frame_size)}
+    np.lib.format.write_array_header_1_0(stream, header)
+
+
+def _append(
+    stream: BinaryIO, clip: RawClip, split: str, frame_size: int, digest: Any
+) -> StoredClip:
+    """Decode one clip to the end of ``stream`` and into the fingerprint."""
+    length = pixel_sum = square_sum = 0
+    pixels = hashlib.sha256()
+    for frame in _contiguous(clip.frames()):
+        if frame.shape != (frame_size, frame_size):
+            raise BadData(
+                f"a frame of clip {clip.name} ({split}) has the shape {frame.shape}, but must be "
+                f"{frame_size} x {frame_size} grey pixels (data.frame_size), scaled by whoever "
+                "lists the clips."
+            )
+        stream.write(frame.data)
+        pixels.update(frame.data)
+        wide = frame.astype(np.int64)
+        length, pixel_sum = length + 1, pixel_sum + int(wide.sum())
+        square_sum += int((wide * wide).sum())
+    digest.update(json.dumps([split, clip.name, length, pixels.hexdigest()]).encode())
+    return StoredClip(clip.name, length, pixel_sum, square_sum)
+
+
+def _contiguous(frames: Iterator[Pixels]) -> Iterator[Pixels]:
+    for frame in frames:
+        yield np.ascontiguousarray(frame, dtype=np.uint8)

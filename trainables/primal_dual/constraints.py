@@ -1,0 +1,305 @@
+"""The mathematics of layerwise descent constraints, as pure functions of the losses per layer.
+
+Constraints are affine in the losses f = (f_0, ..., f_L), A f <= b, and judged so in every form. In
+the difference form the violations are g = A f - b, and the Lagrangian f_L + sum_l lambda_l g_l has
+the gradient of sum_l w_l f_l with w = e_L + lambda A; in the ratio form g = (A f - b) / f_{l-1},
+whose Jacobian at f takes the place of A (decision 0014). ``descent_constraints`` builds A and b
+once; the rest is algebra on NumPy arrays and torch tensors alike. No model, batch or file is known.
+
+Losses are in units of the constant predictor's loss f_c (decision 0010). Sign: a violation > 0 is
+violated. Shape suffixes: F one per prediction 0..L; L one per constraint, which is one per layer
+1..L, and per layer 0..L with ``reference="bound_zero"`` (``DescentConstraints.first_layer``).
+
+Source: arXiv 2601.17257, eqs. (3)-(6), (37)-(38); resilience: Hounie et al. 2023, arXiv 2306.02426.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainables.config.arm import ConstraintConfig
+from trainables.config.constraint import TOLERANCE
+
+Array = Any  # a NumPy array or a torch tensor: only @, +, -, *, / and slices are used
+Floats = NDArray[np.float64]
+
+# Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
+SMALLEST_LOSS = 1e-12
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Two losses of the train split that need no training, in the task's own unit."""
+
+    constant_loss: float  # f_c: the best constant prediction
+    identity_loss: float  # the unchanged input at train_gamma
+    # ^ at train_gamma 0: at the smallest test gamma above it
+
+
+@dataclass(frozen=True)
+class DescentConstraints:
+    """A f <= b and what its multipliers need, for one arm; see ``descent_constraints``."""
+
+    form: Literal["difference", "ratio"]
+    first_layer: int  # of the first constraint: 1, or 0 with bound_zero
+    alpha: float  # the whole of it, also while it ramps up: what feasibility is judged by
+    reference: float  # f0 over f_c
+    matrix_LF: Array  # A: f_l less what layer l may keep of f_{l-1}, over s_l
+    bounds_L: Array  # b
+    allowed_LF: Array  # the part of -A at layer l - 1: what each layer may keep of that loss
+    gradient_LF: Array  # A where the Lagrangian's gradient flows: without f_{l-1} when detached
+    scale_L: Array  # s_l, or ones: f_l - (1 - alpha) f_{l-1} = scale x (what A f - b gives)
+    previous_LF: Array  # picks f_{l-1}; the first constraint has none
+    start_L: Array  # f0 in the place of the f_{l-1} that the first constraint has not
+    is_detached: bool  # no gradient through f_{l-1}
+
+
+def descent_constraints(
+    config: ConstraintConfig, layers: int, scales: Scales, *, alpha_share: float = 1.0
+) -> DescentConstraints:
+    """The constraints of a run with ``layers`` layers.
+
+    f_l <= (1 - alpha) f_{l-1} for every layer after the first that is constrained, and for that one
+    f_1 <= f0 (``bound_first``), f_1 <= (1 - alpha) f0 (``virtual_layer0``) or f_0 <= f0
+    (``bound_zero``: L + 1 constraints). In the difference form with ``scale="schedule"`` each is
+    divided by its target s_l = (1 - alpha) s_{l-1}, a positive constant: the same feasible set,
+    better conditioned multipliers (docs/method.md, The constraint). A ratio has no scale.
+
+    Args:
+        config: the constraint.
+        layers: L.
+        scales: the unit of the reference.
+        alpha_share: how much of alpha is asked (a ramp); s_l stays that of the whole.
+
+    >>> config = ConstraintConfig(
+    ...     alpha=0.5, reference_loss=1.0, reference_unit="constant", scale="none"
+    ... )
+    >>> constraints = descent_constraints(config, 2, Scales(constant_loss=1.0, identity_loss=1.0))
+    >>> violations(constraints, np.array([1.0, 0.9, 0.6])).round(2).tolist()
+    [-0.1, 0.15]
+    """
+    whole, keep = 1.0 - config.alpha, 1.0 - alpha_share * config.alpha
+    reference = reference_share(config, scales)
+    first_layer = 0 if config.reference == "bound_zero" else 1
+    count = layers + 1 - first_layer
+    is_virtual = config.reference == "virtual_layer0"
+    schedule_L = (whole * reference if is_virtual else reference) * whole ** np.arange(count)
+    is_scaled = config.scale == "schedule" and config.form == "difference"
+    scale_L = schedule_L if is_scaled else np.ones(count)
+    current_LF = np.eye(count, layers + 1, k=first_layer)
+    picks_LF = np.eye(count, layers + 1, k=first_layer - 1)
+    picks_LF[0] = 0.0  # the first answers to the reference
+    start_L, bounds_L = np.zeros(count), np.zeros(count)
+    start_L[0] = reference
+    bounds_L[0] = keep * reference if is_virtual else reference
+    matrix_LF = (current_LF - keep * picks_LF) / scale_L[:, None]
+    return DescentConstraints(
+        form=config.form,
+        first_layer=first_layer,
+        alpha=config.alpha,
+        reference=reference,
+        matrix_LF=matrix_LF,
+        bounds_L=bounds_L / scale_L,
+        allowed_LF=keep * picks_LF / scale_L[:, None],
+        gradient_LF=matrix_LF if config.grad_through_previous else current_LF / scale_L[:, None],
+        scale_L=scale_L,
+        previous_LF=picks_LF,
+        start_L=start_L,
+        is_detached=not config.grad_through_previous,
+    )
+
+
+def demanded_descent(config: ConstraintConfig, layers: int) -> float:
+    """The share of the reference f0 that all layers together are asked to remove: 1 - s_L / f0.
+
+    1 - (1 - alpha)^n, where n is how many factors of 1 - alpha lead from f0 to the last layer's
+    target: L - 1 with ``bound_first``, whose first layer is bounded by f0 itself, else L. The same
+    in every form; 0 asks for nothing.
+
+    >>> [
+    ...     demanded_descent(ConstraintConfig(alpha=0.5, reference=reference), 3)
+    ...     for reference in ("bound_first", "virtual_layer0", "bound_zero")
+    ... ]
+    [0.75, 0.875, 0.875]
+    """
+    factors = layers - 1 if config.reference == "bound_first" else layers
+    return 1.0 - (1.0 - config.alpha) ** factors
+
+
+def reference_share(config: ConstraintConfig, scales: Scales) -> float:
+    """f0 over f_c, from whichever unit the config states it in."""
+    unit = {"constant": scales.constant_loss, "identity": scales.identity_loss, "absolute": 1.0}
+    return config.reference_loss * unit[config.reference_unit] / scales.constant_loss
+
+
+def gaps(constraints: DescentConstraints, losses_F: Array) -> Array:
+    """A f - b: the violations of the difference form, and what every form is judged by."""
+    return constraints.matrix_LF @ losses_F - constraints.bounds_L
+
+
+def previous_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
+    """f_{l-1} of every constraint, f0 for the first: what the ratio form divides by; above 0."""
+    losses_L = constraints.previous_LF @ losses_F + constraints.start_L
+    return losses_L.clip(min=SMALLEST_LOSS)
+
+
+def violations(constraints: DescentConstraints, losses_F: Array) -> Array:
+    """g_L, signed: > 0 violated, <= 0 satisfied. Scaled where the constraints are.
+
+    In the ratio form g_l = f_l / f_{l-1} - (1 - alpha), with f0 before the first layer: alpha times
+    the missing share.
+
+    >>> config = ConstraintConfig(alpha=0.5, reference_unit="constant", form="ratio")
+    >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
+    >>> violations(constraints, np.array([1.0, 0.9, 0.6])).round(3).tolist()
+    [-0.1, 0.167]
+    """
+    gaps_L = gaps(constraints, losses_F)
+    if constraints.form == "difference":
+        return gaps_L
+    return gaps_L / previous_losses(constraints, losses_F)
+
+
+def allowed_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
+    """What each layer's constraint allows right now: s_1, then (1 - alpha) f_{l-1}.
+
+    In the violations' unit. The violation over this is the *relative* signal that a dual step may
+    follow (docs/method.md, Training): the same in both forms.
+    """
+    allowed_L = constraints.bounds_L + constraints.allowed_LF @ losses_F
+    if constraints.form == "difference":
+        return allowed_L
+    return allowed_L / previous_losses(constraints, losses_F)
+
+
+def layer_weights(constraints: DescentConstraints, multipliers_L: Array, losses_F: Array) -> Array:
+    """w_F, layers 0..L: the Lagrangian's gradient is that of sum_l w_l f_l.
+
+    Unscaled: w_0 = 0, w_l = lambda_l - (1 - alpha) lambda_{l+1} and w_L = 1 + lambda_L
+    (docs/method.md, Training). A negative weight pays the optimiser to raise that layer's loss.
+    Detached: w_l = lambda_l, never negative. In the ratio form the weights depend on the losses,
+    w_l = lambda_l / f_{l-1} - lambda_{l+1} f_{l+1} / f_l^2: ``losses_F`` are those of the step that
+    the weights are for, detached. The difference form does not look at them.
+
+    >>> config = ConstraintConfig(alpha=0.5, scale="none")
+    >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
+    >>> layer_weights(constraints, np.array([0.2, 1.0]), np.ones(3)).round(2).tolist()
+    [0.0, -0.3, 2.0]
+    """
+    if constraints.form == "difference":
+        weights_F = multipliers_L @ constraints.gradient_LF
+    else:  # d/df of (A f - b) / p is A / p - g P / p, where P picks p = f_{l-1}
+        shares_L = multipliers_L / previous_losses(constraints, losses_F)
+        weights_F = shares_L @ constraints.gradient_LF
+        if not constraints.is_detached:
+            shares_L = shares_L * violations(constraints, losses_F)
+            weights_F = weights_F - shares_L @ constraints.previous_LF
+    weights_F[-1] += 1.0
+    return weights_F
+
+
+def lagrangian(constraints: DescentConstraints, losses_F: Array, multipliers_L: Array) -> Array:
+    """L(f, lambda) = f_L + sum_l lambda_l g_l, eq. (5); a scalar."""
+    return losses_F[-1] + multipliers_L @ violations(constraints, losses_F)
+
+
+def dual_step(
+    multipliers_L: Array, signal_L: Array, *, dual_lr: float, resilience: float = 0.0
+) -> Array:
+    """Projected dual ascent: lambda <- [(1 - eta c) lambda + eta g]_+, eq. (38).
+
+    Layers whose loss failed to drop by the fraction alpha (g > 0) gain weight in the Lagrangian;
+    satisfied layers lose it, down to zero. ``resilience`` c = 1/rho relaxes each constraint by the
+    slack c lambda; with c = 0 the constraints are hard.
+
+    >>> dual_step(np.array([0.0, 1.0]), np.array([0.5, -0.2]), dual_lr=1.0).tolist()
+    [0.5, 0.8]
+    """
+    return ((1.0 - dual_lr * resilience) * multipliers_L + dual_lr * signal_L).clip(min=0)
+
+
+def slack_step(
+    slacks_L: Array, multipliers_L: Array, *, dual_lr: float, resilience: float
+) -> Array:
+    """Projected descent of the slacks: u <- [u - eta (u / c - lambda)]_+, eqs. (34)-(36).
+
+    The cost u^2 / (2 c) pulls u to 0, the multiplier pushes it up; it rests at u = c lambda.
+    ``multipliers_L`` are those after the dual step, which saw its signal less u.
+
+    >>> slack_step(np.array([0.0, 1.0]), np.array([1.0, 0.0]), dual_lr=0.1, resilience=0.5).tolist()
+    [0.1, 0.8]
+    """
+    return (slacks_L - dual_lr * (slacks_L / resilience - multipliers_L)).clip(min=0)
+
+
+def slack(
+    config: ConstraintConfig,
+    constraints: DescentConstraints,
+    multipliers_L: Array,
+    losses_F: Array,
+) -> Array:
+    """u_L, how far resilience c lets each constraint be missed at rest, in the violations' unit.
+
+    The dual step rests where its signal equals c lambda. Where the signal is the violation itself
+    u = c lambda; where it is the violation over the loss allowed, u = c lambda x that loss.
+
+    >>> config = ConstraintConfig(alpha=0.5, resilience=0.1, scale="none", dual_signal="relative")
+    >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
+    >>> slack(config, constraints, np.array([0.0, 2.0]), np.array([1.0, 0.8, 0.5])).tolist()
+    [0.0, 0.08000000000000002]
+    """
+    return in_violations_unit(config, constraints, config.resilience * multipliers_L, losses_F)
+
+
+def in_violations_unit(
+    config: ConstraintConfig, constraints: DescentConstraints, slacks_L: Array, losses_F: Array
+) -> Array:
+    """Slacks in the dual signal's unit (a share of the loss allowed) in that of the violations."""
+    if config.dual_signal == "relative":
+        return slacks_L * allowed_losses(constraints, losses_F)
+    return slacks_L
+
+
+def missing_shares(
+    constraints: DescentConstraints, losses_F: Array, slack_L: Array | None = None
+) -> Floats:
+    """v_L: the share of the demanded reduction that is missing, on the split of ``losses_F``.
+
+    v_l = (f_l - (1 - alpha) f_{l-1}) / (alpha f_{l-1}), and for the first constraint
+    v_1 = (f_1 - s_1) / (alpha f0), or v_0 = (f_0 - f0) / (alpha f0) with ``bound_zero``: 0 met,
+    1 no descent at all, above 1 the loss rises. The same in every form. Unrelaxed unless
+    ``slack_L`` (in the violations' unit) is given. A layer that follows a loss of exactly 0 has
+    nothing to remove: its share is 0 when it stays there, else inf.
+
+    >>> config = ConstraintConfig(alpha=0.2, reference_loss=1.0, reference_unit="constant")
+    >>> constraints = descent_constraints(config, 3, Scales(1.0, 1.0))
+    >>> missing_shares(constraints, np.array([1.0, 1.0, 1.0, 0.8])).round(6).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    losses_F = np.asarray(losses_F, dtype=np.float64)
+    gap_L = gaps(constraints, losses_F)
+    if slack_L is not None:
+        slack_L = np.asarray(slack_L, dtype=np.float64)
+        if constraints.form == "ratio":
+            slack_L = slack_L * previous_losses(constraints, losses_F)
+        gap_L = gap_L - slack_L
+    first = constraints.first_layer
+    demanded_L = constraints.alpha * np.append(constraints.reference, losses_F[first:-1])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares_L = gap_L * constraints.scale_L / demanded_L
+    nothing_left = (demanded_L == 0) & (losses_F[first:] == 0)
+    return np.where(nothing_left, 0.0, shares_L)
+
+
+def is_feasible(missing_share_L: Floats, tolerance: float = TOLERANCE) -> bool:
+    """Every layer's missing share is at most ``tolerance``; never with NaN or no measurement.
+
+    >>> [is_feasible(np.array(shares)) for shares in ([0.0, 0.09], [0.0, np.nan], [])]
+    [True, False, False]
+    """
+    shares_L = np.asarray(missing_share_L, dtype=np.float64)
+    return bool(shares_L.size) and bool((shares_L <= tolerance).all())

@@ -1,0 +1,108 @@
+"""What a run does when, as functions of the step alone: learning rates, dual steps, alpha's ramp.
+
+A step counts from 0; an epoch is ``steps_per_epoch`` steps of the task, from step 0 on. The warm-up
+has no dual step and no multipliers; violations are measured in it all the same, at the whole alpha,
+or at none of it where a ramp follows.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from trainables.config.arm import ConstraintConfig, RunConfig
+
+
+def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
+    """What both learning rates are multiplied by at ``step``: up to 1, 1, then linearly towards 0.
+
+    Primal-dual last iterates oscillate at a constant rate; the decay lets them settle. A warm-up is
+    what pretrained weights need while Adam's second moments are those of a few batches.
+
+    >>> [round(lr_factor(s, 10, 0.4), 2) for s in (0, 6, 7, 9)]
+    [1.0, 1.0, 0.75, 0.25]
+    >>> [round(lr_factor(s, 10, 0.4, 0.2), 2) for s in (0, 1, 2, 9)]
+    [0.5, 1.0, 1.0, 0.25]
+    """
+    rising, decaying = warmup_share * steps, decay_share * steps
+    factor = 1.0 if decaying == 0 else min(1.0, (steps - step) / decaying)
+    return factor if rising == 0 else min(factor, (step + 1) / rising)
+
+
+def is_dual_step(config: ConstraintConfig, steps_per_epoch: int, step: int) -> bool:
+    """Whether a dual step follows primal step ``step``.
+
+    With ``dual_every_unit="step"`` every ``dual_every`` steps from the warm-up's end on; with
+    ``"epoch"`` at the end of every ``dual_every`` epochs of the data.
+
+    >>> every_third = ConstraintConfig(dual_every=3, warmup_steps=1)
+    >>> [is_dual_step(every_third, 5, step) for step in range(7)]
+    [False, False, False, True, False, False, True]
+    """
+    return dual_steps(config, steps_per_epoch, step + 1) > dual_steps(config, steps_per_epoch, step)
+
+
+def dual_steps(config: ConstraintConfig, steps_per_epoch: int, steps: int) -> int:
+    """How many dual steps the first ``steps`` primal steps bring.
+
+    >>> every_epoch = ConstraintConfig(dual_every_unit="epoch", warmup_steps=7)
+    >>> [dual_steps(every_epoch, 5, steps) for steps in (7, 9, 10, 15)]
+    [0, 0, 1, 2]
+    """
+    warmup = config.warmup_steps
+    if steps <= warmup:
+        return 0
+    if config.dual_every_unit == "step":
+        return (steps - warmup) // config.dual_every
+    period = config.dual_every * steps_per_epoch
+    return steps // period - warmup // period
+
+
+def effective_dual_steps(config: RunConfig, *, steps_per_epoch: int, until: int) -> float:
+    """The dual steps within the first ``until`` primal steps, each scaled as its learning rate is.
+
+    dual_lr times this is the farthest that a multiplier comes by a dual signal of 1 (SGD), or by
+    any signal (Adam). 0 without constraints.
+
+    >>> run = RunConfig(steps=10, decay_share=0.4, constraint=ConstraintConfig(warmup_steps=2))
+    >>> [effective_dual_steps(run, steps_per_epoch=5, until=step) for step in (2, 6, 10)]
+    [0.0, 4.0, 6.5]
+    """
+    constraint = config.constraint
+    if constraint is None:
+        return 0.0
+    timing = ConstraintConfig(
+        dual_every=constraint.dual_every,
+        dual_every_unit=constraint.dual_every_unit,
+        warmup_steps=constraint.warmup_steps,
+    )
+    shape = (config.steps, config.decay_share, config.warmup_share)
+    return _effective_dual_steps(timing, shape, steps_per_epoch, until)
+
+
+@functools.lru_cache(maxsize=256)  # a search asks for the same few again and again
+def _effective_dual_steps(
+    timing: ConstraintConfig, shape: tuple[int, float, float], steps_per_epoch: int, until: int
+) -> float:
+    return math.fsum(
+        lr_factor(step, *shape)
+        for step in range(until)
+        if is_dual_step(timing, steps_per_epoch, step)
+    )
+
+
+def alpha_share(config: ConstraintConfig, step: int) -> float:
+    """How much of alpha is asked at ``step``: 0 at the warm-up's end, 1 once the ramp is over.
+
+    >>> ramp = ConstraintConfig(alpha_ramp_steps=4, warmup_steps=2)
+    >>> [alpha_share(ramp, step) for step in (0, 2, 3, 6, 9)]
+    [0.0, 0.0, 0.25, 1.0, 1.0]
+    """
+    if config.alpha_ramp_steps == 0:
+        return 1.0
+    return min(max((step - config.warmup_steps) / config.alpha_ramp_steps, 0.0), 1.0)
+
+
+def settled_from(config: ConstraintConfig) -> int:
+    """The step from which the whole constraint is in force."""
+    return config.warmup_steps + config.alpha_ramp_steps

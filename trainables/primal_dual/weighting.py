@@ -1,0 +1,317 @@
+"""Who sets the layer weights: training minimises sum_l w_l f_l, and the arms differ only in w.
+
+``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual`` derives w from its multipliers
+and moves them by the losses it is shown. Other setters (fixed, replayed, penalty) look the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.errors import InvalidValue
+from trainables.primal_dual.constraints import (
+    DescentConstraints,
+    Scales,
+    allowed_losses,
+    descent_constraints,
+    in_violations_unit,
+    layer_weights,
+    slack,
+    violations,
+)
+from trainables.primal_dual.multipliers import Multipliers
+from trainables.primal_dual.schedule import alpha_share, dual_steps, is_dual_step
+from trainables.primal_dual.slacks import Slacks
+
+
+class Weighting(Protocol):
+    """Sets w for a primal step and is shown the losses of that step afterwards."""
+
+    watches_layers: bool  # whether ``observe`` looks at losses before the last layer's
+
+    def is_plain(self, step: int) -> bool:
+        """Whether w is (0, ..., 0, 1) at ``step`` whatever the losses: the rest need no gradient.
+
+        Where no layer is watched either, the last loss alone is shown and weighted.
+        """
+        ...
+
+    def weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """w_F for primal step ``step``, layers 0..L; ``losses_F`` (over f_c) are its, detached."""
+        ...
+
+    def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
+        """See the detached losses (over f_c) of the batch that step ``step`` was taken on."""
+        ...
+
+    def series(self) -> dict[str, Tensor]:
+        """What a report shows of it, by key of results.LAYER_SERIES; resets the running means."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed run needs to continue bit for bit."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from ``state_dict``."""
+        ...
+
+
+def weighting_of(
+    config: RunConfig,
+    scales: Scales,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    steps_per_epoch: int,
+) -> Weighting:
+    """The weighting that a run's constraint asks for; plain training when there is none."""
+    if config.constraint is None:
+        return LastLayer(config.model.layers, device, dtype)
+    return PrimalDual(config, scales, device, dtype, steps_per_epoch=steps_per_epoch)
+
+
+class LastLayer:
+    """Plain training: the last layer's loss alone."""
+
+    watches_layers = False
+
+    def __init__(self, layers: int, device: torch.device, dtype: torch.dtype) -> None:
+        """w = (0, ..., 0, 1) for ``layers`` layers."""
+        self._weights_F = torch.zeros(layers + 1, device=device, dtype=dtype)
+        self._weights_F[-1] = 1.0
+
+    def is_plain(self, step: int) -> bool:
+        """Always."""
+        return True
+
+    def weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """The same at every step, for as many of the last layers as there are losses."""
+        return self._weights_F[-len(losses_F) :]
+
+    def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
+        """Nothing to learn."""
+
+    def series(self) -> dict[str, Tensor]:
+        """Nothing to show."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """No state."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """No state."""
+
+
+class PrimalDual:
+    """Weights from multipliers, which dual steps move, on the primal steps' own forward passes."""
+
+    watches_layers = True
+
+    def __init__(
+        self,
+        config: RunConfig,
+        scales: Scales,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        steps_per_epoch: int,
+    ) -> None:
+        """Multipliers at zero: the first step is a plain one.
+
+        Raises:
+            InvalidValue: the run would end before its first dual step, or restarts would leave no
+                slack to any.
+        """
+        assert config.constraint is not None
+        self.config = config.constraint
+        self._steps_per_epoch = steps_per_epoch
+        _require_a_dual_step(config, steps_per_epoch)
+        _require_slack_at_dual_steps(self.config, steps_per_epoch)
+        layers = config.model.layers
+        constraints = descent_constraints(self.config, layers, scales)
+        self.constraints = on_device(constraints, device, dtype)
+        self._nothing_asked = on_device(
+            descent_constraints(self.config, layers, scales, alpha_share=0.0), device, dtype
+        )
+        count = len(constraints.bounds_L)
+        self.multipliers = Multipliers(count, self.config, device, dtype)
+        self.slacks: Slacks | None = None
+        if self.config.resilience_form != "decay":
+            self.slacks = Slacks(count, self.config, device, dtype)
+        self._plain = LastLayer(layers, device, dtype)
+        self._signal_mean_L = torch.zeros(count, device=device, dtype=dtype)
+        self._dual_steps = 0  # that went into _signal_mean_L
+        self._loss_sum_F = torch.zeros(layers + 1, device=device, dtype=dtype)
+        self._summed = 0  # steps since the last dual step
+        self._violation_sum_L = torch.zeros_like(self._signal_mean_L)
+        self._observed = 0  # steps since the last report
+        self._last_losses_F = torch.zeros_like(self._loss_sum_F)
+        self._last_step = 0
+
+    def in_force(self, step: int) -> DescentConstraints:
+        """The constraints at ``step``: those of the whole alpha, or on the way there (a ramp)."""
+        share = alpha_share(self.config, step)
+        if share >= 1.0:
+            return self.constraints
+        return between(self._nothing_asked, self.constraints, share)
+
+    def is_plain(self, step: int) -> bool:
+        """During the warm-up."""
+        return step < self.config.warmup_steps
+
+    def weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """Plain during the warm-up, then the Lagrangian's (docs/method.md, Training)."""
+        if self.is_plain(step):
+            return self._plain.weights(step, losses_F)
+        weights_F: Tensor = layer_weights(self.in_force(step), self.multipliers.values_L, losses_F)
+        return weights_F
+
+    def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
+        """Take the dual step if one is due; the warm-up leaves the dual state untouched."""
+        constraints = self.in_force(step)
+        self._violation_sum_L += violations(constraints, losses_F)
+        self._last_losses_F, self._last_step = losses_F, step
+        self._observed += 1
+        if step < self.config.warmup_steps:
+            return
+        self._loss_sum_F += losses_F
+        self._summed += 1
+        if is_dual_step(self.config, self._steps_per_epoch, step):
+            mean_F = self._loss_sum_F / self._summed
+            self._loss_sum_F = torch.zeros_like(mean_F)
+            self._summed = 0
+            self._dual_step(self._averaged(self.signal(constraints, mean_F)), lr_factor)
+        restarts = self.slacks is not None and self.config.resilience_form == "slack_restart"
+        if restarts and (step + 1) % self._steps_per_epoch == 0:
+            assert self.slacks is not None
+            self.slacks.restart()
+
+    def signal(self, constraints: DescentConstraints, losses_F: Tensor) -> Tensor:
+        """What the dual step follows: g, or g over the loss allowed right now; clipped."""
+        signal_L: Tensor = violations(constraints, losses_F)
+        if self.config.dual_signal == "relative":
+            allowed_L: Tensor = allowed_losses(constraints, losses_F)
+            tiny = torch.finfo(allowed_L.dtype).tiny  # a loss of 0 allows 0: 0 / 0 is met, not NaN
+            signal_L = signal_L / allowed_L.clamp(min=tiny)
+        clip = self.config.signal_clip
+        return signal_L if clip is None else signal_L.clamp(-clip, clip)
+
+    def _averaged(self, signal_L: Tensor) -> Tensor:
+        """The exponential mean of the signals so far, corrected for its start at zero as Adam's."""
+        kept = self.config.violation_ema
+        if kept == 0.0:
+            return signal_L
+        self._dual_steps += 1
+        self._signal_mean_L = kept * self._signal_mean_L + (1.0 - kept) * signal_L
+        return self._signal_mean_L / (1.0 - kept**self._dual_steps)
+
+    def _dual_step(self, signal_L: Tensor, lr_factor: float) -> None:
+        if self.slacks is None:
+            self.multipliers.ascend(signal_L, lr_factor)
+            return
+        self.multipliers.ascend(signal_L - self.slacks.values_L, lr_factor)
+        self.slacks.descend(self.multipliers.values_L, lr_factor)
+
+    def series(self) -> dict[str, Tensor]:
+        """Mean violation since the last report; multipliers, slacks and weights as they stand."""
+        mean_L = self._violation_sum_L / max(self._observed, 1)
+        self._violation_sum_L = torch.zeros_like(self._violation_sum_L)
+        self._observed = 0
+        multipliers_L, losses_F = self.multipliers.values_L, self._last_losses_F
+        constraints = self.in_force(self._last_step)
+        if self.slacks is None:
+            slacks_L = slack(self.config, constraints, multipliers_L, losses_F)
+        else:
+            slacks_L = in_violations_unit(
+                self.config, constraints, self.slacks.values_L.clone(), losses_F
+            )
+        return {
+            "violations": mean_L,
+            "multipliers": multipliers_L.clone(),
+            "slacks": slacks_L,
+            "weights": layer_weights(constraints, multipliers_L, losses_F),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """The dual state; the means of a report are empty whenever a checkpoint is written."""
+        return {
+            **self.multipliers.state_dict(),
+            "slacks": None if self.slacks is None else self.slacks.state_dict(),
+            "signal_mean": self._signal_mean_L,
+            "dual_steps": self._dual_steps,
+            "loss_sum": self._loss_sum_F,
+            "summed": self._summed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from ``state_dict``."""
+        self.multipliers.load_state_dict(state)
+        if "summed" not in state:  # written before there was anything else to know
+            return
+        if self.slacks is not None:
+            self.slacks.load_state_dict(state["slacks"])
+        self._signal_mean_L = state["signal_mean"].clone()
+        self._dual_steps = state["dual_steps"]
+        self._loss_sum_F = state["loss_sum"].clone()
+        self._summed = state["summed"]
+
+
+def _require_a_dual_step(config: RunConfig, steps_per_epoch: int) -> None:
+    constraint = config.constraint
+    assert constraint is not None
+    if constraint.warmup_steps >= config.steps:
+        return  # plain to its end, as asked
+    if dual_steps(constraint, steps_per_epoch, config.steps) == 0:
+        raise InvalidValue(
+            f"dual_every must bring a dual step within the {config.steps} steps of the run, got "
+            f"{constraint.dual_every} {constraint.dual_every_unit} "
+            f"({steps_per_epoch} steps an epoch, {constraint.warmup_steps} of warm-up): "
+            "train longer, or update more often."
+        )
+
+
+def _require_slack_at_dual_steps(config: ConstraintConfig, steps_per_epoch: int) -> None:
+    """A slack moves after a dual step and acts on the next: a restart between any two undoes it."""
+    once = config.dual_every_unit == "epoch" or config.dual_every >= steps_per_epoch
+    if config.resilience_form == "slack_restart" and once:
+        raise InvalidValue(
+            "resilience_form 'slack_restart' needs two dual steps within an epoch "
+            f"({steps_per_epoch} steps), got dual_every {config.dual_every} "
+            f"{config.dual_every_unit}: every dual step would find the slack at zero, as without "
+            "resilience. Update more often, or choose resilience_form 'slack' or 'decay'."
+        )
+
+
+def on_device(
+    constraints: DescentConstraints, device: torch.device, dtype: torch.dtype
+) -> DescentConstraints:
+    """The same constraints with their arrays as tensors of ``dtype`` on ``device``."""
+    moved: dict[str, Any] = {
+        name: torch.as_tensor(value, device=device, dtype=dtype)
+        for name, value in vars(constraints).items()
+        if isinstance(value, np.ndarray)
+    }
+    return dataclasses.replace(constraints, **moved)
+
+
+def between(start: DescentConstraints, end: DescentConstraints, share: float) -> DescentConstraints:
+    """The constraints at ``share`` of the way: A and b are affine in alpha at a fixed scale."""
+
+    def mixed(name: str) -> Tensor:
+        return torch.lerp(getattr(start, name), getattr(end, name), share)
+
+    return dataclasses.replace(
+        end,
+        matrix_LF=mixed("matrix_LF"),
+        bounds_L=mixed("bounds_L"),
+        allowed_LF=mixed("allowed_LF"),
+        gradient_LF=mixed("gradient_LF"),
+    )

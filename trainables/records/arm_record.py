@@ -1,0 +1,282 @@
+"""What an arm leaves behind: reports, a final evaluation, an outcome, and every metric's name.
+
+Plain values only: no torch, no MLflow, no Ray. A record is rewritten whole at every report, is the
+only thing tracking and tables are fed from, and carries its own timestamps, so that feeding it
+twice adds nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import severity_key
+from trainables.primal_dual.constraints import Scales
+
+Json = Any
+
+# How the training of one arm ended.
+Status = Literal["running", "finished", "diverged", "stopped", "failed"]
+# The same, where a finished arm is judged under its pair's constraint.
+Outcome = Literal["feasible", "infeasible", "diverged", "stopped", "failed"]
+OUTCOMES: tuple[Outcome, ...] = ("feasible", "infeasible", "diverged", "stopped", "failed")
+
+# --- names of metrics: section/name; the MLflow UI makes a section of every prefix --------------
+
+TRAIN_LOSS = "train/loss"  # last layer, mean since the last report, over f_c
+TRAIN_GRAD_NORM = "train/grad_norm"  # mean since the last report, before clipping
+TRAIN_STEPS_PER_S = "train/steps_per_s"
+TRAIN_PEAK_MEMORY_MB = "train/peak_memory_mb"
+TRAIN_SECONDS = "train/seconds"  # time in primal and dual steps so far
+EVAL_SECONDS = "train/eval_seconds"  # time in evaluation so far
+REPORTED_LOSS = "descent/reported_loss"  # last layer, dev, train_gamma, one draw, the task's unit
+HELD_OUT_LOSS = "descent/held_out_loss"  # the same of final results, over every draw: the tables'
+REPORTED_MISSING_SHARE = "feasibility/reported_missing_share"  # worst layer, dev, one draw
+WORST_MISSING_SHARE = "feasibility/worst_missing_share"  # dev, unrelaxed; judged by the tolerance
+WORST_MISSING_SHARE_TRAIN = "feasibility/worst_missing_share_train"  # training units, fresh draws
+WORST_MISSING_SHARE_RELAXED = "feasibility/worst_missing_share_relaxed"  # dev, slack c lambda
+WORST_MISSING_SHARE_UPPER = "feasibility/worst_missing_share_upper"  # 95 % bound over dev units
+UNITS_MET = "feasibility/units_met"  # share of dev units that meet the least met layer
+DEMANDED_DESCENT = "feasibility/demanded_descent"  # share of f0 that all layers are asked to remove
+FEASIBLE = "feasibility/feasible"  # 1 or 0
+USEFUL = "feasibility/useful"  # 1 or 0
+OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (decision 0006)
+OOD_MEAN = "ood/mean"  # plain mean of the metric over test_gammas: the tables' mean metric
+OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
+DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
+ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout
+PROBE_CURVE = "descent/probe_curve"  # of texts: held-out loss of a probe per layer, over f_c
+PROBE_ACCURACY_CURVE = "descent/probe_accuracy_curve"
+
+# the layer first: the UI cuts chart titles after about ten characters
+LAYER_SERIES = {
+    "losses": "descent/{:02d}_loss",  # dev at train_gamma, over f_c; layers 0..L
+    "accuracies": "descent/{:02d}_accuracy",  # dev at train_gamma, of texts; layers 0..L
+    "missing_shares": "feasibility/{:02d}_missing_share",  # dev; constrained layers: 1..L or 0..L
+    "violations": "train/{:02d}_violation",  # mean over the batches since the last report
+    "multipliers": "train/{:02d}_multiplier",
+    "slacks": "train/{:02d}_slack",
+    "weights": "train/{:02d}_weight",  # layers 0..L
+}
+
+
+def metric_at_gamma(gamma: float) -> str:
+    """Name of the metric at one test gamma.
+
+    >>> metric_at_gamma(0.15)
+    'ood/at_gamma_0.15'
+    """
+    return f"ood/at_gamma_{gamma:.2f}"
+
+
+def metric_at_shift(shift: str, severity: float) -> str:
+    """Name of the metric under one shift beside Gaussian noise.
+
+    >>> metric_at_shift("blur", 2)
+    'shift/blur_2.0'
+    """
+    return f"shift/{shift}_{severity_key(severity)}"
+
+
+def layer_metric(series: str, layer: int) -> str:
+    """Name of one layer's value of a series.
+
+    >>> layer_metric("losses", 3)
+    'descent/03_loss'
+    """
+    return LAYER_SERIES[series].format(layer)
+
+
+def first_layer(n_losses: int, n_constraints: int) -> int:
+    """The layer that the first constraint bounds, from how many losses and constraints there are.
+
+    The last of both is layer L, and losses start at layer 0; so it is 1, or 0 with ``bound_zero``.
+
+    >>> first_layer(4, 3), first_layer(4, 4)
+    (1, 0)
+    """
+    return n_losses - n_constraints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One point of an arm's history. Written with a checkpoint of the same step."""
+
+    step: int  # primal steps done
+    timestamp_ms: int  # when it was measured; stored, so that every reader sends the same row
+    scalars: dict[str, float] = field(default_factory=dict)  # by metric name
+    layers: dict[str, list[float]] = field(default_factory=dict)  # by key of LAYER_SERIES
+
+    def metrics(self) -> dict[str, float]:
+        """Every value under its metric name. Series over 0..L and 1..L keep their layer numbers."""
+        named = dict(self.scalars)
+        n_losses = len(self.layers.get("losses") or self.layers.get("weights") or ())
+        for series, values in self.layers.items():
+            first = first_layer(n_losses, len(values)) if n_losses else 1
+            named.update({layer_metric(series, first + i): v for i, v in enumerate(values)})
+        return named
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The final measurement of one arm, on held-out data; losses in the task's own unit.
+
+    Losses are kept per held-out unit (a window of T frames with all its patches; a review; a
+    premise with all its hypotheses), averaged over the draws, so that feasibility can be judged
+    later under any constraint: also the unconstrained arm's under its twin's.
+    """
+
+    scales: Scales
+    dev_units: list[str]  # the held-out units: of ``split``
+    dev_losses: list[list[float]]  # [units][L + 1], of ``split`` at train_gamma
+    train_units: list[str]
+    train_losses: list[list[float]]  # [units][L + 1], training units, fresh draws, eval mode
+    scores: dict[str, float]  # metric by test gamma ("0.15"), dev
+    layer_losses_by_gamma: dict[str, list[float]]  # [L + 1], dev: reported, never gated
+    references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
+    reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
+    ood_auc: float  # trapezoid area under the metric over test_gammas (decision 0006)
+    objective: float  # what selection minimises (docs/method.md, Scores)
+    objective_gammas: list[float]  # the test gammas that the objective looked at
+    descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev
+    descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
+    multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
+    # Under shifts beside Gaussian noise, by family and severity ("blur", "2.0"); dev, draw 0.
+    # Reported, never selected by; empty where ``RunConfig.shifts`` is.
+    shift_scores: dict[str, dict[str, float]] = field(default_factory=dict)  # metric
+    shift_layer_losses: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # [L + 1]
+    # The metric of predictors that need no training: identity (the disturbed input), constant.
+    shift_references: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    # The metric read off every layer, [L + 1] by test gamma and at train_gamma, dev; empty where it
+    # follows from the losses. A cross entropy can fall by the scale of the logits alone.
+    layer_scores_by_gamma: dict[str, list[float]] = field(default_factory=dict)
+    # Of texts: what a linear classifier of each layer's own reaches on frozen features at
+    # train_gamma (trainables/probes.py), [L + 1], mean over samples; empty elsewhere. The shared
+    # readout's losses of an arm that never trained it on inner layers are no measure of these.
+    probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
+    probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
+    probe_scores: list[float] = field(default_factory=list)  # the metric, dev
+    # What is held out, here and wherever it says dev. A search knows no other; confirmation asks
+    # for the test split.
+    split: str = "dev"
+
+    @property
+    def ood_mean(self) -> float:
+        """Plain mean of the metric over the test gammas, which count alike: the tables' column."""
+        return math.fsum(self.scores.values()) / len(self.scores)
+
+    @property
+    def gamma_range(self) -> tuple[float, float]:
+        """The first and the last test gamma: what ``ood_auc`` is the area over."""
+        gammas = sorted(map(float, self.scores))
+        return gammas[0], gammas[-1]
+
+    @property
+    def gamma_step(self) -> float | None:
+        """The distance of two test gammas; None where it is not one for all."""
+        gammas = sorted(map(float, self.scores))
+        steps = {round(b - a, 6) for a, b in itertools.pairwise(gammas)}
+        return steps.pop() if len(steps) == 1 else None
+
+    def held_out_losses(self) -> list[float]:
+        """Mean over the dev units, layers 0..L, in the task's own unit."""
+        return _mean_rows(self.dev_losses)
+
+    def training_losses(self) -> list[float]:
+        """Mean over the training units on fresh draws, layers 0..L, in the task's own unit."""
+        return _mean_rows(self.train_losses)
+
+
+def _mean_rows(rows: list[list[float]]) -> list[float]:
+    return [math.fsum(column) / len(rows) for column in zip(*rows, strict=True)]
+
+
+@dataclass(kw_only=True)
+class ArmRecord:
+    """Everything known about one arm; ``evaluation`` is there exactly when it is 'finished'."""
+
+    signature: str
+    config: RunConfig
+    status: Status = "running"
+    reason: str = ""  # why it diverged, stopped or failed; advice included
+    warnings: list[str] = field(default_factory=list)  # early signs, in the user's words
+    started_ms: int = 0
+    ended_ms: int = 0
+    reports: list[Report] = field(default_factory=list)
+    evaluation: Evaluation | None = None
+    environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
+
+    @property
+    def is_final(self) -> bool:
+        """Whether this arm is done, one way or the other."""
+        return self.status != "running"
+
+    @property
+    def reported_missing_share(self) -> float:
+        """The worst missing share of the last report; NaN where there is none."""
+        scalars = self.reports[-1].scalars if self.reports else {}
+        return scalars.get(REPORTED_MISSING_SHARE, math.nan)
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values; non-finite numbers become 'nan', 'inf', '-inf' (JSON has none)."""
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        plain["config"] = self.config.to_json()
+        plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
+        plain["evaluation"] = None if self.evaluation is None else _without_empty(self.evaluation)
+        finite: dict[str, Json] = _finite(plain)
+        return finite
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
+        """The record that ``to_json`` wrote."""
+        values = _floats(plain)
+        values["config"] = RunConfig.from_json(values["config"])
+        values["reports"] = [Report(**r) for r in values["reports"]]
+        if values["evaluation"] is not None:
+            scales = Scales(**values["evaluation"].pop("scales"))
+            values["evaluation"].pop("ood_mean", None)  # once stored, as ``ood_auc`` over the range
+            values["evaluation"] = Evaluation(scales=scales, **values["evaluation"])
+        return cls(**values)
+
+
+def _without_empty(evaluation: Evaluation) -> dict[str, Json]:
+    """Plain fields; those that came later are left out while empty: old and new compare equal."""
+    plain = dataclasses.asdict(evaluation)
+    return {n: v for n, v in plain.items() if n not in _ADDED or v != _ADDED[n]}
+
+
+_ADDED: dict[str, Json] = {  # and what they were before: their defaults
+    "shift_scores": {},
+    "shift_layer_losses": {},
+    "shift_references": {},
+    "layer_scores_by_gamma": {},
+    "probe_losses": [],
+    "probe_train_losses": [],
+    "probe_scores": [],
+    "split": "dev",
+}
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+def _finite(value: Json) -> Json:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def _floats(value: Json) -> Json:
+    if isinstance(value, str):
+        return _NON_FINITE.get(value, value)
+    if isinstance(value, dict):
+        return {k: _floats(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_floats(v) for v in value]
+    return value

@@ -1,0 +1,196 @@
+"""Arm records and checkpoints by signature: a sweep's state beside its definition and proposals.
+
+arms/<signature>/record.json            the final record, put once: reports with timestamps, outcome
+arms/<signature>/progress.json          the record of an arm in training, put again at each report
+arms/<signature>/checkpoint-<step>.pt   the two newest
+arms/<signature>/record.json.damaged    one that could not be read, set aside; progress.json too
+arms/<signature>/weights.pt             the last iterate of a finished arm, kept for winners
+arms/<signature>/scores.npz             its held-out scores by unit and sample
+arms/<signature>/attempts.json          how often one driver started this arm from one step
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from trainables.errors import DamagedObject, StoreError
+from trainables.records.arm_record import ArmRecord
+from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import UnitScores
+
+Json = Any
+log = logging.getLogger(__name__)
+FINAL, PROGRESS, CHECKPOINT = "record.json", "progress.json", "checkpoint-"
+MAX_DEATHS = 5  # starts by one driver without a newer checkpoint after which an arm is failed
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One start of an arm."""
+
+    driver: str
+    resumed_from: int  # the step of its checkpoint; -1: from scratch
+    starts: int  # by this driver since the last newer checkpoint
+
+
+class RunStore:
+    """Records and checkpoints of arms below one storage root."""
+
+    def __init__(self, objects: ObjectStore, *, driver: str = "") -> None:
+        """Use ``objects`` as they are; several stores on one root do not disturb each other.
+
+        Args:
+            objects: the storage root.
+            driver: the run of a driver that starts arms here; see ``count_attempt``.
+        """
+        self.objects = objects
+        self.driver = driver
+
+    def record(self, signature: str) -> ArmRecord | None:
+        """The arm's final record, else that of its training, or None when it never reported.
+
+        A damaged one is set aside with a warning: an arm without a record is trained again, from
+        its checkpoint if there is one, and the checkpoint holds the record of its step.
+        """
+        return (
+            self._read(signature, FINAL, _final)
+            or self._read(signature, PROGRESS, ArmRecord.from_json)
+            or self._read(signature, FINAL, _final)  # which took the other's place meanwhile
+        )
+
+    def has_final(self, signature: str) -> bool:
+        """Whether the arm has a final record; it is not read."""
+        return self.objects.exists(f"arms/{signature}/{FINAL}")
+
+    def put_record(self, record: ArmRecord) -> ArmRecord:
+        """Write the record, unless a final one is there; return what the store holds now.
+
+        A final one has a name of its own and is put once: a writer in training that was delayed
+        after its look, however long, replaces nothing. Of two final writers the first one stays in
+        a folder; on object storage they may cross between look and put (decision 81). With it
+        goes what only an arm in training needs; whoever meets it drops that too, since the writer
+        of the record may have been killed in between.
+        """
+        signature = record.signature
+        final = self._read(signature, FINAL, _final)
+        if final is None and not record.is_final:
+            self.objects.put_json(f"arms/{signature}/{PROGRESS}", record.to_json())
+            return record
+        if final is None:
+            final = self._put_final(record)
+        self.drop_training(signature)
+        return final
+
+    def _put_final(self, record: ArmRecord) -> ArmRecord:
+        content = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode()
+        stored = self.objects.put_once(f"arms/{record.signature}/{FINAL}", content)
+        return record if stored == content else _final(json.loads(stored))
+
+    def _read(
+        self, signature: str, kind: str, parse: Callable[[Json], ArmRecord]
+    ) -> ArmRecord | None:
+        name = f"arms/{signature}/{kind}"
+        try:
+            return self.objects.get_value(name, parse)
+        except DamagedObject:
+            aside = self.objects.set_aside(name)
+        if aside is not None:
+            log.warning(
+                "%s was damaged and is kept as %s; a run or resume of its sweep trains arm %s "
+                "again", name, aside, signature,
+            )  # fmt: skip
+        return None
+
+    def forget(self, signature: str) -> None:
+        """Delete everything of one arm: the record first, which makes it an arm to be trained.
+
+        Killed in between, this leaves what an arm in training has, from where it goes on.
+        """
+        self.objects.delete(f"arms/{signature}/{FINAL}")
+        self.objects.delete_folder(f"arms/{signature}")
+
+    def put_checkpoint(self, signature: str, step: int, content: bytes) -> None:
+        """Write the checkpoint of ``step`` and delete those before it but the newest.
+
+        Those of later steps, which only a damaged one is or one of a second writer, go when
+        training has come past them.
+        """
+        written = f"{CHECKPOINT}{step:08d}.pt"
+        self.objects.put(f"arms/{signature}/{written}", content)
+        before = [name for name in self._checkpoints(signature) if name < written]
+        for name in before[:-1]:
+            self.objects.delete(f"arms/{signature}/{name}")
+
+    def newest_checkpoint(self, signature: str) -> tuple[int, bytes] | None:
+        """(step, content) of the newest whole checkpoint, or None. A damaged one is passed over."""
+        for name in reversed(self._checkpoints(signature)):
+            try:
+                content = self.objects.get(f"arms/{signature}/{name}")
+            except DamagedObject:
+                continue
+            if content is not None:
+                return int(name.removeprefix(CHECKPOINT).removesuffix(".pt")), content
+        return None
+
+    def put_weights(self, signature: str, content: bytes) -> None:
+        """Keep the last iterate; the checkpoints go with the final record that follows."""
+        self.objects.put(f"arms/{signature}/weights.pt", content)
+
+    def weights(self, signature: str) -> bytes | None:
+        """The last iterate of a finished arm, while it is kept."""
+        return self.objects.get(f"arms/{signature}/weights.pt")
+
+    def drop_weights(self, signature: str) -> None:
+        """Forget the last iterate; the record stays."""
+        self.objects.delete(f"arms/{signature}/weights.pt")
+
+    def put_unit_scores(self, signature: str, scores: UnitScores) -> None:
+        """Keep the scores by unit and sample, before the final record that follows."""
+        self.objects.put(f"arms/{signature}/scores.npz", scores.to_bytes())
+
+    def unit_scores(self, signature: str) -> UnitScores | None:
+        """Scores by unit and sample; of arms that ended before there were any, None."""
+        content = self.objects.get(f"arms/{signature}/scores.npz")
+        return None if content is None else UnitScores.from_bytes(content)
+
+    def drop_training(self, signature: str) -> None:
+        """Delete what only an arm in training needs: its checkpoints, and its record so far."""
+        for name in self.objects.names(f"arms/{signature}"):
+            if name == PROGRESS or name.startswith(CHECKPOINT):
+                self.objects.delete(f"arms/{signature}/{name}")
+        self.objects.delete_links(f"arms/{signature}/{FINAL}")
+
+    def drop_left_overs(self, signature: str) -> None:
+        """Delete what killed writers of one arm left half-written."""
+        self.objects.delete_left_overs(f"arms/{signature}")
+
+    def count_attempt(self, signature: str, resumed_from: int) -> int:
+        """Note a start at ``resumed_from``; return the starts since the last newer checkpoint.
+
+        Starts by another driver do not count: an arm is to blame when its worker dies again and
+        again under one driver, not when drivers are killed.
+        """
+        name = f"arms/{signature}/attempts.json"
+        attempt = _Attempt(self.driver, resumed_from, 1)
+        try:
+            last = self.objects.get_value(name, lambda plain: _Attempt(**plain))
+        except StoreError:  # damaged, or of another version: the count begins anew
+            last = None
+        if last and last.driver == self.driver and resumed_from <= last.resumed_from:
+            attempt = replace(attempt, starts=last.starts + 1)
+        self.objects.put_json(name, asdict(attempt))
+        return attempt.starts
+
+    def _checkpoints(self, signature: str) -> list[str]:
+        return [n for n in self.objects.names(f"arms/{signature}") if n.startswith(CHECKPOINT)]
+
+
+def _final(plain: Json) -> ArmRecord:
+    record = ArmRecord.from_json(plain)
+    if not record.is_final:  # of a version that kept both kinds under one name
+        raise DamagedObject(f"the final record of arm {record.signature} is not final.")
+    return record
