@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, settings
 
 # Nothing of ours is imported up here: what must hold before that is set by pytest_configure below.
 if TYPE_CHECKING:
-    from tests.clouds import Cloud
-    from tests.postgres_servers import Postgres
+    from tests.support.servers.clouds import Cloud
+    from tests.support.servers.postgres_servers import Postgres
     from trainables.records.objects import ObjectStore
 
 # Two shared cores: no deadlines; the same examples every time, so that a red run can be repeated.
@@ -202,7 +202,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def stored(root: Path) -> ObjectStore:
     """The storage root with a sweep written by hand in it, called tiny; it is not finished."""
-    from tests.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
+    from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
     from trainables.records.objects import ObjectStore
 
     store = ObjectStore(root)
@@ -213,7 +213,7 @@ def stored(root: Path) -> ObjectStore:
 @pytest.fixture(scope="session")
 def space_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A search space of the user's own, called mine: two arms in a second or two."""
-    from tests.command_line import SPACE_FILE
+    from tests.support.command_line import SPACE_FILE
 
     path = tmp_path_factory.mktemp("space") / "mine.py"
     path.write_text(SPACE_FILE)
@@ -223,7 +223,7 @@ def space_file(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="session")
 def trained_once(tmp_path_factory: pytest.TempPathFactory, space_file: str) -> Path:
     """A storage root with the finished sweep of ``space_file``: to be copied, not to be changed."""
-    from tests.command_line import sweep
+    from tests.support.command_line import sweep
 
     folder = tmp_path_factory.mktemp("trained") / "root"
     ran = sweep("run", space_file, "--where", "inline", "--storage", str(folder))
@@ -244,7 +244,7 @@ def trained(root: Path, trained_once: Path) -> Path:
 @pytest.fixture(scope="session")
 def cloud_server() -> Iterator[Cloud]:
     """One cloud on loopback for the run; a test gets it empty, as ``cloud``."""
-    from tests.clouds import Cloud
+    from tests.support.servers.clouds import Cloud
 
     server = Cloud()
     yield server
@@ -254,7 +254,7 @@ def cloud_server() -> Iterator[Cloud]:
 @pytest.fixture
 def cloud(cloud_server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     """A cloud with one empty bucket, whose S3 this process and those that it starts talk to."""
-    from tests.clouds import BUCKET, REGION, enter
+    from tests.support.servers.clouds import BUCKET, REGION, enter
 
     enter(cloud_server, monkeypatch)
     cloud_server.client("s3").create_bucket(
@@ -272,7 +272,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database without an experiment of ours: creating one takes a second, copying it nothing."""
     from sweep.tracking.address import tracking_uri
     from sweep.tracking.client import make_client
-    from tests.tracked_arms import SWEEP
+    from tests.support.tracked_arms import SWEEP
 
     folder = tmp_path_factory.mktemp("empty")
     make_client(tracking_uri(str(folder))).get_experiment_by_name(SWEEP)
@@ -282,7 +282,7 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server with an MLflow database without an experiment of ours, called empty."""
-    from tests.postgres_servers import Postgres, why_not
+    from tests.support.servers.postgres_servers import Postgres, why_not
 
     if reason := why_not():
         pytest.skip(reason)
@@ -343,7 +343,7 @@ def undisturbed(undisturbed_on_sqlite: dict[str, Any], uri: str) -> dict[str, An
 
     But for artifacts, which have no place beside a database that is no file.
     """
-    from tests.tracked_arms import without_artifacts
+    from tests.support.tracked_arms import without_artifacts
 
     is_file = uri.startswith("sqlite:")
     return undisturbed_on_sqlite if is_file else without_artifacts(undisturbed_on_sqlite)
@@ -354,7 +354,7 @@ def undisturbed_on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     """What twelve arms look like on a database that was never away."""
     from sweep.tracking.address import tracking_uri
     from sweep.tracking.tracker import Tracker
-    from tests.tracked_arms import content, history
+    from tests.support.tracked_arms import content, history
 
     place = tracking_uri(str(tmp_path_factory.mktemp("undisturbed")))
     tracker = Tracker(place)

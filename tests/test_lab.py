@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.drivers import ROOT, wait_until
 from tests.lab.hosts import STORAGE, Lab, lab, why_not
+from tests.support.drivers import ROOT, wait_until
 
 pytestmark = [
     pytest.mark.cluster,

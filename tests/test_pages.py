@@ -15,8 +15,8 @@ import pytest
 from search_spaces import catalog
 from sweep.cli.main import main
 from sweep.cli.running import asked_for
-from tests.command_line import sweep
-from tests.sweeps import FEASIBLE, FIRST, store_sweep
+from tests.support.command_line import sweep
+from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores, at_gamma

@@ -13,8 +13,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from tests.drivers import ROOT, wait_until
 from tests.lab.hosts import HOME, STORAGE, Host, Lab
+from tests.support.drivers import ROOT, wait_until
 from trainables.records.objects import ObjectStore
 
 YAML = "docs/cluster/on-premises.yaml"

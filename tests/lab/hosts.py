@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.drivers import wait_until
+from tests.support.drivers import wait_until
 
 BOOT = Path(__file__).with_name("boot.sh")
 HOME = "/home/user"  # of the only user, root: the interpreter may lie below /root

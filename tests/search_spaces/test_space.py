@@ -1,0 +1,549 @@
+"""Search spaces: every built-in one builds, wrong ones say why, and files of users are read."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search_spaces import catalog, published
+from search_spaces.space import (
+    HOW_IT_RUNS,
+    Choice,
+    LogDecay,
+    LogUniform,
+    Range,
+    SearchSpace,
+    Setting,
+    Uniform,
+)
+from tests.support.oracles import TINY
+from tests.support.sweeps import SPACE
+from trainables.config.arm import RunConfig, field_names
+from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.primal_dual.constraints import dual_step
+from trainables.primal_dual.schedule import is_dual_step, lr_factor
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_every_built_in_space_is_what_its_json_reads_back_to(name: str) -> None:
+    found = catalog.find(name)
+    assert found.name == found.space.name == name
+    assert SearchSpace.from_json(json.loads(json.dumps(found.space.to_json()))) == found.space
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_the_default_point_of_every_setting_lies_in_its_ranges(name: str) -> None:
+    space = catalog.find(name).space
+    for setting in space.settings:
+        for field, value in space.default_point(setting).items():
+            values = space.ranges_of(setting)[field]
+            if isinstance(values, Choice):
+                assert value in values.values
+            elif not isinstance(values, LogDecay):
+                assert values.low <= value <= values.high
+        at = space.coordinates_of(setting, space.default_point(setting))
+        assert space.point_of(setting, at) == pytest.approx(space.default_point(setting), rel=1e-9)
+        space.run(setting, space.default_point(setting), seed=0)
+
+
+@pytest.mark.parametrize("name", catalog.space_names())
+def test_every_built_in_space_searches_alpha_dual_lr_and_resilience(name: str) -> None:
+    searched = {f"constraint.{n}" for n in ("alpha", "dual_lr", "resilience")}
+    assert searched <= catalog.find(name).space.ranges.keys()
+
+
+def test_the_quickstart_has_at_least_2_settings_4_proposals_and_one_seed() -> None:
+    space = catalog.find("quickstart").space
+    assert len(space.settings) >= 2
+    assert space.n_proposals >= 4
+    assert len(space.search_seeds) == 1
+    assert space.base.data.name == "photographs"
+
+
+def test_full_picks_the_larger_variant_and_says_where_there_is_none() -> None:
+    small, full = catalog.find("ped2_ut").space, catalog.find("ped2_ut", full=True).space
+    assert full.base.steps > small.base.steps
+    with pytest.raises(Misuse, match="without --full"):
+        catalog.find("quickstart", full=True)
+
+
+def test_two_forms_of_a_setting_share_their_unconstrained_arms() -> None:
+    space = catalog.find("ped2_ut").space
+    seeds, settings = len(space.search_seeds), len(space.settings)
+    assert catalog.arm_count(space) == settings * space.n_proposals * seeds + settings // 2 * seeds
+
+
+def test_an_unknown_space_names_the_closest_one() -> None:
+    with pytest.raises(UnknownName, match="Did you mean 'quickstart'"):
+        catalog.find("quikstart")
+
+
+# --- ranges of a setting, ranges on what a value does ---------------------------------------------
+
+BOX = {
+    "constraint.alpha": Uniform(0.2, 0.3),
+    "constraint.dual_lr": LogUniform(1e-3, 1e-1),
+    "constraint.resilience": LogDecay(0.1, 10.0),
+}
+
+
+def searched(*settings: Setting, **fields: object) -> SearchSpace:
+    values = {**vars(SPACE), "settings": settings or (Setting("a", {}),), "ranges": BOX, **fields}
+    return SearchSpace(**values)  # type: ignore[arg-type]
+
+
+def test_a_setting_replaces_ranges_of_its_space() -> None:
+    own = Setting("deep", {"model.layers": 4}, None, {"constraint.alpha": Uniform(0.05, 0.1)})
+    space = searched(Setting("shallow", {}), own)
+    assert space.ranges_of(space.settings[0]) == BOX
+    assert space.ranges_of(own) == {**BOX, "constraint.alpha": Uniform(0.05, 0.1)}
+    assert list(space.ranges_of(own)) == list(BOX)  # columns of tables keep their order
+    assert space.default_point(own)["constraint.alpha"] == 0.1
+    assert SearchSpace.from_json(json.loads(json.dumps(space.to_json()))) == space
+    plain = space.to_json()["settings"]
+    assert plain[0] == {"name": "shallow", "fields": {}}  # as it was before there were any
+    assert plain[1]["ranges"] == {"constraint.alpha": {"uniform": [0.05, 0.1]}}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"constraint.warmup_steps": Choice((0, 1))}, "may replace those of the space"),
+        ({"constraint.alpha": Uniform(0.5, 1.5)}, "reaches a value that is not allowed"),
+        ({"constraint.alpha": (0.1, 0.2)}, "must be Uniform, LogUniform, LogDecay or Choice"),
+        ({"constraint.alpha": LogDecay(0.1, 1.0)}, "LogDecay is a range of constraint.resilience"),
+        (
+            {"constraint.dual_lr": LogUniform(1, 10), "constraint.resilience": Uniform(0.1, 1)},
+            "in setting a the ranges reach a point",
+        ),
+    ],
+)
+def test_a_wrong_range_of_a_setting_fails_where_it_is_written(
+    ranges: dict[str, Range], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        searched(Setting("a", {}, None, ranges))
+
+
+@pytest.mark.parametrize("fields", [{}, {"steps": 900}, {"constraint.dual_every": 3}])
+def test_a_decay_means_the_same_at_every_dual_lr_and_length_of_run(fields: dict[str, int]) -> None:
+    """A multiplier that nothing pushes, taken through the run's own dual steps."""
+    space = searched(Setting("a", fields))
+    (setting,) = space.settings
+    for decay in (0.1, 1.0, 4.0):
+        for dual_lr in (1e-3, 1e-1):
+            at = {"constraint.alpha": 0.2, "constraint.dual_lr": dual_lr}
+            point = space.point_of(setting, {**at, "constraint.resilience": decay})
+            run = space.run(setting, point, seed=0)
+            assert run.constraint is not None
+            kept = np.ones(1)
+            for step in range(run.steps):
+                if is_dual_step(run.constraint, 1, step):
+                    kept = dual_step(
+                        kept,
+                        np.zeros(1),
+                        dual_lr=dual_lr * lr_factor(step, run.steps, run.decay_share),
+                        resilience=run.constraint.resilience,
+                    )
+            # exp(-decay), but for the last steps, which are shorter: of second order in eta c
+            assert -math.log(kept[0]) == pytest.approx(decay, rel=0.12)
+            back = space.coordinates_of(setting, point)
+            assert back["constraint.resilience"] == pytest.approx(decay, rel=1e-9)
+
+
+def test_a_point_on_the_edge_of_a_decay_range_is_told_inside_it() -> None:
+    space = searched()
+    for decay in (0.1, 10.0):
+        at = {"constraint.alpha": 0.2, "constraint.dual_lr": 0.007}
+        point = space.point_of(space.settings[0], {**at, "constraint.resilience": decay})
+        back = space.coordinates_of(space.settings[0], point)["constraint.resilience"]
+        assert 0.1 <= back <= 10.0
+
+
+def test_a_plain_resilience_inside_a_decay_range_stays_as_it_was_written() -> None:
+    base = SPACE.base.with_fields({"constraint.dual_lr": 0.01, "constraint.resilience": 0.7})
+    space = searched(base=base)
+    assert space.default_point(space.settings[0])["constraint.resilience"] == 0.7
+
+
+def test_a_decay_range_needs_dual_steps_that_can_be_counted() -> None:
+    with pytest.raises(InvalidValue, match="needs dual_every_unit 'step', got 'epoch'"):
+        searched(Setting("a", {"constraint.dual_every_unit": "epoch"}))
+    with pytest.raises(InvalidValue, match="needs multipliers that move"):
+        searched(Setting("a", {"constraint.warmup_steps": SPACE.base.steps}))
+
+
+# --- settings without noise, settings of one's choice ---------------------------------------------
+
+
+def test_without_training_noise_one_proposal_is_all_that_is_spent() -> None:
+    space = catalog.find("video_denoising_ut").space
+    for setting in space.settings:
+        wanted = 1 if space.base.with_fields(setting.fields).train_gamma == 0 else 8
+        assert space.proposals_of(setting) == wanted
+    seeds, noiseless = len(space.search_seeds), 9
+    assert catalog.arm_count(space) == seeds * (45 + noiseless + (45 - noiseless) * 8)
+
+
+def test_a_setting_never_gets_more_proposals_than_the_space_asks_for() -> None:
+    capped = Setting("only", {}, n_proposals=4)
+    space = SearchSpace(**{**vars(SPACE), "settings": (capped,), "n_proposals": 3})
+    assert space.proposals_of(capped) == 3
+    assert SearchSpace.from_json(json.loads(json.dumps(space.to_json()))) == space
+    for wrong in (0, 1.5, True, "2"):
+        with pytest.raises(InvalidValue, match="n_proposals of setting 'only' must be"):
+            SearchSpace(**{**vars(SPACE), "settings": (Setting("only", {}, wrong),)})  # type: ignore[arg-type]
+
+
+def test_a_space_without_such_a_setting_reads_as_it_did_before_there_were_any() -> None:
+    assert all(s.keys() == {"name", "fields"} for s in SPACE.to_json()["settings"])
+
+
+def test_only_keeps_the_settings_that_match_in_their_order() -> None:
+    space = catalog.find("video_denoising_dust").space
+    assert catalog.only(space, ()) == space
+    kept = catalog.only(space, ("*-L5-*", "ucsd_ped2-dust-L3-g0"))
+    names = [s.name for s in space.settings]
+    assert [s.name for s in kept.settings] == [
+        n for n in names if "-L5-" in n or n == "ucsd_ped2-dust-L3-g0"
+    ]
+    assert len(kept.settings) == 16
+
+
+def test_only_refuses_a_pattern_that_matches_nothing_and_lists_what_there_is() -> None:
+    space = catalog.find("ped2_ut").space
+    with pytest.raises(UnknownName, match=r"Known: .*ucsd_ped2-ut-L3-g0\.15") as caught:
+        catalog.only(space, ("*-ut-L3-*", "ucsd_ped2-ut-L4-g0.15"))
+    assert "Did you mean" in str(caught.value)
+
+
+# --- the paper's values ---------------------------------------------------------------------------
+
+
+def test_the_105_comparisons_are_the_settings_of_three_spaces_one_to_one() -> None:
+    ours = [
+        (f"video_denoising_{model}", setting.name)
+        for model in ("ut", "dust", "vit")
+        for setting in catalog.find(f"video_denoising_{model}").space.settings
+    ]
+    theirs = [(c.space, c.setting) for c in published.COMPARISONS]
+    assert len(set(ours)) == len(ours) == len(theirs) == 105
+    assert set(ours) == set(theirs)
+
+
+def test_every_setting_trains_what_its_comparison_says() -> None:
+    for row in published.COMPARISONS:
+        space = catalog.find(row.space).space
+        config = space.run(space.setting(row.setting), {}, seed=0)
+        assert (config.data.name, config.model.name) == (row.data, row.model)
+        assert (config.model.layers, config.train_gamma) == (row.layers, row.train_gamma)
+
+
+def test_the_table_says_what_is_known_of_the_papers() -> None:
+    """Counted on the page: 74 of 105 won; by data set as below; 13 and 7 outliers above 1.2x."""
+    rows = published.COMPARISONS
+    assert sum(row.constrained_is_better for row in rows) == 74
+    wins = {
+        model: [
+            sum(r.constrained_is_better for r in rows if (r.model, r.data) == (model, data))
+            for data in published.DATA_SETS
+        ]
+        for model in published.LAYERS
+    }
+    assert wins == {"dust": [14, 9, 11], "ut": [10, 7, 11], "vit": [3, 4, 5]}
+    ratios = [row.unconstrained / row.constrained for row in rows if row.model == "dust"]
+    assert sum(ratio > 1.2 for ratio in ratios) == 13
+    blank = [row for row in rows if max(row.constrained, row.unconstrained) > 100]
+    assert [row.constrained for row in blank] == [105.767, 131.102, 132.968, 138.362]
+    copied = [row for row in rows if any("printed twice" in doubt for doubt in row.doubts)]
+    assert [(r.constrained, r.unconstrained) for r in copied] == [(11.577, 12.124)] * 2
+    assert all("failed run" in " ".join(row.doubts) for row in blank)
+    other = [row for row in rows if any("another model than ours" in d for d in row.doubts)]
+    assert len(other) == 45
+    assert {row.model for row in other} == {"ut"}
+
+
+def test_the_best_values_are_read_as_kept_shares() -> None:
+    assert {m: (b.reference_loss, b.alpha) for m, b in published.BEST.items()} == {
+        "dust": (6.5, 0.25),
+        "ut": (5.5, 0.22),
+        "vit": (0.44, 0.29),
+    }
+    assert published.comparison("ucsd_ped2-vit-L12-g0.15") == published.COMPARISONS[-1]
+    assert published.comparison("photographs-ut-L3-g0.15") is None
+
+
+# --- values from the command line -----------------------------------------------------------------
+
+
+def test_values_reach_the_base_run_and_the_space() -> None:
+    space = catalog.with_values(SPACE, {"steps": 20, "sampler": "tpe", "search_seeds": [3]})
+    assert (space.base.steps, space.sampler, space.search_seeds) == (20, "tpe", (3,))
+
+
+def test_an_unknown_field_names_the_closest_one() -> None:
+    with pytest.raises(UnknownName, match=r"Did you mean 'primal_lr'"):
+        catalog.with_values(SPACE, {"primel_lr": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("steps", 0, "steps must be positive, got 0"),
+        ("steps", 1.5, "steps must be a whole number, got 1.5"),
+        ("steps", "many", "whole number, got 'many'"),
+        ("primal_lr", float("nan"), "finite number"),
+        ("constraint.dual_lr", -1, "dual_lr must be at least 0"),
+        ("constraint.alpha", 0.25, "is searched in tiny"),
+        ("train_gamma", 0.1, "fixed by the settings"),
+        ("seed", 3, "--seeds"),
+        ("sampler", "annealing", "unknown sampler 'annealing'"),
+        ("n_proposals", 0, "n_proposals must be at least 1"),
+        ("n_proposals", "4", "n_proposals must be a whole number"),
+        ("search_seeds", 2, "search_seeds must be a list"),
+        ("search_seeds", [0, 0], "must be different"),
+        ("search_seeds", [], "search_seeds must be"),
+        ("data.frame_size", 33, "multiple of patch_size"),
+        ("model.name", {"a": []}, "name must be one of 'ut'"),
+        ("eval_windows", 2**63, "a whole number of 64 bits"),
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_with_its_name(
+    name: str, value: object, message: str
+) -> None:
+    with pytest.raises(Misuse, match=message):
+        catalog.with_values(SPACE, {name: value})
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+SPACE_FILE = """
+from search_spaces.space import SearchSpace, Setting, Uniform
+from trainables.config.arm import ConstraintConfig, RunConfig
+
+SPACE = SearchSpace(
+    name="mine",
+    summary="my own",
+    base=RunConfig(constraint=ConstraintConfig()),
+    settings=(Setting("only", {}),),
+    ranges={"constraint.alpha": Uniform(0.05, 0.2)},
+)
+"""
+
+
+def test_a_space_file_of_ones_own_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPACE_FILE)
+    assert catalog.find(str(path)).name == "mine"
+
+
+def test_a_space_in_json_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(SPACE.to_json()))
+    assert catalog.find(str(path)).space == SPACE
+
+
+def test_how_a_space_runs_is_kept_and_left_out_where_nothing_is_said() -> None:
+    assert not set(HOW_IT_RUNS) & set(SPACE.to_json())
+    packed = catalog.with_values(SPACE, {"gpus_per_arm": "measured", "stall_after_s": 60})
+    assert SearchSpace.from_json(packed.to_json()) == packed
+    assert packed.to_json()["gpus_per_arm"] == "measured"
+
+
+def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for config in (TINY, TINY.unconstrained()):
+        path.write_text(json.dumps(config.to_json()))
+        space = catalog.find(str(path)).space
+        run = space.run(space.settings[0], {}, seed=space.search_seeds[0])
+        assert config in (run, run.unconstrained())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.py", "SPACE = 3", "must be a SearchSpace, got int"),
+        ("a.py", "", "must define SPACE"),
+        ("a.py", "import nothing_like_this", "line 1, stops with ModuleNotFoundError"),
+        ("a.py", "\n\nSPACE = ", "line 3, stops with SyntaxError"),
+        ("a.py", "\nimport sys\nsys.exit(3)", "line 3, stops with SystemExit: 3"),
+        ("a.py", "raise SystemExit('no')", "line 1, stops with SystemExit: no"),
+        ("a.py", "\nraise SyntaxError('odd')", "line 2, stops with SyntaxError: odd"),
+        ("a.py", SPACE_FILE.replace("constraint.alpha", "constraint.alhpa"), "mean.*alpha"),
+        ("a.py", SPACE_FILE.replace("0.05, 0.2", "0.2, 0.05"), "a range must run from"),
+        ("a.json", "{", "not readable JSON"),
+        ("a.json", "[]", "must hold a JSON object"),
+        ("a.json", "{}", "a search space needs name, base, settings"),
+        ("a.json", '{"kind": "descent-sweep configuration"}', "neither a search space nor"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler": "x"}), "unknown sampler"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler": 3}), "unknown sampler '3'"),
+        ("a.json", json.dumps(SPACE.to_json() | {"summary": 3}), "summary must be text, got 3"),
+        ("a.json", json.dumps(SPACE.to_json() | {"name": None}), "name must be text, got None"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": "x"}), "n_proposals must be a wh"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": 2.5}), "n_proposals must be a wh"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": True}), "n_proposals must be a w"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler_seed": "x"}), "sampler_seed must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"search_seeds": "01"}), "search_seeds must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"gpus_per_arm": 2}), "gpus_per_arm must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"gpus_per_arm": "x"}), "or 'measured', got 'x'"),
+        ("a.json", json.dumps(SPACE.to_json() | {"stall_after_s": 0}), "stall_after_s must be a p"),
+        ("a.json", json.dumps(SPACE.to_json() | {"settings": [{}]}), "neither|setting"),
+        ("a.json", json.dumps(SPACE.to_json() | {"ranges": []}), "neither"),
+        ("a.json", json.dumps(SPACE.to_json() | {"typo": 1}), "unknown field"),
+        ("a.yaml", "", "must end in .py or .json"),
+    ],
+)
+def test_a_file_that_defines_no_space_says_what_is_wrong(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(Misuse, match=message) as caught:
+        catalog.find(str(path))
+    assert name in str(caught.value)
+
+
+def _configuration(**changes: object) -> dict[str, object]:
+    config = TINY.with_fields({"seed": 0})
+    arm = {"signature": "a" * 16, "status": "finished", "evaluation": {}, "environment": {}}
+    run = {"config": config.to_json(), "constrained": arm, "unconstrained": None}
+    plain = {"kind": catalog.CONFIGURATION, "sweep": "s", "space": "mine", "setting": "only"}
+    return {**plain, "proposal": 0, "training_version": 1, "runs": {"0": {**run, **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        (_configuration() | {"runs": {}}, "runs must hold a run for each seed"),
+        (_configuration() | {"runs": [1]}, "runs must hold a run for each seed"),
+        (_configuration() | {"training_version": None}, "training_version must be a whole number"),
+        (_configuration(constrained={"signature": "a"}), "status, evaluation, environment"),
+        (_configuration(constrained=None), "the constrained arm of seed 0 must say"),
+        (_configuration(unconstrained=3), "the unconstrained arm of seed 0 must say"),
+    ],
+)
+def test_a_damaged_configuration_is_refused_when_it_is_read(
+    tmp_path: Path, plain: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "only.json"
+    path.write_text(json.dumps(_configuration()))
+    assert catalog.find(str(path)).name == "only"
+    path.write_text(json.dumps(plain))
+    with pytest.raises(InvalidValue, match=message):
+        catalog.find(str(path))
+
+
+def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match=r"does not exist.*quickstart"):
+        catalog.find(str(tmp_path / "gone.py"))
+    with pytest.raises(Misuse, match="is a folder"):
+        catalog.find(str(tmp_path))
+    with pytest.raises(Misuse, match="cannot be looked up"):
+        catalog.find("x" * 300 + ".py")
+
+
+# --- what a space refuses -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"name": "Upper"}, "lower_case_words"),
+        ({"settings": ()}, "at least one setting"),
+        ({"settings": (Setting("a", {}), Setting("a", {}))}, "must differ"),
+        ({"settings": (Setting("a/b", {}),)}, "made of letters"),
+        ({"settings": (Setting("a", {"model.layer": 3}),)}, "Did you mean 'model.layers'"),
+        ({"ranges": {"steps": Choice((10, 20))}}, "may name fields of the constraint"),
+        ({"ranges": {"constraint.alpha": Uniform(0.5, 1.5)}}, "not allowed"),
+        ({"ranges": {"constraint.warmup_steps": Uniform(0, 10)}}, "warmup_steps must be a whole"),
+        ({"base": RunConfig()}, "base.constraint must be given"),
+        (
+            {
+                "ranges": {
+                    "constraint.dual_lr": LogUniform(1e-3, 10.0),
+                    "constraint.resilience": LogUniform(1e-3, 1.0),
+                }
+            },
+            r"dual_lr = 10.0, resilience = 1.0: dual_lr x resilience must be below 1",
+        ),
+        (
+            {
+                "settings": (Setting("deep", {"model.layers": 20}),),
+                "ranges": {"constraint.alpha": Uniform(0.1, 0.9)},
+            },
+            r"in setting deep .* alpha = 0.9: alpha must be small enough",
+        ),
+        ({"summary": "half of \ud83d"}, "must be valid Unicode"),
+        ({"settings": (Setting("a", {"data.folder": "\udcff"}),)}, "must be valid Unicode"),
+    ],
+)
+def test_a_wrong_space_fails_where_it_is_written(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(Misuse, match=message):
+        SearchSpace(**{**vars(SPACE), **fields})  # type: ignore[arg-type]
+
+
+def test_corners_that_no_sampler_can_reach_together_are_still_refused_one_by_one() -> None:
+    """Adam decays otherwise: the same corner is allowed there."""
+    ranges = {
+        "constraint.dual_lr": LogUniform(1e-3, 10.0),
+        "constraint.resilience": LogUniform(1e-3, 1.0),
+    }
+    base = SPACE.base.with_fields({"constraint.dual_optimizer": "adam"})
+    SearchSpace(**{**vars(SPACE), "base": base, "ranges": ranges})
+    ranges["constraint.dual_optimizer"] = Choice(("sgd", "adam"))  # type: ignore[assignment]
+    with pytest.raises(InvalidValue, match="dual_optimizer = 'sgd'"):
+        SearchSpace(**{**vars(SPACE), "base": base, "ranges": ranges})
+
+
+def test_a_field_that_is_null_starts_at_the_low_end_of_its_range() -> None:
+    base = SPACE.base.with_fields({"constraint.signal_clip": None})
+    ranges = {"constraint.signal_clip": Uniform(0.5, 2.0)}
+    space = SearchSpace(**{**vars(SPACE), "base": base, "ranges": ranges})
+    assert space.default_point(space.settings[0]) == {"constraint.signal_clip": 0.5}
+
+
+@pytest.mark.parametrize(
+    "ends", [(0.0, 1.0), (2.0, 1.0), (1.0, float("inf")), (1, 10**400), ("1", 2), (True, 2)]
+)
+def test_an_empty_or_endless_log_range_is_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(InvalidValue, match="a log range must run from"):
+        LogUniform(*ends)
+    if ends[0] != 0:  # which a uniform range may start at
+        with pytest.raises(InvalidValue, match="a range must run from"):
+            Uniform(*ends)
+
+
+def test_setting_names_are_unique_over_data_depth_gamma_variant_and_form() -> None:
+    names = {
+        catalog.setting(data, "dust", layers, gamma, variant=variant, detached=detached).name
+        for data in ("ucsd_ped2", "photographs")
+        for layers in (3, 5)
+        for gamma in (0.0, 0.09)
+        for variant in ("", "paper")
+        for detached in (False, True)
+    }
+    assert len(names) == 32
+    assert set(catalog.SPACE_FIELDS).isdisjoint(field_names())
+
+
+def test_the_space_file_of_the_docs_trains_on_ones_own_clips(tmp_path: Path) -> None:
+    text = Path(__file__).parents[2].joinpath("docs", "data.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    path = tmp_path / "my_clips.py"
+    path.write_text(code, encoding="utf-8")
+    space = catalog.find(str(path)).space
+    assert [space.base.with_fields(s.fields).data.name for s in space.settings] == ["clips"]
+    assert catalog.arm_count(space) == 2 + 2 * space.n_proposals
+
+
+def test_a_range_of_plain_numbers_is_refused_with_what_it_may_be() -> None:
+    ranges: Any = {"constraint.alpha": (0.1, 0.3)}
+    with pytest.raises(InvalidValue, match=r"must be Uniform\(low, high\).*got \(0.1, 0.3\)"):
+        replace(SPACE, ranges=ranges)

@@ -1,0 +1,62 @@
+"""Tiny runs on texts: a small real data set and a small checkpoint, both written by the tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.support.data.text_checkpoints import tiny_encoder
+from tests.support.data.text_folders import TEXT_LAYOUTS
+from tests.support.data.tokenizer_folders import BERT_TOKENS, write_bert
+from trainables.build import build_model, build_task, parameter_dtype
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.layer_losses import introduce
+from trainables.tasks.text_classification import TextClassification
+
+LONGEST = 32  # tokens of a text
+
+
+def tiny_text(root: Path, layout: str = "imdb without films", **fields: Any) -> RunConfig:
+    """A constrained run of an encoder of 3 blocks, on texts that lie in ``root``."""
+    known = TEXT_LAYOUTS[layout]
+    data = DataConfig(
+        name=known.data_set,
+        folder=str(known.write(root / known.folder)),
+        dev_share=0.4,
+        max_length=LONGEST,
+    )
+    config = RunConfig(
+        task="text_classification",
+        data=data,
+        model=ModelConfig(name="encoder", layers=3, checkpoint=checkpoint_in(root / "model")),
+        train_gamma=0.4,
+        test_gammas=(0.0, 0.4, 0.6, 0.8, 2.0),
+        steps=4,
+        batch_size=4,
+        report_every=2,
+        eval_windows=6,
+        eval_draws=2,
+        constraint=ConstraintConfig(
+            alpha=0.1, reference="virtual_layer0", reference_unit="constant", dual_lr=0.05
+        ),
+    )
+    return config.with_fields(fields)
+
+
+def checkpoint_in(folder: Path) -> str:
+    """A network of BERT's kind beside its own tokenizer."""
+    write_bert(folder)
+    tiny_encoder(
+        folder, "bert", vocab_size=len(BERT_TOKENS), max_position_embeddings=LONGEST, pad_token_id=0
+    )
+    return str(folder)
+
+
+def text_task(config: RunConfig, device: str = "cpu") -> TextClassification:
+    """The task of a run, its noise calibrated on the run's own model."""
+    task = build_task(config, torch.device(device), parameter_dtype(config))
+    assert isinstance(task, TextClassification)
+    introduce(build_model(config, task).to(device), task)
+    return task

@@ -1,0 +1,166 @@
+"""Drivers in processes of their own, for tests that stop or kill them; the sweep is called tiny."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
+from sweep.executors.executor import Executor
+from sweep.results.views import load_sweep
+from sweep.run.run_sweep import run_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.proposals import stored_proposals
+from tests.support.oracles import TINY
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+ROOT = Path(__file__).parents[2]
+CODE = """
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, drivers of tests do not
+from sweep.executors import fair_share
+from sweep.run import signals
+from sweep.study.definition import load_definition
+from sweep.executors.executor import Executor
+from sweep.run.run_sweep import run_sweep
+from trainables.records.objects import ObjectStore
+root, where, patience_s, workers, name, beat_s, grace_s = sys.argv[1:]
+fair_share.BEAT_EVERY_S = float(beat_s)
+signals.GRACE_S = float(grace_s)
+objects = ObjectStore(root)
+summary = run_sweep(objects, load_definition(objects, name), Executor(where, int(workers) or None),
+                    patience_s=float(patience_s))
+print(summary)
+sys.exit(summary.exit_code)
+"""
+
+
+def tiny(
+    sampler: Any = "random", n_proposals: int = 2, name: str = "tiny", **fields: Any
+) -> Definition:
+    """Two settings of a few steps on tiny frames; fields of a space or of its base run."""
+    how = {field: fields.pop(field) for field in HOW_IT_RUNS if field in fields}
+    space = SearchSpace(
+        name="tiny",
+        summary="",
+        base=TINY.with_fields({"data.frame_size": 16, "eval_draws": 1, **fields}),
+        settings=tuple(Setting(f"L{layers}", {"model.layers": layers}) for layers in (2, 3)),
+        ranges={
+            "constraint.alpha": Uniform(0.05, 0.3),
+            "constraint.dual_lr": LogUniform(1e-3, 1e-1),
+        },
+        n_proposals=n_proposals,
+        search_seeds=(0,),
+        sampler=sampler,
+        **how,
+    )
+    return Definition(name, space)
+
+
+class Driver:
+    """One run of a driver on the stored sweep."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        *,
+        where: str = "local",
+        patience_s: float = 60,
+        workers: int | None = 2,
+        name: str = "tiny",
+        beat_s: float = 60,
+        grace_s: float = 60,
+        terminal: int | None = None,
+        environment: Mapping[str, str] | None = None,
+        tracked: bool = False,
+    ) -> None:
+        """Run the executor alone, or with ``tracked`` what `sweep resume` runs.
+
+        Args:
+            objects: the storage root.
+            where: as for ``run_sweep``.
+            patience_s: as for ``run_sweep``.
+            workers: as for ``run_sweep``.
+            name: of the sweep.
+            beat_s: how often drivers on one cluster look for each other.
+            grace_s: from SIGTERM to the end of arms that do not report.
+            terminal: what standard output and error go to, instead of pipes.
+            environment: of the process; that of the tests if not given.
+            tracked: with MLflow, through the command line; then only ``environment`` counts.
+        """
+        resume = ["sweep.cli", "resume", "tiny", "--storage", objects.root, "--workers", "2"]
+        options = (where, patience_s, workers or 0, name, beat_s, grace_s)
+        alone = ["-c", CODE, objects.root, *map(str, options)]
+        self.process = subprocess.Popen(
+            [sys.executable, *(["-m", *resume] if tracked else alone)],
+            cwd=ROOT,
+            env=dict(environment or os.environ),
+            stdout=subprocess.PIPE if terminal is None else terminal,
+            stderr=subprocess.PIPE if terminal is None else terminal,
+            text=True,
+            start_new_session=True,  # and so a group of its own, which can be signalled
+        )
+
+    def wait(self, timeout_s: float = 150) -> tuple[int, str, str]:
+        """Exit code, standard output, standard error."""
+        out, err = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, out, err
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float = 90) -> None:
+    give_up = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited too long"
+        time.sleep(0.02)
+
+
+def records(objects: ObjectStore) -> dict[str, ArmRecord]:
+    """Every stored record, by signature."""
+    found = {name: RunStore(objects).record(name) for name in objects.names("arms")}
+    return {name: record for name, record in found.items() if record is not None}
+
+
+def steps(objects: ObjectStore) -> dict[str, int]:
+    """The last reported step of every arm that has reported."""
+    return {n: r.reports[-1].step for n, r in records(objects).items() if r.reports}
+
+
+def table(objects: ObjectStore, asked: Definition) -> Any:
+    """Everything that a sweep is about: points, outcomes and evaluations; no times."""
+    return _proposals(objects, asked), {
+        name: record.evaluation for name, record in records(objects).items()
+    }
+
+
+def undisturbed(objects: ObjectStore, asked: Definition) -> Any:
+    """The table of the same sweep alone in a store, trained in this process.
+
+    What arms come to does not depend on the sweep, so those that ``objects`` has are not trained
+    again.
+    """
+    content = json.dumps(asked.to_json(), sort_keys=True).encode()
+    mine = put_definition(objects, replace(asked, name=hashlib.sha256(content).hexdigest()[:16]))
+    assert run_sweep(objects, mine, Executor("inline"), display=False).is_done
+    there, arms = records(objects), load_sweep(objects, mine.name).arms
+    return _proposals(objects, mine), {name: there[name].evaluation for name in arms}
+
+
+def _proposals(objects: ObjectStore, asked: Definition) -> Any:
+    """By setting; outcomes say nothing of when."""
+    return {s.name: stored_proposals(objects, asked.name, s.name) for s in asked.space.settings}

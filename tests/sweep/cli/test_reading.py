@@ -1,0 +1,191 @@
+"""`sweep list`, `status` and `best`: what they show of a sweep in every state."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.cli.best_text import print_best
+from sweep.results import views
+from sweep.study.definition import load_definition
+from sweep.study.lock import driver_lock
+from sweep.study.proposals import put_retired
+from tests.support.command_line import refused, sweep
+from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+# --- list and status ------------------------------------------------------------------------------
+
+
+def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -> None:
+    everything = [INFEASIBLE, FEASIBLE, DIVERGED]
+    store_sweep(stored, {FIRST: everything, SECOND: everything}, name="later")
+    failing = SPACE.with_base({"steps": 41})
+    came_to: list[Any] = ["failed"] * 3
+    store_sweep(stored, {FIRST: came_to, SECOND: came_to}, name="latest", space=failing)
+    entries = json.loads(sweep("list", "--json").stdout)
+    assert [(e["name"], e["state"]) for e in entries] == [
+        ("latest", "failed"), ("later", "finished"), ("tiny", "stopped"),
+    ]  # fmt: skip
+    assert {e["storage"] for e in entries} == {stored.root}
+    assert {e["space"] for e in entries} == {"tiny"}
+    assert "later" in sweep("list").stdout
+
+
+def test_a_sweep_is_watched_until_its_driver_ends(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as driver:
+        driver.enter_context(driver_lock(stored, "tiny"))
+        monkeypatch.setattr(time, "sleep", lambda seconds: driver.close())  # it ends meanwhile
+        text = sweep("status", "tiny", "--watch").stdout
+    assert text.index("tiny is running") < text.index("tiny is stopped")
+    assert "give one of them" in refused("status", "tiny", "--watch", "--json")
+
+
+def test_a_sweep_whose_driver_holds_the_lock_is_running(stored: ObjectStore) -> None:
+    with driver_lock(stored, "tiny"):
+        assert json.loads(sweep("list", "--json").stdout)[0]["state"] == "running"
+        entry = json.loads(sweep("status", "tiny", "--json").stdout)
+        assert (entry["state"], entry["arms"]["final"]) == ("running", 10)
+        assert entry["driver"]["pid"] > 0
+        assert json.loads(sweep("best", "tiny", "--json").stdout)[0]["winner"] is True
+    assert json.loads(sweep("list", "--json").stdout)[0]["state"] == "stopped"
+
+
+def test_an_empty_root_lists_no_sweeps_and_says_where_it_looked(root: Path) -> None:
+    result = sweep("list")
+    assert result.stdout == ""
+    assert str(root) in result.stderr
+    assert json.loads(sweep("list", "--json").stdout) == []
+    assert not root.exists()
+
+
+def test_status_names_failures_and_how_to_continue(root: Path) -> None:
+    store_sweep(ObjectStore(root), {FIRST: [DIVERGED]}, name="broken")
+    text = sweep("status", "broken").stdout
+    assert "the loss is nan" in " ".join(text.split())
+    assert "sweep resume broken" in text
+
+
+def test_status_prints_a_few_reasons_and_what_failed_first(root: Path) -> None:
+    came_to: list[Any] = ["stopped", "stopped", "failed"]
+    store_sweep(ObjectStore(root), {FIRST: came_to, SECOND: came_to}, name="ended")
+    failures = json.loads(sweep("status", "ended", "--json").stdout)["failures"]
+    assert [f["status"] for f in failures] == ["failed"] * 4 + ["stopped"] * 8
+    text = " ".join(sweep("status", "ended").stdout.split())
+    assert text.count("the loss is nan at step 20") == 4  # the failed ones
+    assert text.count("the loss is nan") == 6
+    assert "and 6 more arms: `--json` has every reason" in text
+
+
+def test_status_says_what_a_running_sweep_waits_for(stored: ObjectStore) -> None:
+    with driver_lock(stored, "tiny") as beats:
+        beats.watch(lambda: "a machine: none holds an arm", lambda why: None)
+        give_up = time.monotonic() + 30
+        while "waits for" not in (text := sweep("status", "tiny").stdout):
+            assert time.monotonic() < give_up, text
+            time.sleep(0.1)
+    assert "tiny is running" in text
+    assert "waits for a machine: none holds an arm" in text
+    assert "waits for" not in sweep("status", "tiny").stdout
+
+
+def test_arms_without_a_driver_are_interrupted_not_in_training(stored: ObjectStore) -> None:
+    definition = load_definition(stored, "tiny")
+    store = RunStore(stored)
+    config = definition.space.run(definition.space.settings[0], {}, seed=0).unconstrained()
+    record = store.record(config.signature())
+    assert record is not None
+    store.forget(record.signature)
+    store.put_record(replace(record, status="running", evaluation=None))
+    assert "1 interrupted" in sweep("status", "tiny").stdout
+    with driver_lock(stored, "tiny"):
+        assert "1 in training" in sweep("status", "tiny").stdout
+
+
+def test_settings_whose_search_ended_early_are_shown(stored: ObjectStore) -> None:
+    put_retired(stored, "tiny", {SECOND: "no such kernel"})
+    status = json.loads(sweep("status", "tiny", "--json").stdout)
+    assert status["retired"] == {SECOND: "no such kernel"}
+    assert "no such kernel" in sweep("status", "tiny").stdout
+    assert json.loads(sweep("list", "--json").stdout)[0]["retired"] == [SECOND]
+    assert "1 retired" in sweep("list").stdout
+
+
+def test_the_state_comes_from_the_records(stored: ObjectStore) -> None:
+    everything = [INFEASIBLE, FEASIBLE, DIVERGED]
+    store_sweep(stored, {FIRST: everything, SECOND: everything}, name="later")
+    space = load_definition(stored, "later").space
+    twin = space.run(space.settings[0], {}, seed=0).unconstrained().signature()
+    RunStore(stored).forget(twin)  # every proposal has its outcome, one arm has no record
+    states = {e["name"]: e["state"] for e in json.loads(sweep("list", "--json").stdout)}
+    assert states["later"] == "stopped"
+    assert json.loads(sweep("status", "later", "--json").stdout)["state"] == "stopped"
+
+
+# --- best -----------------------------------------------------------------------------------------
+
+
+def test_best_has_an_entry_per_setting_with_everything_that_was_promised(
+    stored: ObjectStore,
+) -> None:
+    entries = json.loads(sweep("best", "tiny", "--json").stdout)
+    assert [e["setting"] for e in entries] == [FIRST, SECOND]
+    assert [e["winner"] for e in entries] == [True, False]
+    assert "layer 2" in entries[1]["why"]
+    arm = {
+        "signature", "config", "objective", "feasible", "useful", "worst_missing_share",
+        "missing_share", "scores", "layer_losses", "mlflow_run_id",
+    }  # fmt: skip
+    for entry in entries:
+        assert set(entry["outcomes"]) == {
+            "feasible", "infeasible", "diverged", "stopped", "failed",
+        }  # fmt: skip
+        assert arm <= entry["constrained"].keys()
+        assert arm <= entry["unconstrained"].keys()
+        assert entry["difference"]["selection_biased"] is True
+        assert len(entry["constrained"]["missing_share"]) == 3
+        assert len(entry["constrained"]["layer_losses"]) == 4
+
+
+def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
+    stored: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Per pixel, as ViT's are: what a short run on UCSD Ped2 came to."""
+    entry = views.best(views.load_sweep(stored, "tiny"), {})[0]
+    losses = {"constrained": 0.0846112, "unconstrained": 0.0846107, "difference": 4.8112e-7}
+    for who, loss in losses.items():
+        entry[who]["held_out_loss"] = loss
+    entry["constrained"]["ood_mean"] = entry["unconstrained"]["ood_mean"] = 73.7861
+    entry["difference"]["ood_mean"] = 0.000306112
+    entry["references"]["identity"]["held_out_loss"] = 0.00043971
+    entry["references"]["wiener"]["held_out_loss"] = 0.00025571
+    print_best([entry])
+    text = capsys.readouterr().out
+    assert "  unconstrained  " in text
+    assert "0.0846" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectStore) -> None:
+    text = sweep("best", "tiny").stdout
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "\x1b" not in text
+    for words in (
+        "winner",
+        "no winner",
+        "ut (distance)",
+        "alpha",
+        "Identity",
+        "Wiener",
+        "selection-biased",
+    ):
+        assert words in text

@@ -1,0 +1,113 @@
+"""`sweep export`, `rm` and `doctor`: what they leave, what they delete and what they advise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.results.views import load_sweep
+from sweep.study.lock import driver_lock
+from tests.support.command_line import contents, refused, sweep
+from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
+from trainables.code_version import code_version
+from trainables.records.objects import ObjectStore
+
+# --- export ---------------------------------------------------------------------------------------
+
+
+def test_export_prints_its_files_and_what_it_left_out(stored: ObjectStore, tmp_path: Path) -> None:
+    result = sweep("export", "tiny", "--out", str(tmp_path / "out"))
+    assert str(tmp_path / "out" / "manifest.json") in result.stdout.splitlines()
+    assert SECOND in result.stderr
+    assert "--all" in result.stderr
+
+
+def test_export_offers_no_closest_pair_where_none_finished(root: Path, tmp_path: Path) -> None:
+    store_sweep(ObjectStore(root), {FIRST: [DIVERGED], SECOND: [INFEASIBLE]}, name="ended")
+    out = str(tmp_path / "out")
+    for words, offered in (((), True), (("--all",), False)):
+        note = sweep("export", "ended", "--out", out, *words).stderr
+        assert note.endswith(f"no configuration for {FIRST}: no finished pair.\n")
+        assert (f"no configuration for {SECOND}: no winner. --all" in note) == offered
+
+
+def test_the_manifest_names_the_code_also_where_there_is_no_git(
+    trained: Path, tmp_path: Path
+) -> None:
+    sweep("export", "mine", "--out", str(tmp_path / "out"))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [environment["code"] for environment in manifest["environments"]] == [code_version()]
+
+
+# --- rm -------------------------------------------------------------------------------------------
+
+
+def test_rm_shows_what_it_would_delete_and_asks(stored: ObjectStore) -> None:
+    before = contents(Path(stored.root))
+    result = sweep("rm", "tiny", answer="n\n")
+    assert "10 arms" in result.stdout
+    assert contents(Path(stored.root)) == before
+    sweep("rm", "tiny", "--yes")
+    assert stored.names("arms") == []
+    assert json.loads(sweep("list", "--json").stdout) == []
+
+
+def test_rm_keeps_arms_that_another_sweep_uses(stored: ObjectStore) -> None:
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="other")
+    result = sweep("rm", "tiny", "--yes")
+    assert "6 arms stay" in result.stdout
+    view = load_sweep(stored, "other")
+    assert all(arm.is_final for arm in view.settings[0].arms)
+
+
+def test_rm_refuses_a_sweep_that_runs(stored: ObjectStore) -> None:
+    with driver_lock(stored, "tiny"):
+        assert "is running" in refused("rm", "tiny", "--yes")
+    assert len(stored.names("arms")) == 10
+
+
+def test_a_damaged_sweep_is_listed_as_such_and_can_be_removed(stored: ObjectStore) -> None:
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="broken")
+    Path(stored.root, "sweeps", "broken", "definition.json").write_text("damaged")
+    result = sweep("list", "--json")
+    entries = {entry["name"]: entry["state"] for entry in json.loads(result.stdout)}
+    assert entries == {"broken": "damaged", "tiny": "stopped"}
+    assert "broken" in result.stderr
+    assert "damaged" in sweep("list").stdout
+    arms = stored.names("arms")
+    assert "no arm goes" in sweep("rm", "tiny", answer="n\n").stdout  # broken may use them
+    assert "no arm goes" in sweep("rm", "broken", "--yes").stdout
+    assert stored.names("arms") == arms
+    sweep("rm", "tiny", "--yes")
+    assert stored.names("sweeps") == []
+
+
+def test_verbs_that_ask_no_cluster_say_so_where_others_do(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("rm", "tiny")
+    assert "SWEEP_ADDRESS" not in sweep(*words, answer="n\n").stderr
+    monkeypatch.setenv("SWEEP_ADDRESS", "cluster.yaml")
+    assert "but `sweep rm` is about this machine" in sweep(*words, answer="n\n").stderr
+    assert "`sweep submit`" in refused("run", "no-such-space")
+
+
+# --- doctor ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_doctor_passes_here_and_fails_with_advice_where_it_must(root: Path, tmp_path: Path) -> None:
+    found: list[dict[str, Any]] = json.loads(sweep("doctor", "--json").stdout)
+    assert {"Python", "packages", "torch", "storage", "disk", "cache", "MLflow", "Ray"} <= {
+        check["name"] for check in found
+    }
+    assert not root.exists()
+    (tmp_path / "file").write_text("")
+    text = sweep("doctor", "--storage", str(tmp_path / "file"), exits=1).stdout
+    assert "FAIL  storage" in text
+    assert "--storage" in text
+    text = sweep("doctor", "--data", str(tmp_path), exits=1).stdout
+    assert "FAIL  data" in text

@@ -1,0 +1,60 @@
+"""`sweep spaces`: every built-in space, what one would cost, and what the paper says of it."""
+
+from __future__ import annotations
+
+import json
+
+from search_spaces import catalog
+from tests.support.command_line import refused, sweep
+
+
+def test_spaces_lists_every_built_in_space_and_shows_one() -> None:
+    listed = sweep("spaces").stdout
+    assert all(name in listed for name in catalog.space_names())
+    shown = sweep("spaces", "quickstart").stdout
+    assert "constraint.alpha" in shown
+    assert all(s.name in shown for s in catalog.find("quickstart").space.settings)
+    plain = json.loads(sweep("spaces", "quickstart", "--json").stdout)
+    assert plain["arms"] == catalog.arm_count(catalog.find("quickstart").space)
+    assert {entry["name"] for entry in json.loads(sweep("spaces", "--json").stdout)} == set(
+        catalog.space_names()
+    )
+
+
+def test_the_verb_says_what_the_json_says() -> None:
+    words = ["spaces", "quickstart", "--set", "steps=40", "--only", "*-detached"]
+    plain = json.loads(sweep(*words, "--json").stdout)
+    cost = plain["estimate"]
+    assert plain["arms"] == cost["arms"] == 5
+    assert plain["unconstrained_arms"] == 1
+    assert cost["within_a_factor_of"] == 2
+    assert cost["seconds_per_arm"].keys() == {"photographs-ut-L5-g0.15-detached"}
+    assert plain["first_proposals"]["photographs-ut-L5-g0.15-detached"]["constraint.alpha"] == 0.15
+    shown = sweep(*words).stdout
+    assert "4 constrained and 1 unconstrained arms" in " ".join(shown.split())
+    assert "Estimate, within a factor of 2" in shown
+    assert "timed here" in shown
+
+
+def test_the_verb_shows_the_papers_numbers_and_their_doubts() -> None:
+    words = ["spaces", "video_denoising_dust", "--gpu", "rtx3090", "--json"]
+    plain = json.loads(sweep(*words).stdout)
+    row = plain["published"]["ucsd_ped2-dust-L5-g0.11"]
+    assert row["mean_rmse"] == {"constrained": 105.767, "unconstrained": 20.965}
+    assert any("failed run" in doubt for doubt in row["doubts"])
+    assert plain["estimate"]["device"] == "rtx3090"
+    assert "compared with no GPU" in plain["estimate"]["assumption"]
+
+
+def test_the_verb_names_the_variant_and_how_it_departs_from_the_paper() -> None:
+    words = ["spaces", "video_denoising_ut", "--only", "ucsd_ped2-ut-L3-g0.15", "--gpu", "h100"]
+    shown = " ".join(sweep(*words).stdout.split())
+    assert "model: ut (distance)" in shown
+    assert "not the paper's forward" in shown
+    literal = " ".join(sweep(*words, "--set", "model.variant=literal").stdout.split())
+    assert "model: ut (literal)" in literal
+    assert "not the paper's forward" not in literal
+
+
+def test_the_list_of_spaces_takes_no_option_of_one_space() -> None:
+    assert "give NAME" in refused("spaces", "--full")

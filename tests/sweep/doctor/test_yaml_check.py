@@ -1,0 +1,468 @@
+"""Cluster files: ours pass; what Ray's validation misses is planted, one by one, and caught."""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sweep.cluster.cluster_yaml import read
+from sweep.doctor.yaml_check import Finding, check
+from tests.support.planted_mistakes import both, given, head_start, instead, node, without
+from trainables.errors import Misuse
+
+Json = Any
+ROOT = Path(__file__).parents[3]
+AWS, ON_PREMISES = "cluster.yaml", "docs/cluster/on-premises.yaml"
+RAYS = "Ray's validation"
+
+
+@pytest.fixture(autouse=True)
+def laptop(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the checkout, with a token and an SSH key."""
+    monkeypatch.chdir(ROOT)
+    home = Path.home()
+    for name, content in ((".ray/auth_token", "0" * 64), (".ssh/descent-sweep", "a key")):
+        (home / name).parent.mkdir()
+        (home / name).write_text(content)
+        (home / name).chmod(0o600)
+    return home
+
+
+def filled(name: str) -> str:
+    """A file of ours as a user fills it in."""
+    text = Path(name).read_text(encoding="utf-8")
+    for mark, value in (
+        ("sg-FILL-IN", "sg-0123456789abcdef0"),
+        ("s3://FILL-IN", "s3://lab-sweeps"),
+        ("/FILL-IN-shared", "/mnt/shared"),
+        ("FILL-IN-head", "10.0.0.1"),
+        ("FILL-IN-worker-", "10.0.0.1"),
+        ("FILL-IN-", "lab-"),
+    ):
+        text = text.replace(mark, value)
+    return text
+
+
+@pytest.fixture
+def checked(tmp_path: Path) -> Callable[[Json], dict[str, Finding]]:
+    """What is found in a file: a text, or what is written as one."""
+
+    def findings(content: Json) -> dict[str, Finding]:
+        path = tmp_path / "cluster.yaml"
+        text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
+        path.write_text(text, encoding="utf-8")
+        found = check(path)
+        assert len({finding.name for finding in found}) == len(found)
+        assert all(finding.ok == (not finding.advice) for finding in found)
+        return {finding.name: finding for finding in found}
+
+    return findings
+
+
+def failed(found: dict[str, Finding]) -> dict[str, str]:
+    return {name: finding.advice for name, finding in found.items() if not finding.ok}
+
+
+# --- our files ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
+def test_our_files_need_nothing_but_to_be_filled_in(name: str) -> None:
+    found = {finding.name: finding for finding in check(name)}
+    assert set(failed(found)) == {"filled in"}
+    assert "FILL-IN" in found["filled in"].advice
+
+
+@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
+def test_our_files_pass_once_filled_in(
+    name: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    assert failed(checked(filled(name))) == {}
+
+
+def test_our_two_files_install_and_start_alike() -> None:
+    aws, own = yaml.safe_load(filled(AWS)), yaml.safe_load(filled(ON_PREMISES))
+    for key in (
+        "file_mounts",
+        "rsync_exclude",
+        "head_setup_commands",
+        "worker_setup_commands",
+        "worker_start_ray_commands",
+    ):
+        assert aws[key] == own[key]
+    without = own["head_start_ray_commands"]
+    without[-1] = without[-1].replace("export RAY_enable_autoscaler_v2=0; ", "")
+    assert aws["head_start_ray_commands"] == without
+
+
+def test_the_mounts_bring_all_that_the_package_is_built_of() -> None:
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    sources = set(yaml.safe_load(filled(AWS))["file_mounts"].values())
+    for name in ("README.md", "LICENSE", "sweep", "search_spaces", "trainables"):
+        assert f'"{name}"' in settings
+        assert name in sources
+
+
+@pytest.mark.skipif(shutil.which("rsync") is None, reason="rsync is not installed")
+@pytest.mark.parametrize("name", [AWS, ON_PREMISES])
+def test_a_module_that_is_removed_here_goes_from_every_node(name: str, tmp_path: Path) -> None:
+    """What the commands around pip do, with copies made as Ray makes them; there is no pip here."""
+    plain = yaml.safe_load(filled(name))
+    here, head, worker = (tmp_path / part for part in ("here", "head", "worker"))
+    (here / "sweep").mkdir(parents=True)
+    installed: dict[Path, set[str]] = {}
+
+    def copy(source: Path, target: Path) -> None:
+        target.mkdir(parents=True, exist_ok=True)
+        command = ["rsync", "-avz", f"{source}/", f"{target}/"]
+        subprocess.run(command, check=True, capture_output=True)
+
+    def set_up(home: Path, commands: list[str]) -> None:
+        for command in commands:
+            if "pip install" in command:
+                sources = home / "descent-sweep"
+                installed[home] = {p.name for p in sources.rglob("*.py")}
+                (sources / "build").mkdir(exist_ok=True)
+                (sources / "build/left.py").touch()  # as setuptools does
+            elif re.search(r"\b(find|rm) ", command):
+                environment = os.environ | {"HOME": str(home)}
+                subprocess.run(["bash", "-c", command], check=True, env=environment)
+
+    for modules in ({"kept.py", "removed.py"}, {"kept.py", "new.py"}):
+        for path in (here / "sweep").iterdir():
+            path.unlink()
+        for module in modules:
+            (here / "sweep" / module).touch()
+        copy(here / "sweep", head / "descent-sweep/sweep")
+        (head / "ray_bootstrap_config.yaml").touch()
+        set_up(head, plain["setup_commands"] + plain["head_setup_commands"])
+        copy(head / "descent-sweep/sweep", worker / "descent-sweep/sweep")
+        set_up(worker, plain["setup_commands"] + plain["worker_setup_commands"])
+        assert installed == {head: modules, worker: modules}
+
+
+# --- what Ray misses ------------------------------------------------------------------------------
+
+
+OVERRIDE = ["sudo apt-get install -y htop"]
+MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
+    "a misspelt key of node_config": (
+        both(node("l4", "InstanceType", to=None), node("l4", "InstanceTyp", to="g6.xlarge")),
+        {"EC2 requests": r"l4: EC2 knows no InstanceTyp\. Did you mean 'InstanceType'\?"},
+    ),
+    "a misspelt key deep in node_config": (
+        node("l4", "InstanceMarketOptions", to={"MarketTyp": "spot"}),
+        {"EC2 requests": r"MarketTyp"},
+    ),
+    "a number where EC2 takes text": (
+        node("l4", "InstanceMarketOptions", "SpotOptions", to={"MaxPrice": 3}),
+        {"EC2 requests": r"SpotOptions\.MaxPrice"},
+    ),
+    "min above max in one type": (
+        given("available_node_types", "l4", "min_workers", to=9),
+        {"node types": r"l4 has min_workers 9 above max_workers 8"},
+    ),
+    "no worker may ever start": (given("max_workers", to=0), {"node types": r"max_workers is 0"}),
+    "workers of the head's type": (
+        given("available_node_types", "head", "max_workers", to=2),
+        {"node types": r"head is the head's type"},
+    ),
+    "a misspelt key of the provider": (
+        given("provider", "availability_zones", to="us-west-2a"),
+        {"provider": r"availability_zones is read by nobody.*'availability_zone'"},
+    ),
+    "no region": (given("provider", "region", to=None), {"region": r"has no region"}),
+    "zones of another region": (
+        given("provider", "region", to="us-east-1"),
+        {"region": r"us-west-2a, us-west-2b, us-west-2c is not in us-east-1"},
+    ),
+    "a head that launches nobody": (
+        without("--autoscaling-config=~/ray_bootstrap_config.yaml"),
+        {"head": r"no --autoscaling-config"},
+    ),
+    "a head that trains": (without("--num-cpus=0"), {"head": r"--num-cpus=0, got none"}),
+    "a head the autoscaler counts on": (
+        given("available_node_types", "head", "resources", to={}),
+        {"lasting head": r"resources: \{CPU: 0, GPU: 0\}"},
+    ),
+    "a head that can be taken away": (
+        node("head", "InstanceMarketOptions", to={"MarketType": "spot"}),
+        {"lasting head": r"spot instance"},
+    ),
+    "a start that cannot be repeated": (
+        instead("ray stop", "true"),
+        {"head": r"need 'ray stop'", "workers": r"need 'ray stop'"},
+    ),
+    "workers that start alone": (
+        without("--address=$RAY_HEAD_IP:6379"),
+        {"workers": r"'ray start' with --address"},
+    ),
+    "an SSH key that is not there": (
+        given("auth", "ssh_private_key", to="/nope"),
+        {"files here": r"no file /nope"},
+    ),
+    "an SSH key that Ray makes": (
+        given("auth", "ssh_private_key", to=None),
+        {"key pair": r"auth has no ssh_private_key"},
+    ),
+    "an SSH key that the machine does not know": (
+        node("l4", "KeyName", to=None),
+        {"key pair": r"l4: .*add KeyName"},
+    ),
+    "a mount that is not there": (
+        given("file_mounts", "~/data", to="no/such/folder"),
+        {"files here": r"no no/such/folder below"},
+    ),
+    "SSH open to the world by Ray": (
+        node("a10g", "SecurityGroupIds", to=None),
+        {"security group": r"a10g names no security group.*SSH open"},
+    ),
+    "a group opened to the world by hand": (
+        given(
+            "provider",
+            "security_group",
+            to={"IpPermissions": [{"IpRanges": [{"CidrIp": "0.0.0.0/0"}]}]},
+        ),
+        {"security group": r"whole internet in"},
+    ),
+    "metadata without a session token": (
+        node("l4", "MetadataOptions", to={"HttpTokens": "optional"}),
+        {"instance metadata": r"l4: .*HttpTokens: required"},
+    ),
+    "a head with Ray's almighty role": (
+        node("head", "IamInstanceProfile", to=None),
+        {"instance profile": r"head has no IamInstanceProfile"},
+    ),
+    "workers that cannot write to storage": (
+        node("l4", "IamInstanceProfile", to=None),
+        {"instance profile": r"l4 has no IamInstanceProfile: they could not write"},
+    ),
+    "a dashboard for everybody": (
+        instead("--dashboard-host=127.0.0.1", "--dashboard-host=0.0.0.0"),
+        {"closed ports": r"listen on 0\.0\.0\.0"},
+    ),
+    "MLflow for everybody": (
+        instead("--host 127.0.0.1", "--host 0.0.0.0"),
+        {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
+    ),
+    "MLflow for everybody, in other words": (
+        instead("--host 127.0.0.1", "-h 0.0.0.0"),
+        {"closed ports": r"MLflow would listen on 0\.0\.0\.0"},
+    ),
+    "Ray's own start commands": (
+        given("head_start_ray_commands", to=None),
+        {"head": r"--num-cpus=0", "dead workers": r"65 s", "closed ports": r"0\.0\.0\.0"},
+    ),
+    "a vanished worker missed for a minute": (
+        instead("RAY_health_check_timeout_ms=1000", "RAY_health_check_timeout_m=1000"),
+        {"dead workers": r"after 55 s only"},
+    ),
+    "no token on the nodes": (
+        given("file_mounts", "~/.ray/auth_token", to=None),
+        {"token": r"no token on the nodes"},
+    ),
+    "token mode left out": (
+        without("RAY_AUTH_MODE=token"),
+        {"token": r"the head: RAY_AUTH_MODE is not set.*workers of type h100: RAY_AUTH_MODE"},
+    ),
+    "token mode taken back at the start": (
+        head_start(lambda command: f"export RAY_AUTH_MODE=disabled; {command}"),
+        {"token": r"the head: RAY_AUTH_MODE is disabled and token"},
+    ),
+    "one type with a setup of its own": (
+        given("available_node_types", "l4", "worker_setup_commands", to=OVERRIDE),
+        {"token": r"type l4", "package": r"type l4", "storage": r"type l4"},
+    ),
+    "Ray's own setup commands": (
+        given("setup_commands", to=None),
+        {"token": r"not set", "package": r"pip install", "storage": r"0 values"},
+    ),
+    "another version of this package": (
+        instead('"$HOME/descent-sweep[cluster]"', "descent_sweep==0.1"),
+        {"package": r"no setup command has 'pip install' of"},
+    ),
+    "storage that goes with its node": (
+        instead("s3://lab-sweeps", "/home/ubuntu"),
+        {"storage": r"/home/ubuntu/sweeps goes with its node"},
+    ),
+    "storage that nothing mounts": (
+        instead("s3://lab-sweeps", "/mnt/efs"),
+        {"storage": r"nothing mounts /mnt/efs"},
+    ),
+    "storage that the head alone mounts": (
+        both(
+            instead("s3://lab-sweeps", "/mnt/efs"),
+            head_start(lambda command: f"sudo mount -t efs fs-1 /mnt/efs; {command}"),
+        ),
+        {"storage": r"^workers of type l4: nothing mounts.*a10g: nothing.*h100: nothing mounts"},
+    ),
+    "storage that a stopped head does not mount again": (
+        both(
+            instead("s3://lab-sweeps", "/mnt/efs"),
+            instead("mkdir -p ~/mlflow", "sudo mount -t efs fs-1 /mnt/efs; mkdir -p ~/mlflow"),
+            instead("rm -rf ~/descent-sweep", "sudo mount -t efs fs-1 /mnt/efs"),
+        ),
+        {"storage": r"^the head mounts /mnt/efs/sweeps in its setup, which `ray up` skips"},
+    ),
+    "storage of the head's own": (
+        given("head_setup_commands", to=["echo 'export SWEEP_STORAGE=s3://other' >> ~/.bashrc"]),
+        {"storage": r"the head: SWEEP_STORAGE has 2 values", "tracking": r"MLFLOW_TRACKING_URI"},
+    ),
+    "no place for MLflow": (
+        without("MLFLOW_TRACKING_URI=http://127.0.0.1:5000"),
+        {"tracking": r"export MLFLOW_TRACKING_URI"},
+    ),
+    "a command that YAML cuts off at a #": (
+        given("head_setup_commands", to=["echo 'export MLFLOW_TRACKING_URI=http://127.0.0.1:5000"]),
+        {"commands": r"bash cannot read"},
+    ),
+    "a command that ends in a comment": (
+        given("initialization_commands", to=["touch ~/started # a mark"]),
+        {"commands": r"bash cannot read.*none may end in a comment"},
+    ),
+    "a secret": (
+        given("provider", "aws_credentials", to={"aws_secret_access_key": "wJalrXUtnFEMI/K7MDENG"}),
+        {"secrets": r"provider\.aws_credentials\.aws_secret_access_key holds"},
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISSED)
+def test_what_ray_misses_is_caught(
+    mistake: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plant, expected = MISSED[mistake]
+    plain = copy.deepcopy(yaml.safe_load(filled(AWS)))
+    plant(plain)
+    found = checked(plain)
+    assert found[RAYS].ok
+    assert set(failed(found)) == set(expected)
+    for name, told in expected.items():
+        assert re.search(told, found[name].advice, flags=re.S), found[name].advice
+
+
+def test_a_file_system_that_is_mounted_by_fstab_lasts(
+    checked: Callable[[Json], dict[str, Finding]],
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    instead("s3://lab-sweeps", "/mnt/efs")(plain)
+    plain["setup_commands"].append("echo fs-1:/ /mnt/efs nfs4 | sudo tee -a /etc/fstab")
+    assert failed(checked(plain)) == {}
+
+
+def test_on_premises_the_second_autoscaler_is_refused(
+    checked: Callable[[Json], dict[str, Finding]],
+) -> None:
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    without("export RAY_enable_autoscaler_v2=0;")(plain)
+    assert set(failed(checked(plain))) == {"autoscaler"}
+
+
+@pytest.mark.parametrize(
+    ("machines", "told"),
+    [
+        ({"worker_ips": ["10.0.0.1", "10.0.0.2"]}, "10.0.0.1 is named 2 times: "),
+        ({"worker_ips": ["lab-w", "lab-w"]}, "lab-w is named 2 times: "),
+        ({"head_ip": "lab-head"}, "head_ip is lab-head, a name: "),
+    ],
+)
+def test_machines_that_ray_would_mistake_are_told(
+    machines: Json, told: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    plain["provider"] |= machines
+    found = failed(checked(plain))
+    assert set(found) == {"provider"}
+    assert found["provider"].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("place", "lasts"), [("/home/lab", True), ("/mnt/nfs", True), ("/tmp", False), ("~", False)]
+)
+def test_on_premises_storage_may_lie_below_home(
+    place: str, lasts: bool, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    """Machines of one's own often mount it from a file server."""
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    instead("/mnt/shared", place)(plain)
+    assert set(failed(checked(plain))) == (set() if lasts else {"storage"})
+
+
+def test_the_token_here_is_looked_at(
+    laptop: Path, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    token = laptop / ".ray/auth_token"
+    token.chmod(0o644)
+    assert "chmod 600" in checked(filled(AWS))["token"].advice
+    token.write_text("short")
+    assert "holds 5 characters" in checked(filled(AWS))["token"].advice
+    token.unlink()
+    assert failed(checked(filled(AWS))).keys() == {"files here", "token"}
+
+
+# --- what Ray refuses, and what is no cluster.yaml at all -----------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plant", "told"),
+    [
+        (given("setup_comands", to=[]), r"setup_comands"),
+        (given("available_node_types", "l4", "max_worker", to=3), r"max_worker"),
+        (given("head_node_type", to="nope"), r"head_node_type"),
+        (given("setup_commands", to="pip install x"), r"\$\.setup_commands: 'pip install x'"),
+        (given("idle_timeout_minutes", to="ten"), r"idle_timeout_minutes: 'ten'"),
+        (given("provider", "type", to="awss"), r"awss"),
+        (given("docker", to={"image": "x"}), r"container & image name"),
+        (given("available_node_types", "l4", "min_workers", to=99), r"max_workers"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_ray_refuses_is_told_and_ends_the_checks(
+    plant: Callable[[Json], None], told: str, checked: Callable[[Json], dict[str, Finding]]
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plant(plain)
+    found = checked(plain)
+    assert list(found) == ["secrets", RAYS]
+    assert re.search(told, found[RAYS].advice, flags=re.S), found[RAYS].advice
+
+
+def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Finding]]) -> None:
+    plain = yaml.safe_load(filled(ON_PREMISES))
+    del plain["provider"]["worker_ips"]
+    assert "supply a `head_ip` and list of `worker_ips`" in checked(plain)[RAYS].advice
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("a: [1", r"is no YAML: line 1: "),
+        ("- a\n- b\n", r"must be a mapping with a cluster_name and a provider"),
+        ("cluster_name: x\nprovider: aws\n", r"must be a mapping"),
+        ("cluster_name: a\nprovider: {type: aws}\ncluster_name: b\n", r"line 3: 'cluster_name' is"),
+        ("provider: {type: aws}\nmax_workers: 2026-13-01\n", r"is no YAML: a value looks like"),
+    ],
+    ids=["no YAML", "a list", "a provider that is text", "a key twice", "a date that is none"],
+)
+def test_what_is_no_cluster_file_is_a_finding_and_a_misuse(
+    content: str, told: str, checked: Callable[[Json], dict[str, Finding]], tmp_path: Path
+) -> None:
+    assert re.search(told, checked(content)["cluster.yaml"].advice, flags=re.S), checked(content)[
+        "cluster.yaml"
+    ].advice
+    with pytest.raises(Misuse, match=told):
+        read(tmp_path / "cluster.yaml")
+
+
+def test_a_file_that_is_not_there_is_a_misuse() -> None:
+    with pytest.raises(Misuse, match=r"nowhere\.yaml cannot be read: No such file"):
+        read("nowhere.yaml")

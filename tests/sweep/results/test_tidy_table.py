@@ -1,0 +1,120 @@
+"""The long exports: each seed's numbers as its record has them, and every proposal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pandas
+import pytest
+
+from sweep.results import views
+from sweep.results.export import export
+from sweep.results.tables.proposals import proposal_rows
+from sweep.results.tables.tidy import COLUMNS, tidy_rows
+from tests.support.sweeps import (
+    DIVERGED,
+    FEASIBLE,
+    FIRST,
+    INFEASIBLE,
+    SECOND,
+    SPACE,
+    point,
+    store_sweep,
+)
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+SHIFTED = SPACE.with_base({"shifts": ["blur"]})
+KEY = [column for column in COLUMNS if column != "value"]
+
+
+def tidy(objects: ObjectStore) -> pandas.DataFrame:
+    return pandas.DataFrame(tidy_rows(views.load_sweep(objects, "tiny")), columns=list(COLUMNS))
+
+
+def proposals(objects: ObjectStore) -> pandas.DataFrame:
+    view = views.load_sweep(objects, "tiny")
+    return pandas.DataFrame(proposal_rows(view, RunStore(objects).record))
+
+
+def test_every_seed_has_its_own_numbers_and_each_is_there_once(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}, space=SHIFTED)
+    table = tidy(objects)
+    assert not table.duplicated(KEY).any()
+    assert table["value"].notna().all()
+    arms = table[(table.setting == FIRST) & table.seed.notna()]
+    score = arms[(arms.metric == "rmse") & (arms["shift"] == "gaussian") & (arms.severity == 0.2)]
+    assert score.set_index(["arm", "seed"]).value.to_dict() == {
+        ("constrained", 0): 3.5,
+        ("constrained", 1): 4.5,
+        ("unconstrained", 0): 4.0,
+        ("unconstrained", 1): 4.0,
+    }
+    # the tables' numbers are the means of these
+    entry = views.best(views.load_sweep(objects, "tiny"), {})[0]
+    means = arms[arms.metric == "ood_mean"].groupby("arm").value.mean()
+    assert means["constrained"] == pytest.approx(entry["constrained"]["ood_mean"])
+    blur = arms[(arms["shift"] == "blur") & (arms.metric == "rmse")].groupby("arm").value.mean()
+    assert blur["constrained"] == pytest.approx(4.0)
+
+
+def test_layers_are_numbered_as_everywhere(objects: ObjectStore) -> None:
+    space = SPACE.with_base({"constraint.reference": "bound_zero"})
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
+    ours = tidy(objects).query("arm == 'constrained' and seed == 0")
+    layers = ours[ours.severity.isin([0.15])].groupby("metric").layer.agg(list)
+    assert layers["held_out_loss"] == [0, 1, 2, 3]
+    assert layers["missing_share"] == layers["multiplier"] == [0, 1, 2, 3]
+    assert layers["descent_share"] == layers["descent_ratio_q50"] == [1, 2, 3]
+    assert sum(layers.index.str.startswith("descent_ratio_q")) == 21
+    losses = ours[ours.metric == "held_out_loss"]
+    assert losses.value.tolist() == FEASIBLE
+
+
+def test_references_stand_beside_the_arms_without_a_seed(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    table = tidy(objects)
+    wiener = table[(table.arm == "wiener_train") & (table.metric == "rmse")]
+    assert wiener.seed.isna().all()
+    assert wiener.set_index("severity").value.to_dict() == {0.0: 3.0, 0.2: 5.0, 0.4: 13.0}
+
+
+def test_a_setting_without_a_pair_shows_its_unconstrained_arms(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [DIVERGED]})
+    table = tidy(objects)
+    assert set(table.arm[table.seed.notna()]) == {"unconstrained"}
+    assert set(table.setting) == {FIRST}
+
+
+def test_every_proposal_is_there_on_every_seed_whatever_became_of_it(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, DIVERGED], SECOND: [FEASIBLE]})
+    table = proposals(objects)
+    assert table.groupby("setting").size().to_dict() == {FIRST: 6, SECOND: 2}
+    first = table[(table.setting == FIRST) & (table.seed == 1)].set_index("proposal")
+    assert first.alpha.to_dict() == {k: point(k)["constraint.alpha"] for k in range(3)}
+    assert first.outcome.to_dict() == {0: "infeasible", 1: "feasible", 2: "diverged"}
+    assert first.winner.to_dict() == {0: False, 1: True, 2: False}
+    assert first.constrained_mean_rmse[:2].tolist() == pytest.approx([31 / 6, 31 / 6])
+    assert first.difference_mean_rmse[1] == pytest.approx(0.5)
+    assert pandas.isna(first.constrained_mean_rmse[2])
+    assert "the loss is nan" in first.reason[2]
+    assert first.worst_missing_share[0] == pytest.approx(1.0)
+    assert first.unconstrained_mean_rmse[2] == pytest.approx(14 / 3)
+
+
+def test_the_export_holds_both_and_score_against_alpha_is_one_line(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [FEASIBLE]})
+    view = views.load_sweep(objects, "tiny")
+    export(view, {}, tmp_path / "out", read=RunStore(objects).record)
+    table = pandas.read_csv(tmp_path / "out/tables/proposals.csv")
+    curve = table.groupby(["setting", "alpha"]).constrained_mean_rmse.mean()
+    assert curve[FIRST].index.tolist() == pytest.approx([0.2, 0.2001])
+    text = (tmp_path / "out/tables/tidy.csv").read_text()
+    assert pandas.read_csv(io.StringIO(text)).columns.tolist() == list(COLUMNS)
+    for name in ("proposals", "tidy"):
+        found = pandas.read_csv(tmp_path / f"out/tables/{name}.csv")
+        empty = set(found.columns[found.isna().all()])
+        assert empty <= {"reason"}, f"{name}.csv"

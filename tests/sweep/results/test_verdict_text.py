@@ -1,0 +1,77 @@
+"""A verdict in plain words: how sure it is, what it asks, what was counted, where it lies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sweep.cli.best_text import print_best
+from sweep.results import views
+from sweep.results.tables.formats import to_markdown
+from sweep.results.tables.results import results_table
+from sweep.results.verdict_text import certificate_text, verdict_lines
+from tests.support.records import ended
+from tests.support.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+
+def test_every_certificate_has_its_words() -> None:
+    values = {
+        "feasible": True, "certificate": "feasible", "certificate_units": 30,
+        "certificate_cluster": "text", "worst_missing_share_upper": 0.05, "least_units_met": 0.9,
+    }  # fmt: skip
+    assert certificate_text(values, 0.1) == (
+        "certified feasible: over 30 texts no layer's missing share is above 0.05 (95 % bound, "
+        "allowed 0.10); the constraint that fewest texts meet is met by 90% of them"
+    )
+    missed = {**values, "feasible": False, "certificate": "infeasible"}
+    text = certificate_text(missed, 0.1)
+    assert "certified infeasible: over 30 texts some layer's missing share is above 0.10" in text
+    one = {**values, "certificate": "undecided", "certificate_units": 1}
+    text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
+    assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer's")
+    assert "fewer than 10" in text
+
+
+def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tuple(replace(s, least_descent=0.3) for s in SPACE.settings)
+    space = replace(SPACE, settings=settings)
+    store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]}, space=space, objectives={(FIRST, 0): -0.3})
+    plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
+    RunStore(objects).forget(plain.signature())
+    RunStore(objects).put_record(ended(plain, "diverged", "the loss is nan"))
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    lines = verdict_lines(entries[0])
+    for words in (
+        "undecided: feasible by its mean, but over 2 windows",
+        "(95 % t bound from 2 seeds)",
+        "together remove 36% of the reference loss f0; a winner must ask for 30% at least",
+        "the best may lie beyond its range: alpha 0.2 is at the low end",
+        "the unconstrained arm diverged on 1 of 2 seeds, and counts as the best constant",
+        "for the share of f0 asked: -0.2950 for 36% (p0), -0.1950 for 36% (p1)",
+    ):
+        assert any(words in line for line in lines), words
+    print_best(entries)
+    printed = " ".join(capsys.readouterr().out.split())
+    assert all(" ".join(line.split()) in printed for line in lines)
+    assert "selection-biased" in printed
+    notes = to_markdown(results_table(space, entries))
+    assert "diverged on 1 of 2 seeds, and counts as the best constant prediction" in notes
+    assert "winner, at an edge" in notes
+
+
+def test_nothing_says_biased_where_nothing_was_selected(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space = replace(SPACE, n_proposals=1)
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
+    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    print_best(entries)
+    assert "biased" not in capsys.readouterr().out
+    table = results_table(space, entries)
+    assert "biased" not in to_markdown(table)
+    assert [row["selection_biased"] for row in table.rows] == [False, False]

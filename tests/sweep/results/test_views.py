@@ -1,0 +1,461 @@
+"""Reading a stored sweep: winners, closest pairs, aggregates over seeds, partial sweeps."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from search_spaces.space import Uniform
+from sweep.cli.best_text import print_best
+from sweep.results import aggregates as score_entries
+from sweep.results import views
+from sweep.study.definition import put_extension
+from sweep.study.proposals import put_proposal
+from tests.support.records import ended, finished, pair_config
+from tests.support.sweeps import (
+    DIVERGED,
+    FEASIBLE,
+    FIRST,
+    INFEASIBLE,
+    PLAIN,
+    SECOND,
+    SPACE,
+    USELESS,
+    point,
+    store_sweep,
+)
+from trainables.config.arm import RunConfig
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+
+def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list[dict[str, Any]]:
+    return views.best(views.load_sweep(objects, "tiny"), run_ids or {})
+
+
+def measure_again(objects: ObjectStore, config: RunConfig, losses: list[float]) -> None:
+    """A stored arm comes to other held-out losses."""
+    store = RunStore(objects)
+    record = store.record(config.signature())
+    assert record is not None
+    assert record.evaluation is not None
+    record.evaluation.dev_losses[:] = [losses] * len(record.evaluation.dev_units)
+    store.forget(config.signature())
+    store.put_record(record)
+
+
+def test_a_setting_with_a_feasible_and_useful_proposal_has_a_winner(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, USELESS]})
+    entry = entries(objects)[0]
+    assert (entry["setting"], entry["winner"], entry["why"]) == (FIRST, True, None)
+    assert entry["proposal"] == 1
+    assert entry["constrained"]["feasible"] is True
+    assert entry["constrained"]["useful"] is True
+    assert entry["outcomes"] == {
+        "feasible": 2, "infeasible": 1, "diverged": 0, "stopped": 0, "failed": 0,
+    }  # fmt: skip
+    assert entry["lost"] == {"infeasible": 1, "feasible, not useful": 1}
+
+
+def test_without_a_winner_the_closest_pair_is_shown_with_the_reason(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, DIVERGED]})
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert "layer 2" in entry["why"]
+    assert entry["constrained"]["feasible"] is False
+    assert entry["constrained"]["worst_layer"] == 2
+    assert entry["constrained"]["worst_missing_share"] == pytest.approx(1.0)
+    assert entry["outcomes"]["diverged"] == 1
+
+
+def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, objectives={(FIRST, 0): -0.5})
+    entry = entries(objects)[0]
+    one, two = (entry["seeds"][seed] for seed in ("0", "1"))
+    assert entry["constrained"]["objective"] == pytest.approx(-0.495)
+    assert (one["constrained"]["objective"], two["constrained"]["objective"]) == (-0.5, -0.49)
+    assert entry["constrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
+    assert entry["constrained"]["ood_auc"] == pytest.approx(1.8)
+    assert entry["difference"]["ood_mean"] == pytest.approx(0.0)
+    assert one["difference"]["ood_mean"] == pytest.approx(-0.5)
+    assert entry["constrained"]["signature"] == one["constrained"]["signature"]
+    assert one["constrained"]["signature"] != two["constrained"]["signature"]
+
+
+def test_seeds_are_judged_by_their_mean_and_each_stays_visible(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    setting = definition.space.setting(FIRST)
+    measure_again(objects, definition.space.run(setting, point(0), seed=1), INFEASIBLE)
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    ours = entry["constrained"]
+    assert ours["feasible"] is False
+    # layer 2 of the mean of both seeds: 0.3 and 0.4 against 0.8 of 0.4
+    assert ours["worst_missing_share"] == pytest.approx((0.35 - 0.32) / 0.08, abs=1e-2)
+    seeds = [entry["seeds"][seed]["constrained"] for seed in "01"]
+    assert [seed["feasible"] for seed in seeds] == [True, False]
+    assert seeds[1]["worst_missing_share"] == pytest.approx(1.0)
+    # other seeds: t over two of them reaches far beyond the worse one
+    assert ours["worst_missing_share_seeds_upper"] > 3
+    assert seeds[0]["missing_share_seeds_upper"] is None
+    measure_again(objects, definition.space.run(setting, point(0), seed=1), [0.5, 0.4, 0.33, 0.2])
+    assert entries(objects)[0]["winner"] is True
+
+
+def test_differences_are_marked_as_biased_where_a_pair_was_selected(objects: ObjectStore) -> None:
+    once = replace(SPACE, n_proposals=1)
+    again = replace(once, selected_seeds=(1, 2))  # of a configuration that was a winner on them
+    fresh = replace(again, search_seeds=(3, 4))
+    for k, (space, biased) in enumerate(
+        [(SPACE, True), (once, False), (again, True), (fresh, False)]
+    ):
+        store = ObjectStore(f"{objects.root}/{k}")
+        store_sweep(store, {FIRST: [FEASIBLE]}, space=space)
+        entry = entries(store)[0]
+        assert entry["difference"]["selection_biased"] is biased
+        assert all(s["difference"]["selection_biased"] is biased for s in entry["seeds"].values())
+
+
+def test_json_holds_no_nan(objects: ObjectStore) -> None:
+    broken = [0.5, 0.4, math.nan, 0.2]
+    store_sweep(objects, {FIRST: [broken, DIVERGED]})
+    json.dumps(entries(objects), allow_nan=False)
+    json.dumps(views.status(views.load_sweep(objects, "tiny")), allow_nan=False)
+
+
+def test_nan_losses_are_never_feasible(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [[0.5, 0.4, math.nan, 0.2]]})
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert entry["constrained"] is None or entry["constrained"]["feasible"] is False
+
+
+def test_a_setting_that_never_started_has_no_pair_and_says_so(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    entry = entries(objects)[1]
+    assert (entry["setting"], entry["winner"]) == (SECOND, False)
+    assert entry["why"] == "no proposal has finished"
+    assert entry["constrained"] is None
+    assert entry["unconstrained"] is None
+    assert entry["difference"] == {"selection_biased": True}
+
+
+def test_unconstrained_arms_are_shown_before_any_proposal_is_finished(
+    objects: ObjectStore,
+) -> None:
+    store_sweep(objects, {FIRST: []})
+    entry = entries(objects)[0]
+    assert entry["constrained"] is None
+    assert entry["unconstrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
+    assert entry["unconstrained"]["feasible"] is None  # there is no constraint to judge it by yet
+    assert entry["references"]["identity"]["ood_mean"] == pytest.approx(8.0)
+
+
+def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]})
+    config = definition.space.run(definition.space.setting(FIRST), point(1), seed=1)
+    store = RunStore(objects)
+    record = store.record(config.signature())
+    assert record is not None
+    record.status, record.evaluation = "running", None
+    store.forget(config.signature())
+    store.put_record(record)
+    view = views.load_sweep(objects, "tiny")
+    assert [r.number for r in view.settings[0].results] == [0]
+    shown = views.status(view)
+    assert (shown["arms"]["training"], shown["arms"]["interrupted"]) == (0, 1)
+    assert shown["interrupted"][0]["step"] == 40
+    running = views.status(view, is_running=True)
+    assert (running["arms"]["training"], running["arms"]["interrupted"]) == (1, 0)
+    assert running["in_training"] == shown["interrupted"]
+    assert shown["settings"][0]["proposals"] == {"wanted": 3, "stored": 2, "finished": 1}
+
+
+def test_a_stored_proposal_without_records_is_waited_for(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    put_proposal(objects, "tiny", FIRST, 1, point(1))
+    view = views.load_sweep(objects, "tiny")
+    assert not view.is_finished
+    assert len(view.settings[0].proposals) == 2
+    assert len(view.settings[0].results) == 1
+
+
+def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectStore) -> None:
+    all_of_it = [FEASIBLE, INFEASIBLE, DIVERGED]
+    definition = store_sweep(objects, {FIRST: all_of_it, SECOND: all_of_it})
+    assert views.load_sweep(objects, "tiny").is_finished
+    put_extension(objects, definition.extended(n_proposals=4))
+    view = views.load_sweep(objects, "tiny")
+    assert not view.is_finished
+    assert views.status(view)["arms"] == {
+        "wanted": 20,
+        "final": 16,
+        "training": 0,
+        "interrupted": 0,
+    }
+
+
+def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    signature = entries(objects)[0]["constrained"]["signature"]
+    entry = entries(objects, {signature: "run-1"})[0]
+    assert entry["constrained"]["mlflow_run_id"] == "run-1"
+    assert entry["unconstrained"]["mlflow_run_id"] is None
+
+
+def test_a_pair_whose_unconstrained_arm_is_feasible_is_vacuous(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    assert entries(objects)[0]["vacuous"] is False
+    for seed in definition.space.search_seeds:
+        setting = definition.space.setting(FIRST)
+        twin = definition.space.run(setting, {}, seed=seed).unconstrained()
+        measure_again(objects, twin, FEASIBLE)
+    assert entries(objects)[0]["vacuous"] is True
+
+
+SHIFTED = SPACE.with_base({"shifts": ["blur", "brightness"]})
+
+
+def test_shifts_and_blocks_are_in_the_json_of_both_arms(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]}, space=SHIFTED)
+    entry = json.loads(json.dumps(entries(objects)[0], allow_nan=False))
+    # 10, 20 and 30 times the last layer's loss, on both seeds
+    blur = {"0.5": 2.0, "2.0": 4.0, "5.0": 6.0}
+    assert entry["constrained"]["shifts"]["blur"] == pytest.approx(blur)
+    assert list(entry["unconstrained"]["shifts"]) == ["blur", "brightness"]
+    difference = entry["difference"]["shifts"]["brightness"]
+    assert difference == pytest.approx({"0.1": -0.5, "0.25": -1.0, "0.5": -1.5})
+    assert score_entries.shift_mean(entry["difference"], "blur") == pytest.approx(-1.0)
+    assert entry["references"]["identity"]["shifts"]["blur"]["5.0"] == 15.0
+    assert entry["references"]["wiener"]["shifts"] == {}
+    for name in ("constrained", "unconstrained"):
+        assert (entry[name]["seen_mean"], entry[name]["unseen_mean"]) == (2.5, 9.0)
+    assert (entry["difference"]["seen_mean"], entry["difference"]["unseen_mean"]) == (0.0, 0.0)
+    assert entry["seeds"]["1"]["constrained"]["shifts"]["blur"] == pytest.approx(blur)
+
+
+def test_without_shifts_there_are_blocks_and_no_shift(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    entry = entries(objects)[0]
+    assert entry["constrained"]["shifts"] == {}
+    assert entry["constrained"]["unseen_mean"] == 9.0
+    assert score_entries.shift_mean(entry["constrained"], "blur") is None
+
+
+def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
+    better_shifted = [*FEASIBLE[:-1], 0.1]
+    for space, name in ((SHIFTED, "shifted"), (SPACE, "plain")):
+        store = ObjectStore(f"{objects.root}/{name}")
+        store_sweep(
+            store,
+            {FIRST: [FEASIBLE, better_shifted]},
+            space=space,
+            objectives={(FIRST, 0): -0.2, (FIRST, 1): -0.1},
+        )
+        entry = entries(store)[0]
+        assert (entry["winner"], entry["proposal"]) == (True, 0)
+        assert entry["constrained"]["objective"] == pytest.approx(-0.195)
+
+
+def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [DIVERGED]}, space=SHIFTED)
+    view = views.load_sweep(objects, "tiny")
+    failed = RunStore(objects).record(view.settings[0].results[0].signatures[0])
+    assert failed is not None
+    entry = score_entries.arms_entry([failed], None, {})
+    assert entry is not None
+    assert (entry["seen_mean"], entry["unseen_mean"], entry["shifts"]) == (None, None, {})
+
+
+def test_unmatched_capacity_is_said_of_the_setting(objects: ObjectStore) -> None:
+    paper = SPACE.with_base({"model.name": "dust", "model.variant": "paper"})
+    for space, matched in ((SPACE, True), (paper, False)):
+        store = ObjectStore(f"{objects.root}/{matched}")
+        store_sweep(store, {FIRST: [FEASIBLE]}, space=space)
+        # of the second setting nothing is finished
+        both = [e["matched_capacity"] for e in entries(store)]
+        assert both == [matched, matched]
+
+
+def test_best_prints_the_blocks_and_marks_unmatched_capacity(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fields = {"shifts": ["brightness", "salt_and_pepper"]}
+    paper = {**fields, "model.name": "dust", "model.variant": "paper"}
+    for values, marked in ((fields, False), (paper, True)):
+        store = ObjectStore(f"{objects.root}/{marked}")
+        store_sweep(store, {FIRST: [FEASIBLE]}, space=SPACE.with_base(values))
+        print_best(entries(store))
+        lines = capsys.readouterr().out.splitlines()
+        who = (
+            "constrained",
+            "unconstrained",
+            "difference*",
+            "Identity",
+            "Wiener  ",
+            "Wiener (train)",
+        )
+        found = [
+            line.removeprefix(f"  {name}").split()
+            for name in who
+            for line in lines
+            if line.startswith(f"  {name}")
+        ]
+        # mean and area over all gammas, seen, unseen; below, those under shifts
+        assert [cells[:4] for cells in found if len(cells) > 3] == [
+            ["4.667", "1.800", "2.500", "9.000"],
+            ["4.667", "1.800", "2.500", "9.000"],
+            ["+0.000", "+0.000", "+0.000", "+0.000"],
+            ["8.000", "3.200", "4.000", "16.000"],
+            ["4.333", "1.800", "2.500", "8.000"],
+            ["7.000", "2.600", "4.000", "13.000"],
+        ]
+        assert [cells for cells in found if len(cells) == 2] == [
+            ["4.000", "4.000"],
+            ["5.000", "5.000"],
+            ["-1.000", "-1.000"],
+            ["10.000", "10.000"],
+        ]
+        assert any("salt+pepper" in line for line in lines)
+        assert max(map(len, lines)) <= 80
+        assert any("unmatched capacity" in line for line in lines) is marked
+
+
+def test_layers_keep_their_numbers_where_layer_0_is_constrained(objects: ObjectStore) -> None:
+    space = SPACE.with_base({"constraint.reference": "bound_zero"})
+    misses_first = [1.5, 0.4, 0.3, 0.2]  # the input's loss is above f0 = 1: layer 0 misses
+    store_sweep(objects, {FIRST: [misses_first]}, space=space)
+    ours = entries(objects)[0]["constrained"]
+    assert len(ours["missing_share"]) == 4
+    assert (ours["first_layer"], ours["worst_layer"]) == (0, 0)
+    assert "of layer 0" in entries(objects)[0]["why"]
+
+
+def test_an_arm_that_two_settings_share_is_counted_once(objects: ObjectStore) -> None:
+    first = SPACE.settings[0]
+    fields = {**first.fields, "constraint.grad_through_previous": False}
+    both = (first, type(first)(f"{first.name}-detached", fields))
+    space = type(SPACE)(**{**vars(SPACE), "settings": both})
+    store_sweep(objects, {s.name: [FEASIBLE] for s in both}, space=space)
+    view = views.load_sweep(objects, "tiny")
+    assert len(view.arms) == 2 + 2 * 2
+    assert view.arms[view.settings[1].arms[0].signature].setting == first.name
+
+
+def test_the_mean_over_all_gammas_is_that_of_its_seen_and_unseen_blocks(
+    objects: ObjectStore,
+) -> None:
+    """Of arms, of their difference and of references; two gammas are seen, one is not."""
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    entry = entries(objects)[0]
+    assert entry["references"]["identity"]["ood_mean"] == pytest.approx((0 + 8 + 16) / 3)
+    for values in (
+        *(entry[who] for who in ("constrained", "unconstrained", "difference")),
+        *entry["references"].values(),
+    ):
+        blocks = (2 * values["seen_mean"] + values["unseen_mean"]) / 3
+        assert values["ood_mean"] == pytest.approx(blocks)
+
+
+def test_a_mean_that_an_older_version_stored_is_not_believed() -> None:
+    """It was the area over the range of gammas."""
+    plain = finished(pair_config(), FEASIBLE).to_json()
+    plain["evaluation"]["ood_mean"] = 4.5
+    record = ArmRecord.from_json(plain)
+    assert record.evaluation is not None
+    assert record.evaluation.ood_mean == pytest.approx((1 + 4 + 9) / 3)
+
+
+def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winning(
+    objects: ObjectStore,
+) -> None:
+    best_weak = {(FIRST, 0): -0.3, (FIRST, 1): -0.25, (FIRST, 2): -0.27}
+    demands = [1 - (1 - point(k)["constraint.alpha"]) ** 2 for k in range(3)]
+    for least, winner in ((0.0, 0), ((demands[0] + demands[1]) / 2, 2)):
+        store = ObjectStore(f"{objects.root}/{winner}")
+        settings = tuple(replace(s, least_descent=least) for s in SPACE.settings)
+        store_sweep(
+            store,
+            {FIRST: [FEASIBLE, FEASIBLE, FEASIBLE]},
+            space=replace(SPACE, settings=settings),
+            objectives=best_weak,
+        )
+        entry = entries(store)[0]
+        assert entry["proposal"] == winner
+        assert entry["demanded_descent"] == pytest.approx(demands[winner])
+        assert entry["least_descent"] == least
+        # proposal 2 asks for more than 1 and is better; 0 is the best of all and asks for least
+        assert [p["number"] for p in entry["frontier"]] == [0, 2]
+        assert [p["objective"] for p in entry["frontier"]] == pytest.approx([-0.295, -0.265])
+        stored = views.load_sweep(store, "tiny").settings[0]
+        assert views.lost(stored) == (
+            {"worse objective": 2}
+            if not least
+            else {"worse objective": 1, "feasible, asks for too little": 1}
+        )
+
+
+def test_a_winner_at_an_end_of_its_range_is_marked(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    (edge,) = entries(objects)[0]["edges"]
+    assert edge == "alpha 0.2 is at the low end of its range, which asks for the least"
+    middle = replace(SPACE, ranges={"constraint.alpha": Uniform(0.1, 0.3)})
+    store = ObjectStore(f"{objects.root}/middle")
+    store_sweep(store, {FIRST: [FEASIBLE]}, space=middle)
+    assert entries(store)[0]["edges"] == []
+
+
+def test_a_tolerance_is_that_of_the_space_and_changes_no_signature(objects: ObjectStore) -> None:
+    losses = [0.5, 0.4, 0.335, 0.2]  # layer 2 misses 0.19 of what is asked of it
+    signatures = []
+    for tolerance, wins in ((0.1, False), (0.25, True)):
+        store = ObjectStore(f"{objects.root}/{tolerance}")
+        space = replace(SPACE, tolerance=tolerance)
+        store_sweep(store, {FIRST: [losses]}, space=space)
+        entry = entries(store)[0]
+        assert entry["winner"] is wins
+        assert entry["tolerance"] == tolerance
+        signatures.append(entry["constrained"]["signature"])
+    assert signatures[0] == signatures[1]
+
+
+@pytest.mark.parametrize("status", ["diverged", "stopped"])
+def test_an_unconstrained_arm_that_ended_early_counts_as_the_constant_prediction(
+    objects: ObjectStore, status: str
+) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    space = definition.space
+    plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
+    RunStore(objects).forget(plain.signature())
+    RunStore(objects).put_record(ended(plain, status, "the loss is nan"))
+    entry = entries(objects)[0]
+    assert entry["winner"] is True
+    theirs = entry["unconstrained"]
+    assert theirs["counted_as_constant"] == 1
+    assert theirs["status"] == ["finished", status]
+    # 50 grey levels everywhere on seed 1, its own scores (1, 4 and 9) on seed 0
+    assert theirs["ood_mean"] == pytest.approx((50 + 14 / 3) / 2)
+    assert theirs["held_out_loss"] == pytest.approx((1.0 + PLAIN[-1]) / 2)
+    assert entry["difference"]["ood_mean"] == pytest.approx(
+        entry["constrained"]["ood_mean"] - theirs["ood_mean"]
+    )
+    # what was not measured is not made up
+    assert (theirs["feasible"], theirs["missing_share"], theirs["layer_losses"]) == (None,) * 3
+
+
+def test_an_unconstrained_arm_that_failed_still_keeps_a_pair_from_winning(
+    objects: ObjectStore,
+) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE]})
+    space = definition.space
+    plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
+    RunStore(objects).forget(plain.signature())
+    RunStore(objects).put_record(ended(plain, "failed", "no memory"))
+    entry = entries(objects)[0]
+    assert entry["winner"] is False
+    assert "no finished unconstrained arm to stand beside: no memory" in entry["why"]

@@ -1,0 +1,169 @@
+"""What a running sweep shows: on 80 columns a line for each thing, and the numbers that matter."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from search_spaces.catalog import setting
+from search_spaces.space import SearchSpace, Uniform
+from sweep.run.coordinator import Coordinator
+from sweep.run.progress import LiveDisplay, ended, view
+from sweep.study.definition import Definition
+from sweep.study.pairs import judge
+from sweep.study.proposals import ProposalOutcome
+from tests.support.oracles import TINY
+from tests.support.records import SCORES, finished
+from trainables.arm_run import ArmRun
+from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, Report
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for; useful
+FLAT = [1.0, 0.99, 0.98, 0.97, 0.96, 0.95]
+
+
+@pytest.fixture
+def coordinator(tmp_path: Path) -> Coordinator:
+    """Three settings: the first has a winner, the second a loser, one arm of the third trains."""
+    settings = [setting("photographs", "ut", layers, 0.15) for layers in (3, 4, 5)]
+    space = SearchSpace(
+        name="toy",
+        summary="",
+        base=TINY,
+        settings=tuple(settings),
+        ranges={"constraint.alpha": Uniform(0.05, 0.3)},
+        n_proposals=2,
+        search_seeds=(0,),
+        sampler="random",
+    )
+    made = Coordinator(ObjectStore(tmp_path), Definition("a-sweep-with-a-longer-name", space))
+    made.start()
+    for losses in (*[DESCENDING] * 4, FLAT):
+        arm = made.next_arm()
+        assert arm is not None
+        layers = arm.config.model.layers
+        if arm.config.constraint is None:  # it meets no constraint unasked, or nothing could win
+            losses = FLAT
+        scores = (
+            dict(SCORES)
+            if arm.config.constraint is None
+            else {g: s - 0.5 for g, s in SCORES.items()}
+        )
+        made.runs.put_record(finished(arm.config, losses[: layers + 1], scores=scores))
+        made.finished(arm.signature)
+    return made
+
+
+def shown(coordinator: Coordinator, width: int) -> list[str]:
+    console = Console(record=True, width=width, file=io.StringIO())
+    console.print(view(coordinator, elapsed_s=3725, width=width))
+    return [line.rstrip() for line in console.export_text().splitlines()]
+
+
+def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> None:
+    for share in (None, 5.05):
+        arm = coordinator.next_arm()
+        assert arm is not None
+        scalars = {REPORTED_LOSS: 0.00934}
+        if share is not None:
+            scalars[REPORTED_MISSING_SHARE] = share
+        coordinator.report(arm.signature, Report(step=10, timestamp_ms=1, scalars=scalars))
+    head, bar, *rest = shown(coordinator, 80)
+    assert head.startswith("a-sweep-with-a-longer-name: 5 of 9 arms, 1 h 2 min, about 0 s left")
+    assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
+    assert [" ".join(line.split()) for line in rest] == [
+        "1 of 3 settings have a winner; proposals: 1 feasible, 1 infeasible",
+        "better: than plain; miss: feasible up to +0.10; objective: lower is better",
+        "…L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
+        "…L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
+        "best of …L3-g0.15 p0: RMSE -0.500 (better); miss -1.00, objective -0.200",
+        "best of …L4-g0.15 no winner yet; closest miss +4.90",
+        "best of …L5-g0.15 no winner yet",
+    ]
+
+
+def test_names_are_whole_where_the_terminal_has_room(coordinator: Coordinator) -> None:
+    lines = [" ".join(line.split()) for line in shown(coordinator, 120)]
+    assert (
+        "best of photographs-ut-L3-g0.15 p0: RMSE -0.500 (better); miss -1.00, objective -0.200"
+    ) in lines
+    assert "best of photographs-ut-L5-g0.15 no winner yet" in lines
+
+
+def test_the_best_is_worse_equal_or_unknown_beside_plain_training(coordinator: Coordinator) -> None:
+    first = coordinator.definition.space.settings[0].name
+    for difference, said in (
+        (0.25, "+0.250 (worse)"),
+        (0.0, "+0.000 (same)"),
+        (-0.0002, "-0.000 (same)"),  # lower is better
+        (math.nan, "p0: miss"),
+    ):
+        outcome = replace(coordinator.outcomes[first][0], difference=difference)
+        coordinator.outcomes[first][0] = outcome
+        stored = ProposalOutcome.from_json(0, outcome.to_json())
+        assert stored is not None
+        assert stored.difference == pytest.approx(difference, nan_ok=True)
+        assert said in "\n".join(shown(coordinator, 120))
+    earlier = {k: v for k, v in outcome.to_json().items() if k != "difference"}
+    assert ProposalOutcome.from_json(0, earlier) is not None  # of an earlier version
+
+
+def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> None:
+    """In the task's unit, over every draw: not those of its last report, which look alike."""
+    assert TINY.constraint is not None
+    arm = ArmRun(replace(TINY, steps=10), RunStore(ObjectStore(tmp_path)))
+    record = arm.advance()
+    assert record.evaluation is not None
+    judged = judge([record], TINY.constraint)
+    assert judged is not None
+    last = record.reports[-1]
+    told = ended(record)
+    assert f"held-out loss {record.evaluation.held_out_losses()[-1]:.3g}, " in told
+    assert f"worst missing share {max(judged.held_out):+.2f}" in told
+    assert "draw" not in told
+    # what a report calls its loss is in the same unit, and of one draw
+    unit = record.evaluation.scales.constant_loss
+    assert last.scalars[REPORTED_LOSS] == pytest.approx(unit * last.layers["losses"][-1])
+    other = ended(replace(record, evaluation=None, status="stopped", reason="wound up"))
+    share = last.scalars[REPORTED_MISSING_SHARE]
+    assert f"one noise draw: held-out loss {last.scalars[REPORTED_LOSS]:.3g}, " in other
+    assert other.endswith(f"worst missing share {share:+.2f}; wound up")
+    assert ended(replace(record, evaluation=None, status="failed", reports=[])).startswith("failed")
+
+
+def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:
+    assert len(shown(coordinator, 40)) == len(shown(coordinator, 120)) == 7
+
+
+def test_settings_that_do_not_fit_are_counted_and_the_sweep_comes_first(
+    coordinator: Coordinator,
+) -> None:
+    console = Console(record=True, file=io.StringIO(), width=80)
+    console.print(view(coordinator, elapsed_s=1, height=8))
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
+    assert lines[2].startswith("1 of 3 settings have a winner")
+    assert lines[-1] == "and 2 more settings"
+
+
+def test_when_the_view_ends_the_sweep_as_a_whole_stays(coordinator: Coordinator) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=30, force_terminal=True)
+    with LiveDisplay(console).showing(coordinator):
+        pass
+    last = out.getvalue().rpartition("a-sweep-with-a-longer-name")[2]
+    assert "1 of 3 settings have a winner" in last
+    assert "best of" not in last
+
+
+def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> None:
+    coordinator.retired[coordinator.definition.space.settings[0].name] = "no such kernel"
+    coordinator.problems.append("the disk is full")
+    lines = shown(coordinator, 80)
+    assert "! …L3-g0.15: its search ended: no such kernel" in lines
+    assert "! the disk is full" in lines

@@ -1,0 +1,83 @@
+"""Stored definitions: what they accept, how they grow, and what is said of unreadable ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sweep.study.definition import (
+    Definition,
+    folder,
+    load_definition,
+    put_definition,
+    put_extension,
+)
+from sweep.study.proposals import stored_proposals
+from sweep.study.registration import registered
+from tests.support.sweeps import FEASIBLE, SPACE, store_sweep
+from trainables.errors import StoreError
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+SETTING = SPACE.settings[0].name
+
+
+def change(objects: ObjectStore, name: str, **values: Any) -> None:
+    """Store a JSON object with other fields than this version writes; None takes one away."""
+    plain = {**objects.get_json(name), **values}
+    objects.put_json(name, {key: value for key, value in plain.items() if value is not None})
+
+
+def test_what_another_version_wrote_is_named_with_a_remedy(objects: ObjectStore) -> None:
+    asked = store_sweep(objects, {SETTING: [FEASIBLE]})
+    signature = objects.names("arms")[0]
+    outcome = f"{folder(asked.name)}/proposals/{SETTING}/000000.outcome.json"
+    definition = f"{folder(asked.name)}/definition.json"
+    remedy = "Read it with the version that wrote it, or give another --storage"
+    change(objects, f"arms/{signature}/record.json", a_field_of_tomorrow=1)
+    with pytest.raises(StoreError, match=rf"{signature}/record\.json .*{remedy}"):
+        RunStore(objects).record(signature)
+    change(objects, outcome, arms=None)  # derived: it is made again
+    assert [p.outcome for p in stored_proposals(objects, asked.name, SETTING)] == [None]
+    change(objects, definition, space={"layers": 3})
+    with pytest.raises(StoreError, match=rf"definition\.json .*{remedy}"):
+        load_definition(objects, asked.name)
+    objects.put(definition, b"[1, 2")
+    with pytest.raises(StoreError, match=rf"definition\.json .*{remedy}"):
+        load_definition(objects, asked.name)
+
+
+def test_how_a_sweep_runs_does_not_make_it_another(objects: ObjectStore) -> None:
+    there = put_definition(objects, Definition("tiny", SPACE))
+    packed = Definition("tiny", replace(SPACE, gpus_per_arm=0.25, stall_after_s=60.0))
+    assert put_definition(objects, packed) == there
+    asked_for = registered(objects, packed, asked=("gpus_per_arm",), say=print).space
+    assert (asked_for.gpus_per_arm, asked_for.stall_after_s) == (0.25, 3600.0)
+    assert load_definition(objects, "tiny") == there
+
+
+def test_a_sweep_grows_to_the_most_that_was_asked_for(objects: ObjectStore) -> None:
+    asked = put_definition(objects, Definition("tiny", SPACE))
+    assert (asked.space.n_proposals, asked.space.search_seeds) == (3, (0, 1))
+    # Two writers who both read the sweep before either of them wrote.
+    put_extension(objects, asked.extended(n_proposals=9, search_seeds=(0, 1, 7)))
+    put_extension(objects, asked.extended(n_proposals=5, search_seeds=(0, 1, 4)))
+    grown = load_definition(objects, "tiny").space
+    assert (grown.n_proposals, grown.search_seeds) == (9, (0, 1, 7, 4))
+
+
+def test_an_extension_never_replaces_another(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = put_definition(objects, Definition("tiny", SPACE))
+    put_extension(objects, asked.extended(n_proposals=5))
+    monkeypatch.setattr(
+        "sweep.study.definition._extensions", lambda *_: []
+    )  # listed before it was put
+    put_extension(objects, asked.extended(search_seeds=(0, 1, 2)))
+    monkeypatch.undo()
+    grown = load_definition(objects, "tiny").space
+    assert (grown.n_proposals, grown.search_seeds) == (5, (0, 1, 2))
+    assert len([n for n in objects.names("sweeps/tiny") if n.startswith("extension")]) == 2

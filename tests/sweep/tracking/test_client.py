@@ -1,0 +1,174 @@
+"""The embedded MLflow database is whole or not there, whoever is killed; runs are found in it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from sweep.doctor import machine
+from sweep.tracking.address import TrackingError, tracking_uri
+from sweep.tracking.client import SWEEP_ID, experiment_id, make_client, run_ids, takes_writes
+from sweep.tracking.tracker import Tracker
+from tests.support.servers.mlflow_servers import free_port
+from tests.support.tracked_arms import STARTED, SWEEP, history
+
+MAKE = "import sys; from sweep.tracking.client import make_client; make_client(sys.argv[1])"
+
+ENDS = """
+import pathlib, sys, tempfile, threading, time
+import mlflow
+from sweep.tracking.client import make_client
+threading.Thread(target=make_client, args=sys.argv[1:], daemon=True).start()
+while not any(pathlib.Path(tempfile.gettempdir()).glob("**/made.db")):
+    time.sleep(0.002)
+"""
+
+
+def test_a_database_whose_maker_was_killed_is_made_again(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/store/mlflow.db"
+    (tmp_path / "aside").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "aside")}
+    maker = subprocess.Popen([sys.executable, "-c", MAKE, uri], env=environment)
+    until = time.monotonic() + 60
+    while not any(f.stat().st_size for f in tmp_path.glob("aside/**/*.db")):  # its first tables
+        assert maker.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    maker.kill()
+    maker.wait()
+    assert os.listdir(tmp_path / "store") == []
+
+    assert [e.name for e in make_client(uri).search_experiments()] == ["Default"]
+
+
+def test_the_first_of_two_makers_stays(tmp_path: Path) -> None:
+    path = tmp_path / "mlflow.db"
+    uri = f"sqlite:///{path}"
+    first = make_client(uri)
+    first.create_experiment("mine")
+    made = path.stat().st_ino
+
+    assert {e.name for e in make_client(uri).search_experiments()} == {"Default", "mine"}
+    assert path.stat().st_ino == made
+    assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_what_killed_makers_left_goes_when_the_database_is_there(tmp_path: Path) -> None:
+    (tmp_path / ".mlflow.db-4f1c").write_bytes(b"copied by half")
+    (tmp_path / ".mlflow.db-x_7b").mkdir()
+    (tmp_path / ".mlflow.db-x_7b" / "made.db").touch()
+    make_client(f"sqlite:///{tmp_path}/mlflow.db")
+    assert os.listdir(tmp_path) == ["mlflow.db"]
+
+
+def test_a_process_that_ends_while_it_makes_the_database_ends_quietly(tmp_path: Path) -> None:
+    """MLflow's tables come one by one, and their journal while the folder is removed."""
+    (tmp_path / "aside").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS, f"sqlite:///{tmp_path}/store/mlflow.db"],
+        env=os.environ | {"TMPDIR": str(tmp_path / "aside")},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False), ended.stderr
+
+
+def test_a_file_system_without_hard_links_gets_a_database_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "link", refused)
+    client = make_client(f"sqlite:///{tmp_path}/mlflow.db")
+    assert [e.name for e in client.search_experiments()] == ["Default"]
+    assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def test_a_write_is_tried_and_leaves_nothing(tmp_path: Path) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    client = make_client(uri)
+    client.create_experiment("somebody's", tags={"mine": "1"})
+    assert not takes_writes(uri)
+    number = client.create_experiment(SWEEP, tags={SWEEP_ID: ""})
+    before = client.get_experiment(number)
+    assert takes_writes(uri)
+    assert client.get_experiment(number).tags == before.tags
+    with sqlite3.connect(tmp_path / "mlflow.db") as database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON experiment_tags "
+            "BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
+        )
+    database.close()
+    with pytest.raises(TrackingError, match="disk is full"):
+        takes_writes(uri)
+    check = machine.tracking(str(tmp_path), None)
+    assert not check.passed
+    assert "free its disk" in check.advice
+
+
+def test_an_experiment_of_somebody_else_is_no_refusal() -> None:
+    experiment = {"experiment_id": "1", "name": SWEEP, "lifecycle_stage": "active"}
+
+    class OfOthers(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            may = self.path.endswith("/experiments/search")
+            body = json.dumps({"experiments": [experiment]}) if may else "Permission denied"
+            self.send_response(200 if may else 403)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), OfOthers) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        try:
+            assert not takes_writes(f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+
+
+# --- finding runs ---------------------------------------------------------------------------------
+
+
+def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
+    nowhere = tracking_uri(str(tmp_path / "nowhere"))
+    assert run_ids(nowhere, SWEEP) == ({}, f"nothing is tracked at {nowhere} yet.")
+    assert not (tmp_path / "nowhere").exists()
+    arms = [offered[-1] for offered in history(3)]
+    tracker = Tracker(uri)
+    ids = {arm.signature: tracker.sync(arm) for arm in arms}
+    tracker.sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
+    assert run_ids(uri, SWEEP) == (ids, "")
+    assert "no experiment of 'other'" in run_ids(uri, "other").reason
+
+
+def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
+    ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
+    assert ids == {}
+    assert "could not be reached" in reason
+
+
+@pytest.mark.parametrize(
+    ("uri", "advice"),
+    [("postgresql+pg8000://me@host/db", "pip install"), ("http://[bad/x", "refused")],
+)
+def test_an_address_that_no_client_can_be_made_for_is_told(uri: str, advice: str) -> None:
+    with pytest.raises(TrackingError, match=advice) as told:
+        experiment_id(uri, SWEEP)
+    assert "me@" not in str(told.value)
+    assert advice in run_ids(uri, SWEEP).reason

@@ -1,0 +1,445 @@
+"""Tracking in a real SQLite file: what a run holds, every row once, one active run per arm."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.tracking.address import TrackingError, shown
+from sweep.tracking.client import make_client, run_ids
+from sweep.tracking.rows import final_rows, report_rows, run_name
+from sweep.tracking.tracker import Tracker, sync_all
+from sweep.tracking.ui import experiment_url
+from tests.support.servers.mlflow_servers import rows_of
+from tests.support.tracked_arms import (
+    PAIR,
+    STARTED,
+    SWEEP,
+    assert_each_row_once,
+    config,
+    content,
+    history,
+    record,
+    report,
+    tracked,
+)
+from trainables.config.arm import RunConfig
+from trainables.records import arm_record as results
+
+# --- what a run holds -----------------------------------------------------------------------------
+
+
+def test_importing_tracking_does_not_import_mlflow() -> None:
+    modules = (
+        "sweep.tracking.tracker, sweep.tracking.rows, sweep.tracking.ui, sweep.tracking.writer"
+    )
+    check = f"import sys, {modules}; sys.exit('mlflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_a_finished_constrained_arm_shows_its_record(uri: str) -> None:
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    tracker = Tracker(uri)
+    base_id, run_id = tracker.sync(base), tracker.sync(arm)
+    run = make_client(uri).get_run(run_id)
+    expected = {
+        "kind": "arm",
+        "sweep": SWEEP,
+        "setting": "ut_l3_g015",
+        "proposal": "2",
+        "seed": "0",
+        "arm": "constrained",
+        "phase": "selection",
+        "signature": arm.signature,
+        "outcome": "feasible",
+        "status": "finished",
+        "unconstrained_run_id": base_id,
+        "environment.packages.torch": "2.13.0",
+    }
+    assert expected.items() <= run.data.tags.items()
+    assert "mlflow.parentRunId" not in run.data.tags
+    assert "environment.gpu" not in run.data.tags
+    assert run.info.run_name == run_name(arm) == "p02 s0 ut_l3_g015 constrained"
+    assert (run.info.status, run.info.start_time) == ("FINISHED", STARTED)
+    assert run.info.end_time == arm.record.ended_ms
+    assert run.data.params["constraint.alpha"] == "0.12"
+    assert run.data.params["model.layers"] == "3"
+    assert "data.folder" not in run.data.params
+    assert run.data.metrics[results.OBJECTIVE] == 0.3
+    assert run.data.metrics["ood/at_gamma_0.15"] == 0.2
+    assert run.data.metrics["pair/difference_ood_mean"] == -0.25
+
+
+def test_the_descent_curve_is_drawn_over_layers_a_second_apart(uri: str) -> None:
+    run_id = Tracker(uri).sync(history(3)[2][-1])
+    curve = make_client(uri).get_metric_history(run_id, results.DESCENT_CURVE)
+    curve.sort(key=lambda m: m.step)
+    ended = STARTED + 60_000
+    assert [m.step for m in curve] == [0, 1, 2, 3]
+    assert [m.timestamp for m in curve] == [ended + 1000 * layer for layer in range(4)]
+    assert [m.value for m in curve] == pytest.approx([1.0, 0.7, 0.55, 0.35], rel=1e-12)
+
+
+def test_the_judged_share_and_the_reported_one_are_two_metrics(uri: str) -> None:
+    run_id = Tracker(uri).sync(history(3)[2][-1])
+    client = make_client(uri)
+    reported = client.get_metric_history(run_id, results.REPORTED_MISSING_SHARE)
+    assert {(m.step, m.value) for m in reported} == {(100, 0.2), (200, 0.2), (300, 0.2)}
+    judged = client.get_metric_history(run_id, results.WORST_MISSING_SHARE)
+    assert [(m.step, m.value) for m in judged] == [(300, 0.04)]
+    assert client.get_run(run_id).data.metrics[results.WORST_MISSING_SHARE] == 0.04
+
+
+def test_an_unconstrained_arm_has_no_constraint_parameters(uri: str) -> None:
+    run_id = Tracker(uri).sync(history(1)[0][-1])
+    run = make_client(uri).get_run(run_id)
+    assert not [name for name in run.data.params if name.startswith("constraint")]
+    assert "proposal" not in run.data.tags
+    assert run.info.run_name == "base s0 ut_l3_g015 unconstrained"
+
+
+def test_a_baseline_of_many_pairs_is_one_run_that_all_of_them_name(
+    undisturbed_on_sqlite: dict[str, Any],
+) -> None:
+    arms = {s: run for s, run in undisturbed_on_sqlite.items() if s != "kind"}
+    twins = [run["tags"].get("unconstrained_run_id") for run in arms.values()]
+    for seed in (0, 1):
+        assert twins.count(config(seed, None).signature()) == 5
+    assert len(arms) == 12
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"), [("diverged", "FAILED"), ("failed", "FAILED"), ("stopped", "KILLED")]
+)
+def test_status_and_times_come_from_the_record(
+    uri: str, status: results.Status, shown: str
+) -> None:
+    made = record(config(), 2, status)
+    run = make_client(uri).get_run(Tracker(uri).sync(tracked(made)))
+    assert run.info.status == shown
+    assert (run.info.start_time, run.info.end_time) == (made.started_ms, made.ended_ms)
+    assert run.data.tags["status"] == run.data.tags["outcome"] == status
+    assert run.data.tags["reason"] == f"it {status}"
+
+
+def test_a_running_arm_is_running(uri: str) -> None:
+    run = make_client(uri).get_run(Tracker(uri).sync(tracked(record(config()))))
+    assert (run.info.status, run.info.end_time) == ("RUNNING", None)
+
+
+def test_nan_is_kept_and_infinity_becomes_nan_with_a_tag(uri: str) -> None:
+    made = record(config(), 2, "diverged")
+    made.reports[0].scalars[results.TRAIN_LOSS] = math.inf
+    made.reports[1].scalars[results.TRAIN_LOSS] = math.nan
+    writers = [Tracker(uri), Tracker(uri)]
+    for writer in writers:
+        writer.sync(tracked(record(config(), 0)))  # both saw an empty run, so both send every row
+    for writer in writers:
+        run_id = writer.sync(tracked(made))
+    client = make_client(uri)
+    losses = client.get_metric_history(run_id, results.TRAIN_LOSS)
+    assert [(m.step, math.isnan(m.value)) for m in losses] == [(100, True), (200, True)]
+    assert client.get_run(run_id).data.tags["non_finite"] == (
+        "train/loss is inf at step 100; train/loss is nan at step 200"
+    )
+
+
+def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
+    arm = history(3)[2][-1]
+    run_id = Tracker(uri, str(tmp_path / "artifacts")).sync(arm)
+    client = make_client(uri)
+    path = client.download_artifacts(run_id, "config.json", str(tmp_path))
+    assert RunConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
+    assert (
+        "sweep run config.json --fresh" in client.get_run(run_id).data.tags["mlflow.note.content"]
+    )
+
+
+def test_a_long_history_arrives_whole(uri: str) -> None:
+    made = record(config(), 0, "finished")
+    made.reports = [report(step) for step in range(1, 151)]  # several requests
+    arm = tracked(made, pair=PAIR)
+    run_id = Tracker(uri).sync(arm)
+    assert len(rows_of(uri, run_id)) == len(report_rows(made, -1)) + len(final_rows(arm)) > 1600
+
+
+def test_the_summary_run_counts_outcomes_by_setting(uri: str, tmp_path: Path) -> None:
+    tracker = Tracker(uri, str(tmp_path / "artifacts"))
+    tracker.sync(history(1)[0][-1])
+    definition = {"name": SWEEP, "space": {"n_proposals": 2}}
+    for feasible, ended in ((1, None), (2, STARTED + 5)):
+        run_id = tracker.sync_sweep_summary(
+            SWEEP,
+            definition=definition,
+            outcomes={"a": {"feasible": feasible, "failed": 0}, "b": {"infeasible": 1}},
+            started_ms=STARTED,
+            ended_ms=ended,
+        )
+    run = make_client(uri).get_run(run_id)
+    assert run.data.tags["outcomes.a"] == "2 feasible"
+    assert run.data.tags["outcomes"] == "2 feasible, 1 infeasible"
+    assert (run.info.status, run.info.end_time) == ("FINISHED", STARTED + 5)
+    assert [a.path for a in make_client(uri).list_artifacts(run_id)] == ["definition.json"]
+    assert len(content(uri)) == 1 + 2  # the kind, the arm and the summary
+
+
+# --- exactly once ---------------------------------------------------------------------------------
+
+
+def test_syncing_twice_adds_nothing(uri: str) -> None:
+    tracker = Tracker(uri)
+    arms = [arm for offered in history(4) for arm in offered]
+    for arm in arms:
+        tracker.sync(arm)
+    before, sent = content(uri), tracker.rows_sent
+    assert_each_row_once(before)
+    for arm in arms:
+        tracker.sync(arm)
+    assert tracker.rows_sent == sent
+    fresh = Tracker(uri)  # a restarted driver
+    for arm in arms:
+        fresh.sync(arm)
+    assert (fresh.rows_sent, fresh.created) == (0, 0)
+    assert content(uri) == before
+
+
+@pytest.mark.parametrize(
+    "lost", [["synced_step"], ["synced_final"], ["synced_step", "synced_final"]]
+)
+def test_a_kill_between_rows_and_tag_adds_nothing(uri: str, lost: list[str]) -> None:
+    for offered in history(3):
+        run_id = Tracker(uri).sync(offered[-1])
+    before = content(uri)
+    for tag in lost:
+        make_client(uri).delete_tag(run_id, tag)
+    again = Tracker(uri)
+    again.sync(history(3)[2][-1])
+    assert again.rows_sent == 0
+    assert content(uri) == before
+
+
+def test_rows_sent_again_add_nothing(uri: str) -> None:
+    offered = history(3)[2]
+    writers = [Tracker(uri), Tracker(uri)]
+    for writer in writers:
+        writer.sync(dataclasses.replace(offered[0], record=record(offered[0].record.config, 0)))
+    for writer in writers:  # both saw an empty run, so both send every row
+        writer.sync(offered[-1])
+    assert writers[0].rows_sent == writers[1].rows_sent > 0
+    assert_each_row_once(content(uri))
+
+
+def test_a_kill_in_the_middle_of_a_long_history_is_completed(uri: str) -> None:
+    made = record(config(), 0)
+    made.reports = [report(step) for step in range(1, 151)]
+    part = dataclasses.replace(made, reports=made.reports[:60])
+    Tracker(uri).sync(tracked(part))
+    again = Tracker(uri)
+    run_id = again.sync(tracked(made))
+    assert again.rows_sent == len(report_rows(made, 60))
+    assert len(rows_of(uri, run_id)) == len(report_rows(made, -1))
+
+
+def test_an_older_record_changes_nothing(uri: str) -> None:
+    offered = history(3)[2]
+    tracker = Tracker(uri)
+    tracker.sync(offered[-1])
+    before = content(uri)
+    for writer in (tracker, Tracker(uri)):
+        writer.sync(offered[0])
+    assert content(uri) == before
+
+
+def test_a_step_that_was_trained_again_is_not_sent_again(uri: str) -> None:
+    made = record(config(), 3)
+    Tracker(uri).sync(tracked(made))
+    made.reports[2] = dataclasses.replace(report(300), timestamp_ms=STARTED + 99_999)
+    made.reports.append(report(400))
+    Tracker(uri).sync(tracked(made))
+    everything = content(uri)
+    assert_each_row_once(everything)
+    assert {row[3] for row in everything[made.signature]["rows"]} == {100, 200, 300, 400}
+
+
+def test_the_pair_is_added_to_a_finished_arm(uri: str) -> None:
+    *_, alone, joined = history(3)[2]
+    tracker = Tracker(uri)
+    run_id = tracker.sync(alone)
+    assert "pair/difference_ood_mean" not in make_client(uri).get_run(run_id).data.metrics
+    sent = tracker.rows_sent
+    tracker.sync(joined)
+    assert tracker.rows_sent - sent == len(PAIR)
+    assert make_client(uri).get_run(run_id).data.tags["outcome"] == "feasible"
+    assert_each_row_once(content(uri))
+
+
+def test_a_twin_that_is_tracked_later_is_named_then(uri: str) -> None:
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    tracker = Tracker(uri)
+    run_id = tracker.sync(arm)
+    base_id = tracker.sync(base)
+    assert make_client(uri).get_run(run_id).data.tags["unconstrained_run_id"] == base_id
+
+
+def test_two_writers_leave_one_active_run(uri: str) -> None:
+    arms = [offered[-1] for offered in history(8)]
+    trackers = [Tracker(uri), Tracker(uri)]
+    trackers[0].sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
+    start = threading.Barrier(2)
+    failures: list[BaseException] = []
+
+    def write(tracker: Tracker) -> None:
+        try:
+            for arm in arms:
+                start.wait()
+                for left in reversed(range(5)):
+                    try:
+                        tracker.sync(arm)
+                        break
+                    except TrackingError:  # its run lost the race, or the database was locked
+                        if not left:
+                            raise
+        except BaseException as error:
+            failures.append(error)
+            start.abort()
+
+    threads = [threading.Thread(target=write, args=(t,)) for t in trackers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    everything = content(uri)  # asserts one active run per arm
+    assert len(everything) == 1 + 1 + len(arms)
+    assert_each_row_once(everything)
+    assert sum(t.created for t in trackers) >= len(arms)
+
+
+def test_a_twins_run_that_another_writer_deleted_is_not_named(uri: str) -> None:
+    """Of two runs of the base the younger one is deleted, though one writer remembers it."""
+    base, constrained = (offered[-1] for offered in (history(3)[0], history(3)[2]))
+    assert constrained.unconstrained_signature == base.signature
+    tracker = Tracker(uri)
+    lost = tracker.sync(base)
+    client = make_client(uri)
+    client.set_tag(lost, "created_ns", str(time.time_ns() + 10**12))
+    experiment = client.get_experiment_by_name(SWEEP)
+    assert experiment is not None
+    tags = {"kind": "arm", "sweep": SWEEP, "signature": base.signature, "created_ns": "1"}
+    kept = client.create_run(experiment.experiment_id, start_time=STARTED, tags=tags).info.run_id
+    assert Tracker(uri).sync(base) == kept  # and deletes the other one
+
+    run_id = tracker.sync(constrained)
+    assert client.get_run(run_id).data.tags["unconstrained_run_id"] == kept
+
+
+def test_of_several_runs_the_oldest_stays(uri: str) -> None:
+    arm = history(1)[0][-1]
+    oldest = Tracker(uri).sync(arm)
+    client = make_client(uri)
+    experiment = client.get_experiment_by_name(SWEEP)
+    assert experiment is not None
+    tags = {"kind": "arm", "sweep": SWEEP, "signature": arm.signature}
+    for _ in range(2):  # what a lost reply and a retry leave behind
+        young = tags | {"created_ns": str(time.time_ns())}
+        client.create_run(experiment.experiment_id, tags=young)
+    before = Tracker(uri)
+    assert before.sync(arm) == oldest
+    assert len(client.search_runs([experiment.experiment_id])) == 1
+
+
+def test_a_run_deleted_in_the_ui_is_made_again(uri: str, other_uri: str) -> None:
+    running, finished = history(1)[0][0], history(1)[0][-1]
+    tracker = Tracker(uri)
+    first = tracker.sync(running)
+    make_client(uri).delete_run(first)
+    assert tracker.sync(finished) != first
+    expected = Tracker(other_uri)
+    expected.sync(finished)
+    assert content(uri) == content(expected.uri)
+
+
+def test_a_new_empty_server_ends_up_with_the_same_content(
+    undisturbed: dict[str, Any], uri: str
+) -> None:
+    said: list[str] = []
+    arms = [offered[-1] for offered in history(12)]
+    counts = sync_all(Tracker(uri), reversed(arms), say=said.append)
+    assert content(uri) == undisturbed
+    assert (counts.arms, counts.created) == (12, 12)
+    assert said == [f"12 arms at {shown(uri)}: 12 runs created, {counts.rows} rows sent"]
+    assert sync_all(Tracker(uri), arms, say=said.append)[1:] == (0, 0)
+
+
+def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_attempt(
+    uri: str, other_uri: str
+) -> None:
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    failed = record(base.record.config, 2, "failed")
+    tracker = Tracker(uri)
+    first = tracker.sync(dataclasses.replace(base, record=failed, outcome="failed"))
+    run_id = tracker.sync(arm)
+    later = STARTED + 500_000
+    again = record(base.record.config, 3, "finished")
+    again.started_ms, again.ended_ms = later, later + 60_000
+    again.reports = [dataclasses.replace(r, timestamp_ms=later + r.step) for r in again.reports]
+    retried = dataclasses.replace(base, record=again)
+    second = tracker.sync(retried)
+    assert second != first
+    assert make_client(uri).get_run(run_id).data.tags["unconstrained_run_id"] == second
+    expected = Tracker(other_uri)
+    for sent in (retried, arm):
+        expected.sync(sent)
+    assert content(uri) == content(expected.uri)  # asserts one active run per arm
+    tracker.sync(dataclasses.replace(base, record=failed))  # an older state, late
+    assert content(uri) == content(expected.uri)
+
+
+def test_a_tag_that_is_empty_now_goes(uri: str) -> None:
+    made = record(config(), 2)
+    made.reports[0].scalars[results.TRAIN_LOSS] = math.inf
+    run_id = Tracker(uri).sync(tracked(made))
+    made.reports[0].scalars[results.TRAIN_LOSS] = 1.0
+    made.environment.pop("commit")
+    Tracker(uri).sync(tracked(made))
+    tags = make_client(uri).get_run(run_id).data.tags
+    assert "non_finite" not in tags
+    assert "environment.commit" not in tags
+    assert "created_ns" in tags
+
+
+# --- experiments ----------------------------------------------------------------------------------
+
+
+def test_sweeps_of_one_name_in_two_stores_have_an_experiment_each(uri: str) -> None:
+    arm = history(1)[0][-1]
+    ids = ("a" * 32, "b" * 32)
+    runs = [Tracker(uri, sweep_id=number).sync(arm) for number in ids]
+    assert len(set(runs)) == 2
+    for number, run in zip(ids, runs, strict=True):
+        assert Tracker(uri, sweep_id=number).sync(arm) == run
+        assert run_ids(uri, SWEEP, number).ids == {arm.signature: run}
+    assert "no experiment" in run_ids(uri, SWEEP, "c" * 32).reason
+    names = {e.name for e in make_client(uri).search_experiments()} - {"Default"}
+    assert names == {SWEEP, f"{SWEEP} (bbbbbbbb)"}
+    pages = {experiment_url("http://host", uri, SWEEP, number) for number in ids}
+    assert len(pages) == 2
+
+
+def test_an_experiment_in_the_trash_says_how_to_restore_it(uri: str) -> None:
+    Tracker(uri).sync(history(1)[0][-1])
+    client = make_client(uri)
+    experiment = client.get_experiment_by_name(SWEEP)
+    assert experiment is not None
+    client.delete_experiment(experiment.experiment_id)
+    with pytest.raises(TrackingError, match="mlflow experiments restore"):
+        Tracker(uri).sync(history(1)[0][-1])

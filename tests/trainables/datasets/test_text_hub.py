@@ -1,0 +1,258 @@
+"""Data sets of the library `datasets`: saved, copied or in the Hub's cache; skipped without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search_spaces import catalog
+from sweep.results.views import load_sweep
+from tests.search_spaces.test_text_spaces import TINY
+from tests.support.command_line import refused, sweep
+from tests.support.data.text_folders import (
+    MNLI_LABELS,
+    PAIRS,
+    PAIRS_TEST,
+    REVIEWS,
+    REVIEWS_TEST,
+    TEXT_LAYOUTS,
+)
+from tests.support.data.text_runs import checkpoint_in
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text, resolve
+from trainables.errors import BadData
+from trainables.records.objects import ObjectStore
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every test reads anew, into its own folder."""
+    monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    library = pytest.importorskip("datasets", minversion="4")
+    monkeypatch.setattr(library.config, "HF_DATASETS_CACHE", tmp_path / "hub" / "datasets")
+    return library
+
+
+def reviews(library: Any, **splits: list[Any]) -> Any:
+    features = library.Features(
+        {"text": library.Value("string"), "label": library.ClassLabel(names=["neg", "pos"])}
+    )
+    splits = {"train": REVIEWS, "test": REVIEWS_TEST} | splits
+    return library.DatasetDict(
+        {
+            name: library.Dataset.from_dict(
+                {"text": [r[0] for r in rows], "label": [r[2] for r in rows]}, features=features
+            )
+            for name, rows in splits.items()
+        }
+    )
+
+
+def pairs(library: Any, test_name: str = "validation_matched") -> Any:
+    features = library.Features(
+        {
+            "premise": library.Value("string"),
+            "hypothesis": library.Value("string"),
+            "label": library.ClassLabel(names=list(MNLI_LABELS)),
+        }
+    )
+    splits = {"train": PAIRS, test_name: PAIRS_TEST}
+    return library.DatasetDict(
+        {
+            name: library.Dataset.from_dict(
+                {
+                    "premise": [r[0] for r in rows],
+                    "hypothesis": [r[1] for r in rows],
+                    "label": [-1 if r[2] is None else r[2] for r in rows],
+                },
+                features=features,
+            )
+            for name, rows in splits.items()
+        }
+    )
+
+
+def hub(folder: Path | None, name: str = "hf:anything") -> DataConfig:
+    return DataConfig(name=name, folder=None if folder is None else str(folder), dev_share=0.3)
+
+
+def saved(data_set: Any, folder: Path) -> Path:
+    data_set.save_to_disk(str(folder))
+    return folder
+
+
+def test_saved_data_sets_are_those_of_the_original_files(library: Any, tmp_path: Path) -> None:
+    """Texts, labels, groups and splits: one fingerprint, whoever stored them."""
+    for kind, made in (("imdb without films", reviews), ("mnli as published", pairs)):
+        layout = TEXT_LAYOUTS[kind]
+        root = layout.write(tmp_path / kind)
+        original = load_text(DataConfig(name=layout.data_set, folder=str(root), dev_share=0.3))
+        copy = load_text(hub(saved(made(library), tmp_path / f"{kind} saved")))
+        assert copy.fingerprint == original.fingerprint
+        assert (copy.train, copy.dev, copy.test) == (original.train, original.dev, original.test)
+        assert (copy.labels, copy.skipped) == (original.labels, original.skipped)
+
+
+def test_a_copy_of_a_repository_is_read(library: Any, tmp_path: Path) -> None:
+    root = tmp_path / "copy"
+    root.mkdir()
+    made = reviews(library)
+    for split in ("train", "test"):
+        made[split].to_parquet(str(root / f"{split}.parquet"))
+    copied = resolve(hub(root))
+    assert copied.fingerprint == resolve(hub(saved(made, tmp_path / "saved"))).fingerprint
+
+
+WATCHED_RUN = """
+import sys
+seen = []
+sys.addaudithook(lambda event, args: event == "socket.connect" and seen.append(args))
+from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text
+print(load_text(DataConfig.from_json({data!r})).fingerprint, seen)
+"""
+
+
+def test_the_hubs_cache_is_read_without_a_network(
+    library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "hub" / "hub" / "datasets--some--reviews"
+    snapshot = repository / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+    made = reviews(library)
+    for split in ("train", "test"):
+        made[split].to_parquet(str(snapshot / f"{split}.parquet"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
+    code = WATCHED_RUN.format(data=hub(None, "hf:some/reviews").to_json())
+    ran = subprocess.run(
+        (sys.executable, "-c", code), cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    saved_as = resolve(hub(saved(made, tmp_path / "saved"))).fingerprint
+    assert ran.stdout.split() == [saved_as, "[]"]
+    assert ran.stderr == ""  # no bars, no warnings
+
+
+def test_hidden_test_labels_give_way_to_a_validation_split(library: Any, tmp_path: Path) -> None:
+    hidden = [(text, None, -1) for text, *_ in REVIEWS_TEST]
+    made = reviews(library, test=hidden, validation=REVIEWS_TEST)
+    splits = load_text(hub(saved(made, tmp_path / "saved")))
+    assert Counter(e.text for e in splits.test) == Counter(row[0] for row in REVIEWS_TEST)
+    assert splits.skipped == {"train": 0, "test": 0}
+
+
+def test_labels_may_be_words_or_numbers(library: Any, tmp_path: Path) -> None:
+    words = [{"sentence": f"sentence {i}", "label": ("no", "yes")[i % 2]} for i in range(8)]
+    numbers = [{"sentence": f"sentence {i}", "label": i % 2} for i in range(8)]
+    for name, rows in (("words", words), ("numbers", numbers)):
+        table = library.Dataset.from_list(rows)
+        made = library.DatasetDict({"train": table, "validation": table})
+        splits = load_text(hub(saved(made, tmp_path / name)))
+        assert splits.labels == (("no", "yes") if name == "words" else ("0", "1"))
+        assert {(e.text, e.label) for e in splits.test} == {
+            (row["sentence"], i % 2) for i, row in enumerate(words)
+        }
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([{"words": "a", "label": 0}], "has columns words, label. Known are label beside one of"),
+        ([{"text": "a", "stars": 0}], "has columns text, stars. Known are label beside one of"),
+        ([{"text": "a", "label": 0.5}], "They must be classes: a ClassLabel"),
+        ([{"text": None, "label": 0}, {"text": "b", "label": 1}], "row 0: its text is no text"),
+        ([{"text": "a\0", "label": 0}, {"text": "b", "label": 1}], "row 0: it holds null"),
+    ],
+)
+def test_tables_of_another_kind_are_told(
+    library: Any, tmp_path: Path, rows: list[dict[str, object]], message: str
+) -> None:
+    table = library.Dataset.from_list(rows)
+    with pytest.raises(BadData) as caught:
+        load_text(hub(saved(library.DatasetDict(train=table, test=table), tmp_path / "saved")))
+    assert message in str(caught.value)
+
+
+def test_missing_splits_are_told(library: Any, tmp_path: Path) -> None:
+    made = reviews(library)
+    del made["test"]
+    with pytest.raises(BadData, match=r"has splits train, but no labelled test split"):
+        load_text(hub(saved(made, tmp_path / "no test")))
+    made = reviews(library)
+    del made["train"]
+    with pytest.raises(BadData, match=r"has splits test, but no labelled train split"):
+        load_text(hub(saved(made, tmp_path / "no train")))
+
+
+def test_a_damaged_copy_is_told(library: Any, tmp_path: Path) -> None:
+    root = saved(reviews(library), tmp_path / "saved")
+    for path in root.rglob("*.arrow"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BadData, match=r"saved cannot be (opened|read): .*Copy it again"):
+        load_text(hub(root))
+
+
+def test_a_folder_that_holds_no_data_set_is_told(library: Any, tmp_path: Path) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "notes.xyz").write_text("")
+    with pytest.raises(BadData, match=r"notes cannot be opened: .* save_to_disk"):
+        load_text(hub(tmp_path / "notes"))
+
+
+def test_a_data_set_that_is_nowhere_is_told_with_the_way_to_fetch_it(library: Any) -> None:
+    with pytest.raises(BadData, match=r"nor in the Hub's cache .*load_dataset\('a/b', 'c'\)"):
+        load_text(hub(None, "hf:a/b:c"))
+
+
+def test_without_the_library_the_message_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['datasets'] = None;"
+        "from trainables.config.arm import DataConfig;"
+        "from trainables.datasets.text.load import load_text;"
+        "load_text(DataConfig(name='hf:imdb', folder='.'))"
+    )
+    ran = subprocess.run(
+        (sys.executable, "-c", code), cwd=REPOSITORY, capture_output=True, text=True
+    )
+    assert ran.returncode == 1
+    assert "needs the Python package `datasets`, version 4 or newer; it is not" in ran.stderr
+
+
+@pytest.mark.slow
+def test_a_built_in_space_trains_on_a_data_set_of_the_library(library: Any, tmp_path: Path) -> None:
+    """As README and docs/data.md say it; the settings are those of the space's first data set."""
+    folder = saved(reviews(library), tmp_path / "saved")
+    checkpoint = checkpoint_in(tmp_path / "encoder")
+    small = TINY | {"model.checkpoint": checkpoint, "dtype": "float32", "data.folder": str(folder)}
+    words = [word for name, value in small.items() for word in ("--set", f"{name}={value}")]
+    space, data = "text_classification_ut", "hf:some/reviews"
+    storage = ("--storage", str(tmp_path / "root"), "--where", "inline")
+    ran = sweep("run", space, "--data", data, "--only", "*-L3-g0.2", *words, *storage)
+    assert "2 of 2 arms are final" in ran.stdout
+    view = load_sweep(ObjectStore(tmp_path / "root"), space)
+    assert [s.setting.name for s in view.settings] == ["hf-some-reviews-ut-L3-g0.2"]
+
+
+def test_another_data_set_takes_the_place_of_the_first_of_a_space() -> None:
+    space = catalog.find("text_classification_distilbert").space
+    other = catalog.with_data_set(space, "hf:glue:qnli")
+    assert {other.run(s, {}, seed=0).data.name for s in other.settings} == {"hf:glue:qnli"}
+    imdb = [s.name for s in space.settings if s.name.startswith("imdb-")]
+    assert [s.name for s in other.settings] == [n.replace("imdb", "hf-glue-qnli") for n in imdb]
+    assert "Give other texts with --data hf:NAME" in refused(
+        "run", "text_classification_ut", "--set", "data.name=hf:glue:qnli"
+    )
+    assert "names texts" in refused("run", "quickstart", "--data", "hf:glue:qnli")

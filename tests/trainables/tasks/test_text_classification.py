@@ -1,0 +1,619 @@
+"""Text classification: units, keyed noise that spares padding, losses, scores, shifts, arms."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.support.data.text_runs import LONGEST, text_task, tiny_text
+from trainables import evaluation
+from trainables.arm_run import ArmRun
+from trainables.build import build_model, build_references, build_task
+from trainables.config.arm import RunConfig
+from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
+from trainables.errors import InvalidValue, UnknownName
+from trainables.evaluation import (
+    evaluate,
+    measure,
+    measure_shifted,
+    units_of,
+)
+from trainables.layer_losses import introduce, layer_outcomes, layer_predictions
+from trainables.records.arm_record import ArmRecord, layer_metric
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import at_gamma, under_shift
+from trainables.tasks import text_classification
+from trainables.tasks.base import Batch, Tokens
+from trainables.tasks.text_classification import TextClassification
+from trainables.tasks.text_shifts import mistyped
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", params=["imdb without films", "mnli as published"])
+def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    return tiny_text(tmp_path_factory.mktemp("text"), request.param)
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+    return tiny_text(tmp_path_factory.mktemp("reviews"))
+
+
+def tokens_of(batch: Batch) -> Tokens:
+    assert isinstance(batch.inputs, Tokens)
+    return batch.inputs
+
+
+def noise_of(batch: Batch) -> Tensor:
+    noise = tokens_of(batch).noise
+    assert noise is not None
+    return noise
+
+
+def by_sample(batches: Iterator[Batch]) -> dict[tuple[object, ...], tuple[int, Tensor | None]]:
+    """Unit, tokens and occurrence -> (label, noise without padding), whatever the batches were."""
+    found: dict[tuple[object, ...], tuple[int, Tensor | None]] = {}
+    for batch in batches:
+        given = tokens_of(batch)
+        for row, unit in enumerate(batch.units):
+            mask = given.attention_mask[row]
+            noise = None if given.noise is None else given.noise[row][mask]
+            key = (unit, tuple(given.ids[row][mask].tolist()))
+            found[(*key, sum(k[:2] == key for k in found))] = (int(batch.targets[row]), noise)
+    return found
+
+
+# --- scales and references ------------------------------------------------------------------------
+
+
+def test_losses_are_in_units_of_the_entropy_of_the_training_labels(config: RunConfig) -> None:
+    task = text_task(config)
+    counts = Counter(example.label for example in task.texts.train)
+    total = sum(counts.values())
+    entropy = -sum(n / total * math.log(n / total) for n in counts.values())
+    assert task.scales.constant_loss == pytest.approx(entropy)
+    assert task.scales.identity_loss == task.scales.constant_loss
+
+
+def test_the_constant_prediction_is_that_of_the_training_labels(config: RunConfig) -> None:
+    task = text_task(config)
+    counts = Counter(example.label for example in task.texts.train)
+    total = sum(counts.values())
+    guess = max(sorted(counts), key=lambda label: counts[label])
+    by_group: dict[str, list[int]] = {}
+    for example in task.texts.dev:
+        by_group.setdefault(example.group, []).append(example.label)
+    units = [by_group[name] for name in task.dev_units]
+    losses = [np.mean([-math.log(counts[label] / total) for label in unit]) for unit in units]
+    labels = [label for unit in units for label in unit]
+    found = build_references(config, task)
+    assert found.losses == {"constant": pytest.approx(np.mean(losses))}
+    right = np.mean([label == guess for label in labels])
+    gammas = ["0.00", "0.40", "0.60", "0.80", "2.00"]
+    assert found.metrics == {"constant": dict.fromkeys(gammas, pytest.approx(right))}
+
+
+# --- the noise ------------------------------------------------------------------------------------
+
+
+def test_sigma_is_that_of_the_training_splits_clean_words(config: RunConfig) -> None:
+    task = text_task(config)
+    words = build_model(config, task).words.double().numpy()
+    rows = [words[i] for k in range(len(task.tokens.train)) for i in task.tokens.train.tokens(k)]
+    assert task.embedding_std == pytest.approx(np.std(np.stack(rows)), rel=1e-12)
+
+
+def test_noise_has_that_sigma_and_spares_padding(config: RunConfig) -> None:
+    task = text_task(config)
+    drawn = []
+    for split in ("train", "dev"):
+        for batch in task.held_out(split, 0.6, 0):
+            given, noise = tokens_of(batch), noise_of(batch)
+            assert (noise[~given.attention_mask] == 0).all()
+            drawn.append(noise[given.attention_mask].flatten())
+    for step in range(12):
+        batch = task.train_batch(step)
+        noise = noise_of(batch)
+        assert (noise[~tokens_of(batch).attention_mask] == 0).all()
+        drawn.append(noise[tokens_of(batch).attention_mask].flatten() * (0.6 / config.train_gamma))
+    values = torch.cat(drawn)  # over 10,000: one std of the estimate is below 0.7 %
+    assert values.numel() > 10_000
+    assert values.std().item() == pytest.approx(0.6 * task.embedding_std, rel=0.03)
+    assert abs(values.mean().item()) < 0.04 * task.embedding_std
+
+
+def test_held_out_noise_is_keyed_by_what_it_is_for(config: RunConfig) -> None:
+    task = text_task(config)
+    again = by_sample(
+        text_task(config.unconstrained().with_fields({"seed": 9})).held_out("dev", 0.6, 1)
+    )
+    first = by_sample(task.held_out("dev", 0.6, 1))
+    assert first.keys() == again.keys()
+    assert all(torch.equal(first[k][1], again[k][1]) for k in first)  # type: ignore[arg-type]
+    for others in (task.held_out("dev", 0.8, 1), task.held_out("dev", 0.6, 0)):
+        for key, (_, noise) in by_sample(others).items():
+            assert noise is not None
+            assert not torch.allclose(noise / noise.std(), first[key][1] / first[key][1].std())  # type: ignore[operator,union-attr]
+    noises = [noise.flatten()[:16].tolist() for _, noise in first.values()]  # type: ignore[union-attr]
+    assert len({tuple(n) for n in noises}) == len(noises)  # no two samples share a draw
+
+
+def test_batching_changes_neither_noise_nor_scores(
+    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = text_task(config)
+    model = build_model(config, task)
+    together = by_sample(task.held_out("dev", 0.6, 0))
+    measured = measure(model, task, "dev", 0.6, 2)
+    for samples, tokens in ((1, 8192), (3, 8192), (64, 2 * LONGEST)):
+        monkeypatch.setattr(text_classification, "_EVAL_SAMPLES", samples)
+        monkeypatch.setattr(text_classification, "_EVAL_TOKENS", tokens)
+        apart = by_sample(task.held_out("dev", 0.6, 0))
+        assert apart.keys() == together.keys()
+        assert all(torch.equal(apart[k][1], together[k][1]) for k in apart)  # type: ignore[arg-type]
+        again = measure(model, task, "dev", 0.6, 2)
+        # sums of float32 in another order
+        np.testing.assert_allclose(again.units, measured.units, rtol=1e-5)
+        assert again.metrics(task) == measured.metrics(task)
+
+
+def test_without_noise_nothing_is_drawn(config: RunConfig) -> None:
+    clean = text_task(config.with_fields({"train_gamma": 0.0}))
+    assert all(tokens_of(batch).noise is None for batch in clean.held_out("dev", 0.0, 0))
+    assert tokens_of(clean.train_batch(3)).noise is None
+
+
+def test_noise_needs_the_models_embeddings_first(config: RunConfig) -> None:
+    task = build_task(config, CPU, torch.float32)
+    with pytest.raises(AssertionError, match="calibrate"):
+        task.train_batch(0)
+
+
+# --- batches --------------------------------------------------------------------------------------
+
+
+def test_a_training_batch_is_a_function_of_seed_and_step(config: RunConfig) -> None:
+    ours, theirs = text_task(config), text_task(config.unconstrained())
+    later = ours.train_batch(7)
+    for step in (3, 7, 0):
+        a, b = ours.train_batch(step), theirs.train_batch(step)
+        assert torch.equal(tokens_of(a).ids, tokens_of(b).ids)
+        assert torch.equal(noise_of(a), noise_of(b))
+        assert torch.equal(a.targets, b.targets)
+    assert torch.equal(noise_of(later), noise_of(theirs.train_batch(7)))
+    other = text_task(config.with_fields({"seed": 1}))
+    assert any(
+        noise_of(other.train_batch(s)).shape != noise_of(ours.train_batch(s)).shape
+        or not torch.equal(noise_of(other.train_batch(s)), noise_of(ours.train_batch(s)))
+        for s in range(3)
+    )
+
+
+def test_an_epoch_visits_every_text_but_an_incomplete_batch(config: RunConfig) -> None:
+    task = text_task(config)
+    known = Counter(
+        (tuple(task.tokens.train.tokens(i).tolist()), int(task.tokens.train.labels_N[i]))
+        for i in range(len(task.tokens.train))
+    )
+    for epoch in range(2):
+        seen: Counter[tuple[tuple[int, ...], int]] = Counter()
+        for step in range(epoch * task.steps_per_epoch, (epoch + 1) * task.steps_per_epoch):
+            batch = task.train_batch(step)
+            given = tokens_of(batch)
+            assert len(batch.targets) == config.batch_size
+            for row in range(config.batch_size):
+                mask = given.attention_mask[row]
+                assert (given.ids[row][~mask] == task.tokens.pad_id).all()
+                seen[tuple(given.ids[row][mask].tolist()), int(batch.targets[row])] += 1
+        assert seen <= known
+        assert seen.total() == known.total() - known.total() % config.batch_size
+
+
+def test_a_batch_in_parts_is_the_batch(config: RunConfig) -> None:
+    batch = text_task(config).train_batch(2)
+    assert batch.parts(1) == [batch]
+    parts = batch.parts(2)
+    assert torch.equal(torch.cat([p.targets for p in parts]), batch.targets)
+    for name in ("ids", "attention_mask", "noise"):
+        whole = torch.cat([getattr(tokens_of(p), name) for p in parts])
+        assert torch.equal(whole, getattr(tokens_of(batch), name))
+
+
+def test_a_batch_larger_than_the_data_is_refused(config: RunConfig) -> None:
+    with pytest.raises(InvalidValue, match="batch_size must be at most"):
+        text_task(config.with_fields({"batch_size": 4000}))
+
+
+# --- units ----------------------------------------------------------------------------------------
+
+
+def test_a_unit_is_a_group_with_all_its_samples(config: RunConfig) -> None:
+    task = text_task(config)
+    groups = Counter(example.group for example in task.texts.dev)
+    assert len(task.dev_units) == min(config.eval_windows, len(groups))
+    counts = Counter(unit for batch in task.held_out("dev", 0.0, 0) for unit in batch.units)
+    assert [counts[i] for i in range(len(task.dev_units))] == [groups[n] for n in task.dev_units]
+    if config.data.name == "mnli":
+        assert max(counts.values()) >= 3  # a premise has several hypotheses
+    labels = Counter(int(t) for b in task.held_out("dev", 0.0, 0) for t in b.targets)
+    wanted = set(task.dev_units)
+    assert labels == Counter(e.label for e in task.texts.dev if e.group in wanted)
+
+
+def test_fewer_units_are_evenly_chosen_and_the_same_for_every_seed(config: RunConfig) -> None:
+    few = config.with_fields({"eval_windows": 2})
+    task, other = text_task(few), text_task(few.with_fields({"seed": 5}))
+    assert task.dev_units == other.dev_units
+    assert len(task.dev_units) == len(task.train_units) == 2
+    assert set(task.dev_units) <= set(text_task(config.with_fields({"eval_windows": 99})).dev_units)
+    assert {u for b in task.held_out("train", 0.0, 0) for u in b.units} == {0, 1}
+
+
+@pytest.mark.parametrize("per_unit", [1, 2])
+def test_large_groups_are_fewer_so_that_evaluation_costs_no_more(
+    config: RunConfig, per_unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_classification, "SAMPLES_PER_UNIT", per_unit)
+    tokens = text_task(config).tokens.train
+    at_most = len(tokens.group_names) - 1
+    task = text_task(config.with_fields({"eval_windows": at_most}))
+    mean_size = len(tokens) / len(tokens.group_names)
+    assert len(task.train_units) == min(at_most, math.ceil(at_most * per_unit / mean_size))
+    if config.data.name == "mnli":
+        assert len(task.train_units) < at_most
+
+
+def test_an_unknown_split_is_named(config: RunConfig) -> None:
+    with pytest.raises(UnknownName, match="unknown split 'val'"):
+        next(text_task(config).held_out("val", 0.0, 0))
+
+
+def test_training_and_evaluation_never_open_the_test_split(config: RunConfig) -> None:
+    config = config.with_fields({"shifts": list(TEXT_FAMILIES)})
+    task = text_task(config)
+    model = build_model(config, task)
+    task.train_batch(0)
+    evaluate(config, task, model, task.references(), [])
+    assert "test" not in vars(task.tokens)
+    assert "test" not in vars(task.texts)
+    assert len(next(task.held_out("test", 0.0, 0)).targets)  # what confirmation does
+    assert "test" in vars(task.tokens)
+
+
+# --- losses and scores ----------------------------------------------------------------------------
+
+
+def test_the_loss_is_the_cross_entropy_and_the_score_counts_right_answers(
+    reviews: RunConfig,
+) -> None:
+    task = text_task(reviews)
+    logits = torch.tensor([[2.0, -1.0], [0.0, 0.0], [-3.0, 1.0], [5.0, 9.0]], dtype=torch.float64)
+    labels = torch.tensor([0, 1, 0, 1])
+    naive = [
+        -math.log(math.exp(row[label]) / sum(math.exp(v) for v in row))
+        for row, label in zip(logits.tolist(), labels.tolist(), strict=True)
+    ]
+    losses = task.loss(logits, labels)
+    assert losses.tolist() == pytest.approx(naive)
+    assert task.scores(logits, labels, losses).tolist() == [1.0, 0.0, 0.0, 1.0]
+    assert task.metric(0.75) == 0.75
+    assert task.unchanged_losses(next(task.held_out("dev", 0.0, 0))) is None
+
+
+def test_a_prediction_that_is_no_number_is_never_right(reviews: RunConfig) -> None:
+    task = text_task(reviews)
+    logits = torch.tensor([[math.nan, 0.0], [0.0, math.inf], [1.0, 0.0]])
+    scores = task.scores(logits, torch.tensor([0, 1, 0]), logits[:, 0])
+    assert scores.isnan().tolist() == [True, True, False]
+
+
+def test_every_sample_counts_alike_in_the_metric_and_every_unit_in_the_loss(
+    config: RunConfig,
+) -> None:
+    task = text_task(config)
+    model = build_model(config, task)
+    measured = measure(model, task, "dev", 0.6, 1)
+    losses: list[list[list[float]]] = [[] for _ in task.dev_units]
+    right: list[list[float]] = []
+    with torch.no_grad():
+        for batch in task.held_out("dev", 0.6, 0):
+            found = layer_outcomes(model, task, batch)
+            for column, unit in enumerate(batch.units):
+                losses[unit].append(found.losses[:, column].tolist())
+                right.append(found.scores[:, column].tolist())
+    by_unit = [np.mean(rows, axis=0) for rows in losses]
+    np.testing.assert_allclose(measured.units, by_unit, rtol=1e-6)
+    assert measured.metrics(task) == pytest.approx(np.mean(right, axis=0).tolist())
+
+
+def test_features_are_what_the_readout_sees(reviews: RunConfig) -> None:
+    task = text_task(reviews)
+    model = build_model(reviews, task)
+    found = measure(model, task, "dev", 0.4, 2, feature_draws=1)
+    assert found.features is not None
+    labels = [int(t) for b in task.held_out("dev", 0.4, 0) for t in b.targets]
+    assert found.features.labels.tolist() == labels
+    logits = [model.readout(torch.from_numpy(x)) for x in found.features.layers]
+    right = [(x.argmax(1).numpy() == labels).mean() for x in logits]
+    assert found.metrics(task) == pytest.approx(right)
+
+
+# --- evaluation -----------------------------------------------------------------------------------
+
+
+class Fixed(nn.Module):
+    """A model of texts whose layers are right about known shares of the samples."""
+
+    def __init__(self, words: Tensor, classes: int) -> None:
+        super().__init__()
+        self.words = nn.Parameter(words)
+        self.classes = classes
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return nn.functional.embedding(ids, self.words)
+
+    def features(self, inputs: object) -> list[Tensor]:
+        mean = inputs.embeddings.sum((1, 2))  # type: ignore[attr-defined]
+        rows = ([k * mean, -mean, 0.5 - mean] for k in (1.0, -1.0, 3.0))
+        return [torch.stack(row[: self.classes], dim=1) for row in rows]
+
+    def readout(self, features: Tensor) -> Tensor:
+        return features
+
+
+def test_the_final_evaluation_follows_from_its_parts(config: RunConfig) -> None:
+    task = text_task(config)
+    model = Fixed(build_model(config, task).words, task.classes)
+    found = evaluate(config, task, model, task.references(), [0.5])[0]
+    for gamma in config.test_gammas:
+        accuracies = measure(model, task, "dev", gamma, 1).metrics(task)
+        assert found.layer_scores_by_gamma[f"{gamma:.2f}"] == accuracies
+        assert found.scores[f"{gamma:.2f}"] == accuracies[-1]
+    s = [found.scores[key] for key in ("0.00", "0.40", "0.60", "0.80", "2.00")]
+    area = 0.4 * (s[0] + s[1]) / 2 + 0.2 * (s[1] + s[2]) / 2 + 0.2 * (s[2] + s[3]) / 2
+    area += 1.2 * (s[3] + s[4]) / 2
+    assert found.ood_auc == pytest.approx(area)
+    assert found.ood_mean == pytest.approx(sum(s) / 5)  # plain: every gamma counts alike
+    assert (found.gamma_range, found.gamma_step) == ((0.0, 2.0), None)
+    # selection looks at gammas in (0.4, 0.8]: what is missing to 1, over the trapezoid of two
+    assert found.objective_gammas == [0.6, 0.8]
+    assert found.objective == pytest.approx(1 - (s[2] + s[3]) / 2)
+    assert 0.0 <= found.ood_mean <= 1.0
+
+
+def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: RunConfig) -> None:
+    task = text_task(reviews.with_fields({"eval_windows": 99}))
+    model = build_model(reviews, task)
+    found = evaluate(reviews, task, model, task.references(), [])[0]
+    assert len(found.probe_losses) == len(found.probe_scores) == len(found.probe_train_losses) == 4
+    # layer 0 of [CLS] knows nothing of its text: no probe can tell the labels
+    assert found.probe_scores[0] == pytest.approx(0.5, abs=0.2)
+    assert found.probe_train_losses[-1] < found.probe_train_losses[0]
+
+
+def test_features_are_of_whole_draws_and_not_of_more_than_are_needed(
+    reviews: RunConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = text_task(reviews)
+    model = build_model(reviews, task)
+    for most, draws in ((1, 1), (10, 2), (10_000, 3)):
+        monkeypatch.setattr(evaluation, "MOST_FEATURES", most)
+        found = measure(model, task, "train", 0.4, 3, feature_draws=3)
+        assert found.features is not None
+        assert len(found.features.labels) == draws * found.samples.shape[1]
+
+
+def test_units_without_a_label_have_no_probe(reviews: RunConfig) -> None:
+    task = text_task(reviews.with_fields({"eval_windows": 1}))
+    found = evaluate(reviews, task, build_model(reviews, task), task.references(), [])[0]
+    assert found.probe_losses == []
+    record = ArmRecord(signature="x", config=reviews, status="finished", evaluation=found)
+    assert "probe_losses" not in record.to_json()["evaluation"]
+
+
+# --- shifts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shift", TEXT_FAMILIES)
+def test_a_severity_of_0_gives_the_very_numbers_without_the_shift(
+    config: RunConfig, shift: str
+) -> None:
+    task = text_task(config)
+    plain = by_sample(task.held_out("dev", config.train_gamma, 0))
+    shifted = by_sample(task.shifted("dev", shift, 0.0, 0))
+    assert plain.keys() == shifted.keys()
+    for key, (label, noise) in plain.items():
+        assert shifted[key][0] == label
+        assert torch.equal(shifted[key][1], noise)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shift", TEXT_FAMILIES)
+def test_a_shift_is_the_same_for_both_arms_and_spares_labels_and_padding(
+    config: RunConfig, shift: str
+) -> None:
+    severity = TEXT_FAMILIES[shift].severities[-1]
+    ours, theirs = (
+        list(text_task(c).shifted("dev", shift, severity, 0))
+        for c in (config, config.unconstrained().with_fields({"seed": 3}))
+    )
+    plain = list(text_task(config).held_out("dev", config.train_gamma, 0))
+    counts = [Counter((u, int(t)) for b in bs for u, t in zip(b.units, b.targets, strict=True))
+              for bs in (ours, plain)]  # fmt: skip
+    assert counts[0] == counts[1]
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.equal(tokens_of(a).ids, tokens_of(b).ids)
+        assert torch.equal(noise_of(a), noise_of(b))
+        assert (noise_of(a)[~tokens_of(a).attention_mask] == 0).all()
+        assert tokens_of(a).ids.shape[1] <= LONGEST
+    assert by_sample(iter(ours)).keys() != by_sample(iter(plain)).keys()
+
+
+def test_dropped_and_swapped_texts_keep_their_special_tokens(config: RunConfig) -> None:
+    task = text_task(config)
+    special = set(task.tokens.special_ids)
+    for shift in ("token_drop", "token_swap"):
+        for batch in task.shifted("dev", shift, 1.0, 0):
+            given = tokens_of(batch)
+            for row in range(len(given)):
+                ids = given.ids[row][given.attention_mask[row]].tolist()
+                assert ids[0] in special
+                assert ids[-1] in special
+                assert shift != "token_drop" or set(ids) <= special
+
+
+def test_typos_come_before_the_tokenizer(config: RunConfig) -> None:
+    """Each text mistyped by hand with its own draws, then tokenised on its own."""
+    task = text_task(config)
+    wanted: Counter[tuple[int, ...]] = Counter()
+    from trainables.random_keys import keyed_generator
+
+    for name in task.dev_units:
+        of_unit = [e for e in task.texts.dev if e.group == name]
+        for k, example in enumerate(of_unit):
+            generator = keyed_generator("cpu", "dev", name, k, "typos", 0)
+            texts = [mistyped(example.text, 0.1, generator)]
+            if example.pair is not None:
+                texts.append(mistyped(example.pair, 0.1, generator))
+            made = task._tokenizer(*texts, truncation="longest_first", max_length=LONGEST)
+            wanted[tuple(made["input_ids"])] += 1
+    found: Counter[tuple[int, ...]] = Counter()
+    for batch in task.shifted("dev", "typos", 0.1, 0):
+        given = tokens_of(batch)
+        for row in range(len(given)):
+            found[tuple(given.ids[row][given.attention_mask[row]].tolist())] += 1
+    assert found == wanted
+
+
+def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) -> None:
+    config = reviews.with_fields({"shifts": ["typos", "token_drop"]})
+    task = text_task(config)
+    model = build_model(config, task)
+    found = evaluate(config, task, model, task.references(), [])[0]
+    assert list(found.shift_scores) == ["typos", "token_drop"]
+    assert found.shift_scores["typos"].keys() == {"0.02", "0.05", "0.1"}
+    assert found.shift_references.keys() == {"constant"}
+    alone = measure_shifted(model, task, "typos", 0.05)
+    assert alone.unchanged is None
+    assert found.shift_scores["typos"]["0.05"] == alone.metric
+    assert found.shift_layer_losses["typos"]["0.05"] == alone.losses.tolist()
+    without = evaluate(reviews, task, model, task.references(), [])[0]
+    assert without.objective == found.objective
+    assert without.scores == found.scores
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_the_score_of_every_sample_is_known_by_its_place(reviews: RunConfig, split: str) -> None:
+    """Shifts that drop tokens change the order of the batches, never that of the scores."""
+    config = reviews.with_fields({"shifts": ["token_drop"], "eval_windows": 99})
+    task = text_task(config)
+    model = build_model(config, task).eval()
+    references = task.references(split)
+    found, by_unit = evaluate(config, task, model, references, [], split)
+    assert by_unit.units == list(units_of(task, split))
+    assert (found.split, len(found.dev_losses)) == (split, len(by_unit.units))
+    unit_of = np.repeat(np.arange(len(by_unit.units)), by_unit.samples)
+    conditions = [(at_gamma(g), task.held_out(split, g, 0)) for g in config.test_gammas]
+    for severity in TEXT_FAMILIES["token_drop"].severities:
+        batches = task.shifted(split, "token_drop", severity, 0)
+        conditions.append((under_shift("token_drop", severity), batches))
+    orders = set()
+    for name, batches in conditions:
+        right, order = np.full(len(unit_of), np.nan), []
+        for batch in batches:
+            with torch.no_grad():
+                logits = layer_predictions(model, task, batch)[-1]
+            for row, (unit, number) in enumerate(zip(batch.units, batch.samples, strict=True)):
+                assert unit_of[number] == unit
+                right[number] = float(logits[row].argmax() == batch.targets[row])
+            order += batch.samples
+        assert by_unit.scores_N[name].tolist() == right.tolist()
+        orders.add(tuple(order))
+    assert len(orders) > 1
+    for gamma in config.test_gammas:
+        score = found.scores[gamma_key(gamma)]
+        assert by_unit.scores_N[at_gamma(gamma)].mean() == pytest.approx(score)
+    for severity, score in found.shift_scores["token_drop"].items():
+        mean = by_unit.scores_N[under_shift("token_drop", float(severity))].mean()
+        assert mean == pytest.approx(score)
+
+
+def test_the_constant_is_that_of_the_split_it_is_asked_for(reviews: RunConfig) -> None:
+    task = text_task(reviews.with_fields({"eval_windows": 99}))
+    for split in ("dev", "test"):
+        labels = torch.cat([batch.targets for batch in task.held_out(split, 0.0, 0)]).numpy()
+        found = task.references(split)
+        assert found.metrics["constant"]["0.40"] == pytest.approx(
+            np.mean(labels == task.frequencies.argmax())
+        )
+
+
+def test_a_shift_of_videos_is_no_shift_of_texts(reviews: RunConfig) -> None:
+    with pytest.raises(UnknownName, match="unknown shift of texts 'blur'"):
+        next(text_task(reviews).shifted("dev", "blur", 1.0, 0))
+
+
+# --- arms -----------------------------------------------------------------------------------------
+
+
+def finished(config: RunConfig, store: RunStore) -> ArmRecord:
+    arm = ArmRun(config, store)
+    while not arm.advance().is_final:
+        pass
+    assert arm.record.status == "finished", arm.record.reason
+    return arm.record
+
+
+def test_a_pair_trains_and_reports_accuracy_beside_the_loss_of_every_layer(
+    config: RunConfig, tmp_path: Path
+) -> None:
+    store = RunStore(ObjectStore(tmp_path))
+    for arm in (config, config.unconstrained()):
+        record = finished(arm, store)
+        measured = record.evaluation
+        assert measured is not None
+        assert ArmRecord.from_json(record.to_json()) == record
+        for report in record.reports:
+            assert len(report.layers["accuracies"]) == len(report.layers["losses"]) == 4
+            assert all(0 <= value <= 1 for value in report.layers["accuracies"])
+            assert layer_metric("accuracies", 0) in report.metrics()
+        assert set(measured.scores) == {"0.00", "0.40", "0.60", "0.80", "2.00"}
+        assert all(0 <= score <= 1 for score in measured.scores.values())
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"accumulate": 2, "weight_decay": 0.01, "readout_lr": 0.01}]
+)
+def test_an_arm_that_is_resumed_comes_to_the_very_numbers(
+    reviews: RunConfig, fields: dict[str, object], tmp_path: Path
+) -> None:
+    config = reviews.with_fields({"warmup_share": 0.25, "decay_share": 0.5, **fields})
+    whole = finished(config, RunStore(ObjectStore(tmp_path / "whole")))
+    store = RunStore(ObjectStore(tmp_path / "parts"))
+    assert ArmRun(config, store).advance().status == "running"
+    resumed = finished(config, store)  # another ArmRun, from the checkpoint
+    assert resumed.evaluation == whole.evaluation
+    losses = [[r.layers["losses"] for r in record.reports] for record in (whole, resumed)]
+    assert losses[0] == losses[1]
+
+
+def test_a_stand_in_for_a_model_meets_the_task_once(reviews: RunConfig) -> None:
+    """The embeddings that a task is shown are those of the starting weights."""
+    task = build_task(reviews, CPU, torch.float32)
+    assert isinstance(task, TextClassification)
+    model = build_model(reviews, task)
+    introduce(model, task)
+    before = task.embedding_std
+    with torch.no_grad():
+        model.words.mul_(2.0)
+    assert task.embedding_std == before
+    introduce(model, task)
+    assert task.embedding_std == pytest.approx(2 * before, rel=1e-6)

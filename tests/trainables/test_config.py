@@ -1,0 +1,261 @@
+"""Configs: validation with advice, round trips, a signature of what matters and nothing else."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.oracles import TINY
+from trainables.config import arm as config_module
+from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig, field_names
+from trainables.errors import InvalidValue, UnknownName
+
+
+def test_every_field_survives_the_json_round_trip() -> None:
+    for config in (TINY, TINY.unconstrained(), RunConfig()):
+        assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"constraint.alpha": 1.5}, "alpha must be in (0, 1), got 1.5"),
+        ({"constraint.alpha": "much"}, "alpha must be a finite number, got 'much'"),
+        ({"constraint.alpha": float("nan")}, "alpha must be a finite number"),
+        ({"steps": 0}, "steps must be positive, got 0"),
+        ({"steps": 1.5}, "steps must be a whole number, got 1.5"),
+        ({"steps": True}, "steps must be a whole number, got True"),
+        ({"constraint.warmup_steps": 41}, "warmup_steps must be at most steps (40), got 41"),
+        ({"data.frame_size": 30}, "frame_size must be a positive multiple of patch_size 4, got 30"),
+        ({"test_gammas": [0.2, 0.1]}, "test_gammas must be at least two rising numbers"),
+        ({"test_gammas": [0.1, 0.125]}, "numbers of at most two decimals"),
+        ({"model.layers": 1}, "model.layers must be at least 2 in a constrained run, got 1"),
+        ({"constraint.alpha": 0.99, "model.layers": 20}, "(1 - alpha)^20 exceeds 1e-12"),
+        ({"primal_lr": 10**400}, "primal_lr must be a finite number"),
+        ({"model.variant": "sharpest"}, "variant must be one of 'distance', 'sharp', 'literal'"),
+        ({"constraint.resilience": -1}, "resilience must be at least 0, got -1.0"),
+        (
+            {"constraint.dual_lr": 2.0, "constraint.resilience": 1.0},
+            "dual_lr x resilience must be below 1",
+        ),
+        ({"data": 3}, "unknown field 'data'"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(
+    fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises((InvalidValue, UnknownName)) as caught:
+        TINY.with_fields(fields)
+    assert message in str(caught.value)
+
+
+def test_an_unknown_field_names_the_closest() -> None:
+    with pytest.raises(UnknownName, match=r"Did you mean 'constraint\.alpha'"):
+        TINY.with_fields({"constraint.alhpa": 0.1})
+    with pytest.raises(UnknownName, match="unknown field of ConstraintConfig 'alhpa'"):
+        ConstraintConfig.from_json({"alhpa": 0.1})
+
+
+def test_the_signature_ignores_where_the_data_lie_and_nothing_else() -> None:
+    elsewhere = TINY.with_fields({"data.folder": "/another/disk"})
+    assert elsewhere.signature() == TINY.signature()
+    assert len(TINY.signature()) == 16
+    assert TINY.signature() != TINY.unconstrained().signature()
+
+
+OTHER_VALUES = {
+    "task": None,
+    "data.name": "ucsd_ped2", "data.folder": None, "data.frame_size": 64, "data.patch_size": 8,
+    "data.frames": 4, "data.stride": 2, "data.dev_share": 0.5, "data.max_clips": 3,
+    "data.fingerprint": "x",
+    "model.name": "dust", "model.layers": 4, "model.variant": "literal",
+    "model.atoms_per_side": 8, "model.threshold": 0.02,
+    "model.checkpoint": "other", "model.checkpoint_fingerprint": "x",
+    "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
+    "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_share": 0.5, "grad_clip": 2.0,
+    "report_every": 11, "eval_windows": 5, "eval_draws": 3,
+    "dtype": "float64", "device": "cuda", "threads": 2,
+    "constraint.alpha": 0.3, "constraint.reference": "virtual_layer0",
+    "constraint.reference_loss": 2.0, "constraint.reference_unit": "absolute",
+    "constraint.scale": "none", "constraint.grad_through_previous": False,
+    "constraint.dual_optimizer": "adam", "constraint.dual_signal": "violation",
+    "constraint.signal_clip": None, "constraint.dual_lr": 0.5, "constraint.resilience": 0.5,
+    "constraint.warmup_steps": 3, "constraint.form": "ratio",
+    "constraint.resilience_form": "slack", "constraint.dual_every": 2,
+    "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
+    "constraint.alpha_ramp_steps": 4,
+    "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
+    "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
+    "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
+}  # fmt: skip
+VIT = {"model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"}
+TEXT: dict[str, object] = {
+    "task": "text_classification", "model.name": "encoder", "model.checkpoint": "one",
+    **dict.fromkeys(("data.frame_size", "data.patch_size", "data.frames", "data.stride")),
+}  # fmt: skip
+TEXT |= {n: DataConfig().to_json()[n.removeprefix("data.")] for n in TEXT if "data." in n}
+TEXT["constraint.reference_unit"] = "constant"
+OF_MODEL = {  # what a run needs beside a field that only one model has
+    "model.atoms_per_side": {"model.name": "dust"},
+    "model.threshold": {"model.name": "dust"},
+    "model.checkpoint": VIT, "model.checkpoint_fingerprint": VIT,
+    "model.pooling": TEXT, "data.max_length": TEXT, "data.max_items": TEXT, "readout_lr": TEXT,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", field_names())
+def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
+    value = OTHER_VALUES[name]
+    if value is None and name != "constraint.signal_clip":
+        pytest.skip("this field has one value, or is a place")
+    base = TINY.with_fields({"constraint.resilience": 0.1, **OF_MODEL.get(name, {})})
+    changed = base.with_fields({name: value})
+    assert changed != base
+    assert changed.signature() != base.signature()
+    assert (
+        changed.unconstrained().signature() == base.unconstrained().signature()
+    ) == name.startswith("constraint.")
+
+
+def test_signatures_stay_those_of_the_first_version() -> None:
+    """Fields were added since; what was stored before must still be found."""
+    plain, constrained = RunConfig(), RunConfig(constraint=ConstraintConfig())
+    assert plain.signature() == "694eb2db2dd4647d"
+    assert constrained.signature() == "0251e24a064f8145"
+    other = constrained.with_fields(
+        {
+            "model.variant": "literal",
+            "constraint.reference": "virtual_layer0",
+            "constraint.resilience": 0.2,
+        }
+    )
+    assert other.signature() == "35dec35853af9f5e"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"model.variant": "paper"}, "variant must be one of 'distance', 'sharp', 'literal' for"),
+        ({"model.threshold": 0.5}, "threshold must be left at 0.01 for ut, got 0.5: only dust"),
+        ({"model.name": "vit"}, "checkpoint must be the name or folder"),
+        ({**TEXT, "model.checkpoint": None}, "of a Hugging Face encoder where model.name is"),
+        ({**TEXT, "task": "video_denoising"}, "'text_classification' for model encoder"),
+        ({**TEXT, "data.frames": 7}, "data.frames must be left at 10 in text_classification"),
+        ({**TEXT, "shifts": ["blur"]}, "shifts must be without 'blur' in text_classification"),
+        ({"shifts": ["typos"]}, "it takes blur, salt_and_pepper, frame_drop, brightness"),
+        ({"data.max_length": 64}, "data.max_length must be left at 256 in video_denoising"),
+        ({"model.pooling": "mean"}, "pooling must be left at None for ut"),
+        ({"readout_lr": 0.1}, "readout_lr must be left at None in video_denoising"),
+        ({**TEXT, "constraint.reference_unit": "identity"}, "the unchanged input is no prediction"),
+        ({"accumulate": 5}, "accumulate must be a positive divisor of batch_size 8"),
+        ({"accumulate": 2, "constraint.form": "ratio"}, "accumulate must be 1 with form 'ratio'"),
+        ({"warmup_share": 0.5, "decay_share": 0.6}, "with decay_share 0.6 at most 1"),
+        ({"task": "frame_denoising"}, "task must be 'video_denoising' for model ut"),
+        ({"constraint.resilience_form": "slack"}, "resilience must be positive with"),
+        ({"data.frames": 1, "shifts": ["frame_drop"]}, "without 'frame_drop' where a sample is"),
+        (
+            {
+                "task": "frame_denoising",
+                "model.name": "vit",
+                "model.checkpoint": "one",
+                "shifts": ["blur", "frame_drop"],
+            },
+            "without 'frame_drop' where a sample is one frame",
+        ),
+    ],
+)
+def test_fields_that_belong_together_are_checked_together(
+    fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InvalidValue, match=message):
+        TINY.with_fields(fields)
+
+
+def test_the_fingerprint_of_a_checkpoint_stands_for_where_it_lies() -> None:
+    here = TINY.with_fields({**VIT, "model.checkpoint_fingerprint": "f00d"})
+    there = here.with_fields({"model.checkpoint": "two"})
+    assert here.signature() == there.signature()
+    assert here.signature() != TINY.with_fields(VIT).signature()
+
+
+def test_frames_may_be_lost_from_a_sequence() -> None:
+    assert TINY.with_fields({"data.frames": 2, "shifts": ["frame_drop"]}).shifts == ("frame_drop",)
+
+
+def test_another_model_starts_with_its_own_default_variant() -> None:
+    assert TINY.with_fields({"model.name": "dust"}).model.variant == "per_layer"
+    assert TINY.with_fields({"model.name": "dust"}).model == ModelConfig(name="dust", layers=3)
+
+
+def test_what_a_classifier_reads_of_a_layer_has_a_default_by_model() -> None:
+    encoder = TINY.with_fields(TEXT)
+    assert encoder.model.pooling == "cls"
+    assert encoder.with_fields({"model.name": "text_ut"}).model.pooling == "mean"
+    assert encoder.with_fields({"model.pooling": "mean"}).model.pooling == "mean"
+    assert TINY.model.pooling is None
+
+
+def test_the_depth_of_an_encoder_may_be_left_to_its_checkpoint() -> None:
+    assert TINY.with_fields({**TEXT, "model.layers": 0}).model.layers == 0
+    with pytest.raises(InvalidValue, match=r"layers must be in 1\.\.64, got 0"):
+        TINY.with_fields({"model.layers": 0})
+
+
+def test_a_new_training_version_changes_every_signature(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = TINY.signature()
+    monkeypatch.setattr(config_module, "TRAINING_VERSION", config_module.TRAINING_VERSION + 1)
+    assert TINY.signature() != before
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(field_names()),
+        st.none() | st.integers() | st.floats() | st.text(max_size=5),
+    )
+)
+def test_whatever_is_set_gives_a_config_or_one_of_our_errors(fields: dict[str, object]) -> None:
+    changed: RunConfig | None = None
+    refusal = ""
+    try:
+        changed = TINY.with_fields(fields)
+    except (InvalidValue, UnknownName) as error:
+        refusal = str(error)
+    if changed is None:
+        assert refusal
+    else:
+        assert RunConfig.from_json(changed.to_json()) == changed
+
+
+def test_an_unconstrained_run_can_be_given_a_constraint_by_field() -> None:
+    given_back = TINY.unconstrained().with_fields({"constraint.alpha": 0.4})
+    assert given_back.constraint == ConstraintConfig(alpha=0.4)
+    assert replace(TINY, data=DataConfig()).data.folder is None
+
+
+def test_many_known_names_are_cut_to_the_closest() -> None:
+    known = [f"setting-{number}" for number in range(60)]
+    text = str(UnknownName.of("setting", "setting-599", known))
+    assert "the closest of 60: " in text
+    assert "setting-59" in text
+    assert text.count("setting-") < 20
+
+
+def test_a_run_is_scored_at_its_tasks_gammas_unless_it_names_others() -> None:
+    video = RunConfig()
+    assert (video.test_gammas[0], video.test_gammas[-1], len(video.test_gammas)) == (0.0, 0.5, 11)
+    to_text = {
+        "task": "text_classification",
+        "data.name": "imdb",
+        "model.name": "encoder",
+        "model.checkpoint": "some/encoder",
+    }
+    text = video.with_fields(to_text)
+    assert (text.test_gammas[0], text.test_gammas[-1], len(text.test_gammas)) == (0.0, 2.0, 11)
+    assert RunConfig.from_json(text.to_json()) == text
+    named = video.with_fields({"test_gammas": [0.0, 0.3]})
+    assert named.with_fields(to_text).test_gammas == (0.0, 0.3)
+    assert video.with_fields(to_text | {"test_gammas": [0.0, 1.0]}).test_gammas == (0.0, 1.0)

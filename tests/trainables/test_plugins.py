@@ -1,0 +1,414 @@
+"""Plug-ins: what other packages bring is found, keeps the contract, and is refused where it cannot.
+
+The page's own example is what is installed here; no line of it is repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweep.results.views import load_sweep
+from sweep.study.requirements import require_training
+from tests.support.command_line import sweep
+from tests.support.oracles import TINY
+from tests.support.plugins.plugin_packages import (
+    REPOSITORY,
+    EntryPoints,
+    files_of_the_page,
+    package_of_the_page,
+    write_package,
+)
+from tests.support.sweeps import SPACE
+from trainables import plugins
+from trainables.build import build_model, build_task, resolve_data
+from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.task_facts import facts_of
+from trainables.contracts.data_sets import check_texts, check_videos
+from trainables.contracts.models import check_model
+from trainables.contracts.tasks import check_task
+from trainables.datasets.text.load import load_text
+from trainables.datasets.video.load import load_video
+from trainables.environment import environment
+from trainables.errors import BadData, InvalidValue, Misuse, UnknownName
+from trainables.records.objects import ObjectStore
+
+Install = Callable[..., Path]
+
+
+def forget() -> None:
+    """What this process knows of installed packages is looked up anew."""
+    plugins._entry_points.cache_clear()
+    plugins._loaded.cache_clear()
+    environment.cache_clear()
+
+
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    """Nothing is known before a test, and nothing of it afterwards."""
+    forget()
+    modules = set(sys.modules)
+    yield
+    forget()
+    for name in set(sys.modules) - modules:
+        if name.startswith("acme"):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: None) -> Install:
+    """``install(entry_points, code)``: a package of that one module, acme, is there from now on."""
+
+    def installed(
+        entry_points: EntryPoints, code: str = "", name: str = "acme-sweep", version: str = "1.0"
+    ) -> Path:
+        module = name.replace("-", "_") + ".py"
+        folder = write_package(tmp_path / name, name, version, entry_points, {module: code})
+        monkeypatch.syspath_prepend(folder)
+        return folder
+
+    return installed
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: None) -> Path:
+    """The package of docs/plugins.md is installed."""
+    folder = package_of_the_page(tmp_path / "site")
+    monkeypatch.syspath_prepend(folder)
+    return folder
+
+
+def of_page() -> RunConfig:
+    from acme_space import SPACE as space  # noqa: N811
+
+    return space.run(space.settings[0], {"constraint.alpha": 0.1}, seed=0)
+
+
+# --- the page -------------------------------------------------------------------------------------
+
+
+def test_the_first_example_is_a_whole_package_in_under_40_lines(install: Install) -> None:
+    files = files_of_the_page()
+    project, module = files["pyproject.toml"][0], files["acme_sweep.py"][0]
+    assert len((project + module).splitlines()) < 40
+    install({"models": {"mixer": "acme_sweep:MIXER"}}, module)
+    config = TINY.with_fields({"model.name": "mixer"})
+    assert config.model.variant == "linear"
+    task = build_task(config, torch.device("cpu"), torch.float32)
+    assert len(build_model(config, task)(task.train_batch(0).inputs)) == config.model.layers + 1
+
+
+def test_the_page_shows_no_other_files() -> None:
+    expected = {"pyproject.toml", "acme_sweep.py", "acme_space.py", "test_acme.py"}
+    assert set(files_of_the_page()) == expected
+
+
+def test_what_the_page_brings_passes_the_contract_suite(page: Path) -> None:
+    config = of_page()
+    assert (config.task, config.model.name, config.data.name) == ("last_frame", "mixer", "waves")
+    check_videos(config.data)
+    check_task(config)
+    for variant in ("linear", "affine"):
+        check_model(config.with_fields({"model.variant": variant}))
+
+
+def test_a_built_in_model_serves_a_plug_ins_task(page: Path) -> None:
+    check_task(of_page().with_fields({"model.name": "ut"}))
+
+
+def test_a_plug_ins_model_and_data_serve_a_built_in_task(page: Path) -> None:
+    config = of_page().with_fields({"task": "video_denoising"})
+    check_model(config)
+
+
+def test_a_sweep_of_it_runs_and_is_read(page: Path, root: Path) -> None:
+    sweep("run", str(page / "acme_space.py"), "--name", "acme", "--where", "inline")
+    view = load_sweep(ObjectStore(root), "acme")
+    assert view.is_finished
+    assert len(view.arms) == 2
+    for place in view.arms.values():
+        assert place.record is not None
+        assert place.record.status == "finished", place.record.reason
+        assert place.record.environment["plugins"] == {
+            "models": {"mixer": "acme-sweep 1.0"},
+            "tasks": {"last_frame": "acme-sweep 1.0"},
+            "videos": {"waves": "acme-sweep 1.0"},
+        }
+    assert "waves" in sweep("best", "acme").output
+    sweep("export", "acme", "--out", str(root / "exported"))
+    assert "mixer" in (root / "exported" / "tables" / "results.csv").read_text()
+
+
+@pytest.mark.slow
+def test_installed_by_pip_it_is_found_by_the_workers_of_ray(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ray_home: Path, forgotten: None
+) -> None:
+    source, site = tmp_path / "source", tmp_path / "site"
+    source.mkdir()
+    files = {name: "".join(blocks) for name, blocks in files_of_the_page().items()}
+    for name in ("pyproject.toml", "acme_sweep.py"):
+        (source / name).write_text(files[name])
+    flags = ("--no-index", "--no-build-isolation", "--no-deps", "--no-cache-dir")
+    install = (sys.executable, "-m", "pip", "install", *flags, "--target", str(site), str(source))
+    subprocess.run(install, check=True, capture_output=True)
+    space = tmp_path / "acme_space.py"
+    space.write_text(files["acme_space.py"])
+    storage = tmp_path / "storage"
+    where = ("--name", "acme", "--where", "local", "--storage", str(storage))
+    ran = subprocess.run(
+        (sys.executable, "-m", "sweep.cli", "run", str(space), *where),
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": f"{site}{os.pathsep}{REPOSITORY}"},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    monkeypatch.syspath_prepend(site)
+    records = [place.record for place in load_sweep(ObjectStore(storage), "acme").arms.values()]
+    assert [record and record.status for record in records] == ["finished"] * 2
+
+
+# --- names, versions, and what is looked at -------------------------------------------------------
+
+MODEL = """
+from trainables.plugins import ModelPlugin
+
+def build(config, task):
+    from torch import nn
+    return {returns}
+
+MINE = ModelPlugin(task="video_denoising", build=build{more})
+"""
+LINEAR = MODEL.format(returns="nn.Linear(3, 3)", more="")
+
+
+def test_an_unknown_name_is_answered_with_those_of_plug_ins_too(page: Path) -> None:
+    with pytest.raises(UnknownName, match=r"'mixr'.*dust, encoder, mixer.*mean 'mixer'.*installed"):
+        ModelConfig(name="mixr")
+    with pytest.raises(UnknownName, match=r"unknown task .*last_frame"):
+        RunConfig(task="first_frame")
+    with pytest.raises(UnknownName, match=r"unknown data set 'wave'.*waves"):
+        load_video(DataConfig(name="wave"))
+
+
+def test_a_model_is_refused_in_a_task_that_it_is_not_for(page: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"task must be 'video_denoising' for model mixer"):
+        TINY.with_fields({"model.name": "mixer", "task": "frame_denoising"})
+    with pytest.raises(InvalidValue, match="variant must be one of 'linear', 'affine' for mixer"):
+        ModelConfig(name="mixer", variant="sharp")
+
+
+def test_names_that_files_cannot_have_are_not_found(install: Install) -> None:
+    install({"models": {"a/b": "acme_sweep:MINE", "c d": "acme_sweep:MINE"}}, LINEAR)
+    for name in ("a/b", "c d", ""):
+        with pytest.raises(UnknownName, match=r"Known: dust, encoder, text_ut, ut, vit\."):
+            ModelConfig(name=name)
+    assert plugins.installed() == {}
+
+
+def test_a_description_of_built_in_things_asks_for_no_plug_in() -> None:
+    code = (
+        "import sys; from search_spaces import catalog; from trainables import plugins;"
+        "catalog.find('quickstart'); catalog.find('video_denoising_ut');"
+        "print(plugins._entry_points.cache_info().misses, 'torch' in sys.modules)"
+    )
+    ran = subprocess.run((sys.executable, "-c", code), cwd=REPOSITORY, capture_output=True)
+    assert ran.stdout.split() == [b"0", b"False"], ran.stderr
+
+
+def test_a_description_loads_no_more_than_the_plug_ins_own_module(install: Install) -> None:
+    folder = install({"models": {"mine": "acme_sweep:MINE"}}, LINEAR)
+    code = (
+        "import sys; from trainables.config.arm import ModelConfig; ModelConfig(name='mine');"
+        "print('acme_sweep' in sys.modules, 'torch' in sys.modules)"
+    )
+    ran = subprocess.run(
+        (sys.executable, "-c", code),
+        cwd=REPOSITORY,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+    )
+    assert ran.stdout.split() == [b"True", b"False"], ran.stderr
+
+
+def test_the_version_is_in_the_environment_and_not_in_the_signature(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for version in ("1.0", "2.0"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "path", list(sys.path))
+            name = f"acme-{version[0]}"
+            module = name.replace("-", "_")
+            install({"models": {"mine": f"{module}:MINE"}}, LINEAR, name, version)
+            forget()
+            config = TINY.with_fields({"model.name": "mine"})
+            found.append((config.signature(), environment("cpu")["plugins"]["models"]["mine"]))
+    (before, old), (after, new) = found
+    assert before == after
+    assert (old, new) == ("acme-1 1.0", "acme-2 2.0")
+
+
+def test_the_start_is_keyed_by_the_runs_seed_and_leaves_global_draws_alone(page: Path) -> None:
+    config = of_page()
+    task = build_task(config, torch.device("cpu"), torch.float32)
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    seeds = (0, 0, 1)
+    models = [build_model(config.with_fields({"seed": seed}), task) for seed in seeds]
+    assert torch.equal(torch.rand(1), expected)
+    first, again, other = (next(m.parameters()) for m in models)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+WRONG = {"models": "a ModelPlugin", "tasks": "a TaskPlugin", "videos": "a function", "texts": "a f"}
+
+
+def asked_for(group: str, name: str) -> None:
+    """Whatever first needs a plug-in of the group."""
+    if group == "models":
+        ModelConfig(name=name)
+    elif group == "tasks":
+        facts_of(name)
+    elif group == "videos":
+        load_video(DataConfig(name=name))
+    else:
+        load_text(DataConfig(name=name))
+
+
+@pytest.mark.parametrize("group", WRONG)
+def test_an_entry_point_that_cannot_be_loaded_is_told_with_its_package(
+    install: Install, group: str
+) -> None:
+    install({group: {"mine": "acme_sweep:MINE", "gone": "acme_sweep:GONE"}}, "import nothing_here")
+    with pytest.raises(Misuse) as caught:
+        asked_for(group, "mine")
+    text = str(caught.value)
+    assert "'mine' of acme-sweep 1.0 (entry point mine = acme_sweep:MINE) cannot be loaded" in text
+    assert "ModuleNotFoundError: No module named 'nothing_here'. Mend or uninstall" in text
+
+
+@pytest.mark.parametrize("group", WRONG)
+def test_an_entry_point_to_something_else_says_what_it_must_be(
+    install: Install, group: str
+) -> None:
+    install({group: {"mine": "acme_sweep:MINE"}}, "MINE = [1]")
+    with pytest.raises(Misuse, match=rf"acme-sweep 1\.0.* must be {WRONG[group]}.*, got a list"):
+        asked_for(group, "mine")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (", variants=()", "variants must be names, at least 1, got"),
+        (", variants='abc'", "variants must be a tuple of names, got 'abc'"),
+        (", options=('depth',)", "options must be some of checkpoint, pooling"),
+        (", name=3", "TypeError"),
+    ],
+)
+def test_a_wrong_field_of_a_plug_in_is_named(install: Install, more: str, message: str) -> None:
+    code = MODEL.format(returns="None", more=more)
+    install({"models": {"mine": "acme_sweep:MINE"}}, code)
+    with pytest.raises(Misuse, match=rf"acme-sweep 1\.0.*cannot be loaded: .*{message}"):
+        ModelConfig(name="mine")
+
+
+def test_what_a_plug_in_returns_is_checked(install: Install) -> None:
+    code = MODEL.format(returns="[1]", more="") + "def listed(data):\n    return [data]\n"
+    points = {"models": "MINE", "videos": "listed", "texts": "listed"}
+    install({group: {"mine": f"acme_sweep:{name}"} for group, name in points.items()}, code)
+    config = TINY.with_fields({"model.name": "mine"})
+    task = build_task(config, torch.device("cpu"), torch.float32)
+    with pytest.raises(Misuse, match=r"model 'mine' of .* must return a Module, got a list"):
+        build_model(config, task)
+    with pytest.raises(Misuse, match=r"data set 'mine' of .* must return a RawVideo, got a list"):
+        asked_for("videos", "mine")
+    with pytest.raises(Misuse, match=r"text data set 'mine' .* must return a RawText, got a list"):
+        asked_for("texts", "mine")
+
+
+def test_a_name_of_two_packages_is_refused_and_the_others_are_not(install: Install) -> None:
+    for name in ("acme-one", "acme-two"):
+        module = name.replace("-", "_")
+        points = {"mine": f"{module}:MINE", module: f"{module}:MINE"}
+        install({"models": points}, LINEAR, name)
+    with pytest.raises(Misuse, match=r"'mine' is brought by .*: acme-(one|two) 1\.0 and acme-"):
+        ModelConfig(name="mine")
+    assert ModelConfig(name="acme_one").variant == "default"
+
+
+def test_a_built_in_name_stays_what_it_is_and_a_clash_is_refused_before_a_sweep(
+    install: Install,
+) -> None:
+    names = {"models": "ut", "tasks": "video_denoising", "videos": "photographs", "texts": "imdb"}
+    install({group: {name: "acme_sweep:MINE"} for group, name in names.items()}, LINEAR)
+    assert ModelConfig(name="ut").variant == "distance"
+    with pytest.raises(
+        Misuse, match=r"model 'ut' of acme-sweep 1\.0 .* has the name of a built-in"
+    ):
+        require_training(replace(SPACE, base=TINY))
+    with pytest.raises(
+        Misuse, match=r"data set 'photographs' of acme-sweep 1\.0 .* a built-in one"
+    ):
+        resolve_data(TINY)
+    with pytest.raises(Misuse, match=r"text data set 'imdb' of acme-sweep 1\.0 .* a built-in one"):
+        load_text(DataConfig(name="imdb"))
+
+
+def test_a_plug_in_that_is_not_used_disturbs_nobody(install: Install) -> None:
+    install({group: {"mine": "acme_sweep:MINE"} for group in WRONG}, "import nothing_here")
+    resolve_data(TINY)
+    assert environment("cpu")["plugins"]["models"] == {"mine": "acme-sweep 1.0"}
+
+
+def test_a_plug_in_says_which_options_it_reads(install: Install, tmp_path: Path) -> None:
+    reads = MODEL.format(returns="nn.Linear(3, 3)", more=", options=('checkpoint', 'threshold')")
+    install({"models": {"mine": "acme_sweep:MINE"}}, reads)
+    model = ModelConfig(name="mine", checkpoint=str(tmp_path), threshold=0.5)
+    assert replace(model, checkpoint_fingerprint="f00d").checkpoint_fingerprint == "f00d"
+    with pytest.raises(InvalidValue, match=r"checkpoint must be the name or folder .* 'mine'"):
+        ModelConfig(name="mine")
+    with pytest.raises(InvalidValue, match="atoms_per_side must be left at 24 for mine"):
+        replace(model, atoms_per_side=3)
+
+
+def test_frames_of_another_size_are_refused_when_they_are_decoded(
+    install: Install, own_cache: Path
+) -> None:
+    code = """
+import numpy as np
+from trainables.datasets.video.clips import RawClip, RawVideo
+
+def listed(data):
+    clips = [RawClip(f"c{i}", lambda: iter([np.zeros((8, 32), np.uint8)] * 20)) for i in range(4)]
+    return RawVideo(train=tuple(clips[:3]), test=tuple(clips[3:]), listing=(), root="mine")
+"""
+    install({"videos": {"mine": "acme_sweep:listed"}}, code)
+    with pytest.raises(BadData, match=r"clip c0 \(train\) has the shape \(8, 32\), .* 16 x 16"):
+        load_video(DataConfig(name="mine", frame_size=16))
+
+
+def test_texts_of_a_plug_in_are_read_split_and_known(install: Install) -> None:
+    code = """
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+
+def listed(data):
+    def read(split):
+        return RawSplit([RawExample(f"{split} review {i}", None, i % 2) for i in range(12)])
+    return RawText(labels=("bad", "good"), read=read, listing=(("mine", 0, 1),), root="mine")
+"""
+    install({"texts": {"mine": "acme_sweep:listed"}}, code)
+    data = DataConfig(name="mine", dev_share=0.4)
+    check_texts(data)
+    assert load_text(data).lengths == {"train": 6, "dev": 6, "test": 12}
