@@ -17,7 +17,7 @@ help:
 	@echo "make test         set up, then the fast tests: CPU, no network, about four minutes"
 	@echo "make check        ruff, format, mypy --strict, import contracts"
 	@echo "make format       rewrite what ruff can"
-	@echo "make tree         rewrite the README's file tree from the files' own first lines"
+	@echo "make tree         rewrite docs/files.md from the files' own first lines"
 	@echo "make slow | cluster | gpu    the tests with that marker"
 	@echo "make bench        every benchmark, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"

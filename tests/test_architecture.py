@@ -1,4 +1,4 @@
-"""Rules about the code itself: imports, names, sizes, links, and the README's file tree."""
+"""Rules about the code itself: imports, names, sizes, links, and the page of all files."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ IGNORED = re.compile(
     r"\.(?!ci$|gitignore$|pre-commit)|__pycache__$|.*\.egg-info$|(sweeps|build|dist)$"
 )
 
-README = ROOT / "README.md"
+TREE_PAGE = ROOT / "docs/files.md"
 TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- end of file tree -->"
 # What a file that cannot say it itself is for.
 TREE_COMMENTS = {
@@ -76,7 +76,7 @@ TREE_COMMENTS = {
     "CHANGELOG.md": "what changed, in the user's words",
     "CONTRIBUTING.md": "the rules, and how to run the checks",
     "LICENSE": "MIT",
-    "README.md": "this page",
+    "README.md": "the project in one screen, and where things are",
     "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
 }
 
@@ -210,6 +210,25 @@ def test_markdown_links_lead_to_files() -> None:
     assert not dead
 
 
+def test_the_readme_is_one_page() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 150
+    assert len(text.split()) <= 1000
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_the_readme_names_files_that_there_are() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"\| ([a-z_/]+\.py) \|", text)
+    assert len(named) >= 8
+    assert not [name for name in named if not (ROOT / name).is_file()]
+
+
+def test_no_folder_has_more_than_18_modules() -> None:
+    folders = [f.parent for f in modules() if f.name != "__init__.py"]
+    assert not {str(f): folders.count(f) for f in folders if folders.count(f) > 18}
+
+
 def test_every_decision_record_is_short_and_complete() -> None:
     records = [f for f in listed_files() if f.parent == Path("docs/decisions")]
     numbers = [f.name[:4] for f in records]
@@ -222,7 +241,7 @@ def test_every_decision_record_is_short_and_complete() -> None:
             assert part in text, f"{record}: no {part}"
 
 
-def test_readme_file_tree_equals_the_disk(request: pytest.FixtureRequest) -> None:
+def test_the_page_of_all_files_equals_the_disk_file_tree(request: pytest.FixtureRequest) -> None:
     empty = ("__init__.py", "py.typed")
     files = [f for f in listed_files() if f.name not in empty or (ROOT / f).stat().st_size]
     silent = [str(f) for f in files if not comment_on(f)]
@@ -231,12 +250,12 @@ def test_readme_file_tree_equals_the_disk(request: pytest.FixtureRequest) -> Non
         "a heading, any other file a leading '# comment', or name it in TREE_COMMENTS"
     )
     tree = drawn(files)
-    text = README.read_text(encoding="utf-8")
+    text = TREE_PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(TREE_START)
     old, end, after = rest.partition(TREE_END)
-    assert end, f"README.md has no block between {TREE_START!r} and {TREE_END!r}"
+    assert end, f"docs/files.md has no block between {TREE_START!r} and {TREE_END!r}"
     if request.config.getoption("--update-golden"):
-        README.write_text(before + TREE_START + tree + end + after, encoding="utf-8")
+        TREE_PAGE.write_text(before + TREE_START + tree + end + after, encoding="utf-8")
         return
     assert old.splitlines() == tree.splitlines(), "rewrite the tree: make tree"
 

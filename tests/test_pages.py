@@ -111,6 +111,16 @@ def test_every_other_command_is_marked_with_why_it_is_not_run() -> None:
         assert program in NOT_RUN, f"{page}: {line}"
 
 
+def test_the_space_of_the_readme_is_a_space() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    (lines,) = (block for language, block in BLOCK.findall(page) if language == "python")
+    written: dict[str, Any] = {}
+    exec(lines, written)
+    space = written["SPACE"]
+    assert (space.name, space.n_proposals, space.search_seeds) == ("mine", 8, (0, 1))
+    assert [space.proposals_of(setting) for setting in space.settings] == [8, 8]
+
+
 def test_the_lines_that_read_scores_by_unit_read_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
