@@ -15,7 +15,7 @@ from trainables.config.arm import RunConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import early_signs, idle_signals, reason_to_stop
 from trainables.primal_dual.constraints import Scales, descent_constraints, missing_shares
-from trainables.primal_dual.multipliers import Multipliers
+from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import PrimalDual
 from trainables.records.arm_record import Report

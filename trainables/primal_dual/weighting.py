@@ -25,9 +25,8 @@ from trainables.primal_dual.constraints import (
     slack,
     violations,
 )
-from trainables.primal_dual.multipliers import Multipliers
+from trainables.primal_dual.dual_variables import Multipliers, Slacks
 from trainables.primal_dual.schedule import alpha_share, dual_steps, is_dual_step
-from trainables.primal_dual.slacks import Slacks
 
 
 class Weighting(Protocol):

@@ -30,8 +30,7 @@ from trainables.primal_dual.constraints import (
     slack,
     violations,
 )
-from trainables.primal_dual.multipliers import Multipliers
-from trainables.primal_dual.slacks import Slacks
+from trainables.primal_dual.dual_variables import Multipliers, Slacks
 from trainables.primal_dual.weighting import PrimalDual, on_device
 
 UNIT = Scales(constant_loss=1.0, identity_loss=0.5)

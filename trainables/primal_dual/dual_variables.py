@@ -1,0 +1,116 @@
+"""Multipliers lambda >= 0 and slacks u >= 0, one per constraint, and the optimisers that move them.
+
+Projected SGD is ``constraints.dual_step`` and ``slack_step``. Adam is torch's, followed by the same
+projection: for multipliers it maximises, with *coupled* decay (the decayed gradient g - c lambda is
+what Adam normalises); AdamW has another stationary point and is not offered (decision 0002). Only
+the slack forms have slacks; the decay form puts u = c lambda in their place.
+
+Source: arXiv 2601.17257, Algorithm 1 and eqs. (34)-(38); Hounie et al. 2023, arXiv 2306.02426.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trainables.config.arm import ConstraintConfig
+from trainables.primal_dual.constraints import dual_step, slack_step
+
+
+class _Projected:
+    """Values [L] that start at zero, are projected onto >= 0, and never wait for the device."""
+
+    def __init__(
+        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Zeros for ``count`` constraints, on the run's device."""
+        self.values_L = torch.zeros(count, device=device, dtype=dtype)
+        self._dual_lr = config.dual_lr
+        self._adam: torch.optim.Adam | None = None
+
+    def _moved_by_adam(self, **options: Any) -> None:
+        self._adam = torch.optim.Adam(
+            [self.values_L],
+            lr=self._dual_lr,
+            capturable=self.values_L.is_cuda,  # keeps Adam's step count on the device
+            **options,
+        )
+
+    def _adam_step(self, adam: torch.optim.Adam, gradient_L: Tensor, lr: float) -> None:
+        adam.param_groups[0]["lr"] = lr
+        self.values_L.grad = gradient_L
+        adam.step()
+        self.values_L.clamp_(min=0)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed run needs to continue bit for bit."""
+        return {
+            "values": self.values_L,
+            "adam": None if self._adam is None else self._adam.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from ``state_dict``."""
+        self.values_L.copy_(state["values"])
+        if self._adam is not None:
+            self._adam.load_state_dict(state["adam"])
+
+
+class Multipliers(_Projected):
+    """lambda_L, its optimiser and its state."""
+
+    def __init__(
+        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """As ``_Projected``; in the slack forms nothing decays."""
+        super().__init__(count, config, device, dtype)
+        self._resilience = config.resilience if config.resilience_form == "decay" else 0.0
+        if config.dual_optimizer == "adam":
+            self._moved_by_adam(maximize=True, weight_decay=self._resilience)
+
+    @torch.no_grad()
+    def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
+        """One dual step along ``signal_L`` (> 0 raises lambda), at dual_lr times ``lr_factor``."""
+        dual_lr = self._dual_lr * lr_factor
+        if self._adam is not None:
+            self._adam_step(self._adam, signal_L, dual_lr)
+            return
+        self.values_L.copy_(
+            dual_step(self.values_L, signal_L, dual_lr=dual_lr, resilience=self._resilience)
+        )
+
+
+class Slacks(_Projected):
+    """u_L in the dual signal's unit."""
+
+    def __init__(
+        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """As ``_Projected``."""
+        super().__init__(count, config, device, dtype)
+        self._resilience = config.resilience
+        if config.dual_optimizer == "adam":
+            self._moved_by_adam()
+
+    @torch.no_grad()
+    def descend(self, multipliers_L: Tensor, lr_factor: float) -> None:
+        """One step at dual_lr times ``lr_factor``, with the multipliers after their own."""
+        dual_lr = self._dual_lr * lr_factor
+        if self._adam is not None:
+            gradient_L = self.values_L / self._resilience - multipliers_L
+            self._adam_step(self._adam, gradient_L, dual_lr)
+            return
+        self.values_L.copy_(
+            slack_step(self.values_L, multipliers_L, dual_lr=dual_lr, resilience=self._resilience)
+        )
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """u and Adam's moments of it to zero, in place, after every epoch of ``slack_restart``."""
+        self.values_L.zero_()
+        if self._adam is not None:
+            for state in self._adam.state.values():
+                for moment in state.values():
+                    moment.zero_()
