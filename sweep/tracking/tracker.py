@@ -86,17 +86,6 @@ class Tracker:
         path = sqlite_path(uri)
         beside = None if path is None else str(path.parent / "mlartifacts")
         self.artifact_root = None if is_server(uri) else (artifact_root or beside)
-        self._forget()
-
-    def __getstate__(self) -> dict[str, object]:
-        """The address alone."""
-        return {"uri": self.uri, "artifact_root": self.artifact_root, "sweep_id": self.sweep_id}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)  # type: ignore[misc]
-
-    def _forget(self) -> None:
-        """Start over with an empty memory."""
         self._made: MlflowClient | None = None
         self._runs_of: dict[str, Runs] = {}  # by sweep
         self._unlinked: dict[tuple[str, str], dict[str, Known]] = {}  # runs by the twin they lack

@@ -35,7 +35,7 @@ class _Offer:
 
 
 class BackgroundTracker:
-    """Takes offers, sends them in turn. Not to be pickled: create it after Tune made its copies."""
+    """Takes offers, sends them in turn."""
 
     def __init__(
         self,
@@ -81,13 +81,6 @@ class BackgroundTracker:
         self._failures = 0  # in a row
         self._has_warned = False
         self._thread: threading.Thread | None = None
-
-    def __reduce__(self) -> str | tuple[object, ...]:
-        """Refuse to be copied, with the reason."""
-        raise TypeError(
-            "a BackgroundTracker holds a thread and cannot be pickled: create it after Tuner() has "
-            "made its copies of the searcher and callbacks."
-        )
 
     def offer(self, arm: Arm, is_final: bool) -> None:
         """Have the arm's stored state sent, whatever it is when its turn comes. Never blocks."""

@@ -41,10 +41,6 @@ class ObjectStore:
         self.is_local = "://" not in self.root
         self._remote: tuple[pyarrow.fs.FileSystem, str] | None = None
 
-    def __getstate__(self) -> dict[str, object]:
-        """A store travels to workers as its root alone."""
-        return {"root": self.root, "is_local": self.is_local, "_remote": None}
-
     def check_writable(self) -> None:
         """Put and delete a probe: a root that cannot be written is refused before any work."""
         probe = f".probe-{uuid.uuid4().hex}"

@@ -32,10 +32,6 @@ class PatientStore(ObjectStore):
         super().__init__(root)
         self.patience_s = patience_s
 
-    def __getstate__(self) -> dict[str, object]:
-        """A store travels to workers as its root and its patience."""
-        return super().__getstate__() | {"patience_s": self.patience_s}
-
     def _try(self, what: str, action: Callable[[], T]) -> T:
         give_up = time.monotonic() + self.patience_s
         wait_s = FIRST_WAIT_S

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -107,15 +106,6 @@ def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
     assert offer.writer.close(0.1) == [arms[0].signature]
     assert len(offer.warnings) == 1
     assert set(run_ids(uri, SWEEP).ids) >= {arm.signature for arm in arms[1:]}
-
-
-def test_a_tracker_travels_as_its_address(uri: str) -> None:
-    tracker = Tracker(uri)
-    tracker.sync(history(1)[0][0])
-    again = pickle.loads(pickle.dumps(tracker))
-    assert again.sync(history(1)[0][-1])
-    with pytest.raises(TypeError, match="create it after"):
-        pickle.dumps(BackgroundTracker(tracker, SWEEP, lambda arm: None))
 
 
 def test_many_final_arms_that_wait_hold_up_no_running_one(uri: str) -> None:
