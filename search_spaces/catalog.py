@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import search_spaces
-from search_spaces.published import DATA_SETS, TRAIN_GAMMAS
+from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config.arm import RunConfig, default_constraint, field_names
@@ -31,7 +31,7 @@ from trainables.errors import InvalidValue, Misuse, UnknownName
 Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
-_NO_SPACES = ("catalog", "effects", "published", "published_text", "ranges", "space")
+_NO_SPACES = ("catalog", "effects", "paper", "ranges", "space")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()

@@ -8,7 +8,7 @@ dtype=float32`` is for small ones.
 from dataclasses import replace
 
 from search_spaces.catalog import half_of, setting, twice
-from search_spaces.published_text import CHECKPOINTS, TRAIN_GAMMAS
+from search_spaces.paper.text import CHECKPOINTS, TRAIN_GAMMAS
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 

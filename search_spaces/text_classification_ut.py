@@ -6,7 +6,7 @@ Source: arXiv 2601.17257, Table 4. Other words: ``--set model.checkpoint=NAME_OR
 from dataclasses import replace
 
 from search_spaces.catalog import half_of, setting, twice
-from search_spaces.published_text import CHECKPOINTS, TRAIN_GAMMAS
+from search_spaces.paper.text import CHECKPOINTS, TRAIN_GAMMAS
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 

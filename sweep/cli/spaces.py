@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import click
 from rich.markup import escape
 
-from search_spaces import catalog, published, published_text
+from search_spaces import catalog
 from search_spaces.effects import idle_ranges
+from search_spaces.paper import text as paper_text
+from search_spaces.paper import video as paper_video
+from search_spaces.paper.comparison import Comparison
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.cli.options import (
     console,
@@ -101,35 +103,23 @@ def _space_entry(space: SearchSpace) -> dict[str, Json]:
     }
 
 
-Comparison = published.Comparison | published_text.Comparison
-
-
 def _comparison(setting: str) -> Comparison | None:
     """What the paper reports for a setting of this name."""
-    return published.comparison(setting) or published_text.comparison(setting)
-
-
-def _asks_too_much(found: Comparison) -> bool:
-    """Whether no model can be feasible at the values that the paper used."""
-    return isinstance(found, published_text.Comparison) and bool(found.asks_too_much)
+    every = (*paper_video.COMPARISONS, *paper_text.COMPARISONS)
+    return next((found for found in every if found.setting == setting), None)
 
 
 def _mark(found: Comparison) -> str:
-    return " !!" if _asks_too_much(found) else " !" if found.doubts else ""
-
-
-def _place_of(found: Comparison) -> ModuleType:
-    return published_text if isinstance(found, published_text.Comparison) else published
+    return " !!" if found.asks_too_much else " !" if found.doubts else ""
 
 
 def _published(setting: Setting) -> dict[str, Json] | None:
     found = _comparison(setting.name)
     if found is None:
         return None
-    place = _place_of(found)
     return {
-        "source": place.SOURCE,
-        place.KEY: {"constrained": found.constrained, "unconstrained": found.unconstrained},
+        "source": found.source,
+        found.key: {"constrained": found.constrained, "unconstrained": found.unconstrained},
         "doubts": list(found.doubts),
     }
 
@@ -163,12 +153,11 @@ def _print_space(space: SearchSpace) -> None:
     out.print(table(rows, right=("proposals",), whole=("setting", "published")))
     compared = [c for c in (_comparison(s.name) for s in space.settings) if c is not None]
     if compared:
-        place = _place_of(compared[0])
         out.print(
-            f"published: {place.MEASURE} of the constrained and the unconstrained model in "
-            f"{place.SOURCE}; ! has doubts, which --json names."
+            f"published: {compared[0].measure} of the constrained and the unconstrained model in "
+            f"{compared[0].source}; ! has doubts, which --json names."
             + " !! asks, surely or probably, for more descent than can exist."
-            * any(map(_asks_too_much, compared))
+            * any(found.asks_too_much for found in compared)
         )
     if space.ranges:
         out.print()
@@ -206,7 +195,7 @@ def _models(space: SearchSpace) -> list[str]:
     """What is trained, by model and variant, and where that is not what the paper trained."""
     runs = [space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings]
     found = dict.fromkeys((run.model.name, run.model.variant) for run in runs)
-    departures = published.DEPARTURES
+    departures = paper_video.DEPARTURES
     return [
         f"model: {model_text(*model)}" + (f". {departures[model]}." if model in departures else "")
         for model in found

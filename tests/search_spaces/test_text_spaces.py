@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from search_spaces import catalog, published_text
-from search_spaces.published_text import COMPARISONS, Comparison, least_loss
+from search_spaces import catalog
+from search_spaces.paper import text as published_text
+from search_spaces.paper.comparison import Comparison
+from search_spaces.paper.text import COMPARISONS, least_loss
 from sweep.cli.main import main
 from sweep.cost import estimate
 from sweep.results.views import SweepView, load_sweep

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from search_spaces import catalog, published
+from search_spaces import catalog
+from search_spaces.paper import video as published
+from search_spaces.paper.comparison import Comparison
 from sweep.cli.main import main
 from sweep.results.views import SweepView, load_sweep
 from tests.support.data.checkpoints import tiny_vit
@@ -64,7 +66,7 @@ def launched(
     return load_sweep(ObjectStore(storage), f"video_denoising_{model}")
 
 
-def assert_trained(view: SweepView, rows: Iterator[published.Comparison]) -> None:
+def assert_trained(view: SweepView, rows: Iterator[Comparison]) -> None:
     """Every comparison has both arms, final, of two steps, with finite losses in every layer."""
     settings = {s.setting.name: s for s in view.settings}
     wanted = list(rows)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from search_spaces.published import DEPARTURES
+from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
 from sweep.results.tables.formats import Row
 from sweep.study.names import model_text

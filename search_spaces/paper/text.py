@@ -1,6 +1,6 @@
-"""What arXiv 2601.17257 reports on text: its best hyperparameters and its Table 4, as plain data.
+"""The paper on text: its best hyperparameters and its Table 4.
 
-The numbers are the paper's, the reading of them is ours. A number is the area under accuracy over
+A number is the area under accuracy over
 test gammas 0 to 2: the grid is lost, but no shorter range holds 1.874. A comparison is one pair of
 numbers, which is one setting of the search space ``text_classification_<model>``.
 
@@ -12,30 +12,25 @@ reach on clean text.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-SOURCE = "arXiv 2601.17257v1, Tables 2 and 4"
-MEASURE = "area under accuracy over test gamma 0 to 2"
-KEY = "ood_auc"
+from search_spaces.paper.comparison import Comparison, comparisons
 
-Model = Literal["ut", "distilbert", "roberta"]
-Data = Literal["imdb", "mnli"]
-DATA_SETS: tuple[Data, ...] = ("imdb", "mnli")
+DATA_SETS = ("imdb", "mnli")
 TRAIN_GAMMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 LARGEST_GAMMA = 2.0
-LAYERS: dict[Model, tuple[int, ...]] = {"ut": (3, 5, 7, 9), "distilbert": (12,), "roberta": (24,)}
+LAYERS: dict[str, tuple[int, ...]] = {"ut": (3, 5, 7, 9), "distilbert": (12,), "roberta": (24,)}
 # What each is taken from here, and how many blocks that has.
-CHECKPOINTS: dict[Model, str] = {
+CHECKPOINTS: dict[str, str] = {
     "ut": "distilbert-base-uncased",  # its word embeddings
     "distilbert": "distilbert-base-uncased",
     "roberta": "roberta-large",  # of 24 layers, as the paper's
 }
-BLOCKS: dict[Model, int] = {"distilbert": 6, "roberta": 24}
+BLOCKS: dict[str, int] = {"distilbert": 6, "roberta": 24}
 # Accuracy on clean text, about: DistilBERT in arXiv 1910.01108; on MNLI a bag of words, which UT is
 # without positions, in arXiv 1704.05426. Nobody is better under noise.
-CLEAN_ACCURACY: dict[tuple[Model, Data], float] = {
+CLEAN_ACCURACY: dict[tuple[str, str], float] = {
     ("distilbert", "imdb"): 0.93,
     ("distilbert", "mnli"): 0.82,
     ("ut", "mnli"): 0.65,
@@ -50,8 +45,8 @@ class BestValues:
     of RoBERTa is absent.
     """
 
-    data: Data
-    model: Model
+    data: str
+    model: str
     layers: int  # as printed
     train_gamma: float
     kept_share: float  # 1 - alpha
@@ -67,7 +62,7 @@ class BestValues:
         return float(self.reference_loss * self.kept_share**layers)
 
 
-BEST: dict[tuple[Model, Data], BestValues] = {
+BEST: dict[tuple[str, str], BestValues] = {
     (row.model, row.data): row
     for row in (
         BestValues("imdb", "distilbert", 12, 1.0, 0.774, 1.00),
@@ -91,32 +86,19 @@ def least_loss(accuracy: float) -> float:
     return 2 * math.log(2) * (1 - accuracy)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class TextComparison(Comparison):
     """Two numbers of Table 4: the area of the constrained and of the unconstrained model."""
 
-    data: Data
-    model: Model
-    layers: int  # as printed
-    train_gamma: float
-    constrained: float
-    unconstrained: float
+    source = "arXiv 2601.17257v1, Tables 2 and 4"
+    measure = "area under accuracy over test gamma 0 to 2"
+    key = "ood_auc"
+    task = "text_classification"
 
     @property
     def setting(self) -> str:
         """The setting of ``space`` that trains this comparison; an encoder's depth is its own."""
         depth = f"-L{self.layers}" if self.model == "ut" else ""
         return f"{self.data}-{self.model}{depth}-g{self.train_gamma:g}"
-
-    @property
-    def space(self) -> str:
-        """The search space that trains this comparison."""
-        return f"text_classification_{self.model}"
-
-    @property
-    def constrained_is_better(self) -> bool:
-        """Whether the constrained model has the larger area."""
-        return self.constrained > self.unconstrained
 
     @property
     def trained_layers(self) -> int:
@@ -172,7 +154,7 @@ class Comparison:
 
 
 # model, layers, train gamma, then constrained and unconstrained on each of DATA_SETS
-_TABLE_4: tuple[tuple[Model, int, float, float, float, float, float], ...] = (
+_TABLE_4 = (
     ("ut", 3, 0.0, 1.719, 1.707, 0.892, 0.887),
     ("ut", 3, 0.2, 1.719, 1.714, 0.902, 0.896),
     ("ut", 3, 0.4, 1.723, 1.720, 0.914, 0.909),
@@ -211,19 +193,10 @@ _TABLE_4: tuple[tuple[Model, int, float, float, float, float, float], ...] = (
     ("roberta", 24, 1.0, 1.874, 1.824, 1.783, 1.756),
 )
 
-
-def _comparisons() -> Iterator[Comparison]:
-    for model, layers, gamma, *values in _TABLE_4:
-        for data, constrained, unconstrained in zip(
-            DATA_SETS, values[::2], values[1::2], strict=True
-        ):
-            yield Comparison(data, model, layers, gamma, constrained, unconstrained)
+COMPARISONS = comparisons(TextComparison, DATA_SETS, _TABLE_4)
 
 
-COMPARISONS: tuple[Comparison, ...] = tuple(_comparisons())
-
-
-def _best_mean_accuracy(model: Model, data: Data) -> float:
+def _best_mean_accuracy(model: str, data: str) -> float:
     """Over test gammas, of the constrained or the unconstrained model, at any depth and noise."""
     areas = [
         max(c.constrained, c.unconstrained)
@@ -231,8 +204,3 @@ def _best_mean_accuracy(model: Model, data: Data) -> float:
         if (c.model, c.data) == (model, data)
     ]
     return max(areas) / LARGEST_GAMMA
-
-
-def comparison(setting: str) -> Comparison | None:
-    """What the paper reports for this setting; None where it reports nothing."""
-    return next((c for c in COMPARISONS if c.setting == setting), None)

@@ -1,6 +1,6 @@
-"""What arXiv 2601.17257 reports on video: its best hyperparameters and its Table 3, as plain data.
+"""The paper on video: its best hyperparameters and its Table 3.
 
-The numbers are the paper's, the reading of them is ours. Mean RMSE is in grey levels over the
+Mean RMSE is in grey levels over the
 paper's grid of test gammas, which is lost; 0 to 0.5 in steps of 0.05 is our guess. A comparison is
 one pair of numbers: a model, a data set, a depth and a train gamma, which is one setting of the
 search space ``video_denoising_<model>``.
@@ -8,18 +8,13 @@ search space ``video_denoising_<model>``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
-SOURCE = "arXiv 2601.17257v1, Tables 1 and 3"
-MEASURE = "mean RMSE"
-KEY = "mean_rmse"
+from search_spaces.paper.comparison import Comparison, comparisons
 
-Model = Literal["dust", "ut", "vit"]
 DATA_SETS = ("cuhk_avenue", "shanghaitech", "ucsd_ped2")  # the paper does not say which Ped
 TRAIN_GAMMAS = (0.0, 0.09, 0.11, 0.13, 0.15)
-LAYERS: dict[Model, tuple[int, ...]] = {"dust": (3, 5, 7), "ut": (3, 5, 7), "vit": (12,)}
+LAYERS: dict[str, tuple[int, ...]] = {"dust": (3, 5, 7), "ut": (3, 5, 7), "vit": (12,)}
 
 
 @dataclass(frozen=True)
@@ -30,7 +25,7 @@ class BestValues:
     is the resilience coefficient, which the paper fixed.
     """
 
-    model: Model
+    model: str
     reference_loss: float  # f0
     kept_share: float  # 1 - alpha: as alpha it would ask for an RMSE below 6 after three layers
     loss_unit: str  # what f0 is measured in, as far as it can be read off the results
@@ -43,7 +38,7 @@ class BestValues:
 
 _PATCH = "sum of squares over the 256 pixels of a patch, pixels in [0, 1]"
 _IMAGE = "mean of squares over the pixels and channels of the processor's image, in [-1, 1]"
-BEST: dict[Model, BestValues] = {
+BEST: dict[str, BestValues] = {
     "dust": BestValues("dust", 6.50, 0.75, _PATCH),
     "ut": BestValues("ut", 5.50, 0.78, _PATCH),
     "vit": BestValues("vit", 0.44, 0.71, _IMAGE),
@@ -75,31 +70,13 @@ DEPARTURES: dict[tuple[str, str], str] = {
 }
 
 
-@dataclass(frozen=True)
-class Comparison:
+class VideoComparison(Comparison):
     """Two numbers of Table 3: mean RMSE of the constrained and of the unconstrained model."""
 
-    data: str
-    model: Model
-    layers: int
-    train_gamma: float
-    constrained: float
-    unconstrained: float
-
-    @property
-    def setting(self) -> str:
-        """The setting of ``space`` that trains this comparison."""
-        return f"{self.data}-{self.model}-L{self.layers}-g{self.train_gamma:g}"
-
-    @property
-    def space(self) -> str:
-        """The search space that trains this comparison."""
-        return f"video_denoising_{self.model}"
-
-    @property
-    def constrained_is_better(self) -> bool:
-        """Whether the constrained model has the lower mean RMSE."""
-        return self.constrained < self.unconstrained
+    source = "arXiv 2601.17257v1, Tables 1 and 3"
+    measure = "mean RMSE"
+    key = "mean_rmse"
+    task = "video_denoising"
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -123,7 +100,7 @@ class Comparison:
 
 
 # model, layers, train gamma, then constrained and unconstrained on each of DATA_SETS
-_TABLE_3: tuple[tuple[Model, int, float, float, float, float, float, float, float], ...] = (
+_TABLE_3 = (
     ("dust", 3, 0.00, 21.145, 19.679, 19.290, 19.357, 19.165, 19.323),
     ("dust", 3, 0.09, 16.976, 17.139, 16.175, 15.952, 14.856, 14.974),
     ("dust", 3, 0.11, 16.054, 16.410, 15.377, 15.444, 14.166, 14.167),
@@ -161,18 +138,4 @@ _TABLE_3: tuple[tuple[Model, int, float, float, float, float, float, float, floa
     ("vit", 12, 0.15, 6.953, 6.865, 6.650, 6.889, 12.695, 14.632),
 )
 
-
-def _comparisons() -> Iterator[Comparison]:
-    for model, layers, gamma, *values in _TABLE_3:
-        for data, constrained, unconstrained in zip(
-            DATA_SETS, values[::2], values[1::2], strict=True
-        ):
-            yield Comparison(data, model, layers, gamma, constrained, unconstrained)
-
-
-COMPARISONS: tuple[Comparison, ...] = tuple(_comparisons())
-
-
-def comparison(setting: str) -> Comparison | None:
-    """What the paper reports for this setting; None where it reports nothing."""
-    return next((c for c in COMPARISONS if c.setting == setting), None)
+COMPARISONS = comparisons(VideoComparison, DATA_SETS, _TABLE_3)

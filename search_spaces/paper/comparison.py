@@ -1,0 +1,64 @@
+"""One comparison that the paper reports: two numbers, and the setting that trains it here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, TypeVar
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The constrained and the unconstrained model of one setting."""
+
+    source: ClassVar[str]  # where it is printed
+    measure: ClassVar[str]  # what the two numbers are
+    key: ClassVar[str]  # the same, for programs
+    task: ClassVar[str]  # the first part of its space's name
+
+    data: str
+    model: str
+    layers: int  # as printed
+    train_gamma: float
+    constrained: float
+    unconstrained: float
+
+    @property
+    def setting(self) -> str:
+        """The setting of ``space`` that trains this comparison."""
+        return f"{self.data}-{self.model}-L{self.layers}-g{self.train_gamma:g}"
+
+    @property
+    def space(self) -> str:
+        """The search space that trains this comparison."""
+        return f"{self.task}_{self.model}"
+
+    @property
+    def asks_too_much(self) -> Literal["", "probably", "surely"]:
+        """Whether the paper's alpha and f0 ask for more descent than can exist, as far as known."""
+        return ""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What a reader must know before quoting the numbers; empty when nothing is known."""
+        return ()
+
+
+C = TypeVar("C", bound=Comparison)
+
+
+def comparisons(
+    kind: type[C], data_sets: Sequence[str], table: Iterable[tuple[str | float, ...]]
+) -> tuple[C, ...]:
+    """A printed table as comparisons.
+
+    Args:
+        kind: of them.
+        data_sets: its columns, each with a constrained and an unconstrained number.
+        table: rows of model, layers, train gamma and these numbers.
+    """
+    return tuple(
+        kind(data, str(model), int(layers), float(gamma), float(ours), float(theirs))
+        for model, layers, gamma, *values in table
+        for data, ours, theirs in zip(data_sets, values[::2], values[1::2], strict=True)
+    )
