@@ -23,8 +23,7 @@ from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
 from sweep.study.lock import driver_of
 from sweep.study.opening import check_name, open_store
-from sweep.study.plan import arms_of_proposal, baselines
-from sweep.study.proposals import stored_proposals
+from sweep.study.proposals import stored_arms
 from sweep.tracking.address import (
     TrackingError,
     is_server,
@@ -227,10 +226,4 @@ def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[s
 
 def signatures(objects: ObjectStore, definition: Definition) -> set[str]:
     """Every arm that a sweep has asked for so far."""
-    found: set[str] = set()
-    for setting in definition.space.settings:
-        found |= {arm.signature for arm in baselines(definition, setting.name)}
-        for stored in stored_proposals(objects, definition.name, setting.name):
-            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
-            found |= {arm.signature for arm in arms}
-    return found
+    return {arm.signature for arm in stored_arms(objects, definition)}

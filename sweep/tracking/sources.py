@@ -14,8 +14,8 @@ import numpy as np
 from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import COUNTED, Pair, join
-from sweep.study.plan import Arm, arms_of_proposal, baselines
-from sweep.study.proposals import stored_proposals
+from sweep.study.plan import Arm
+from sweep.study.proposals import stored_arms
 from sweep.study.selection import ProposalResult
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
 from trainables.primal_dual.constraints import demanded_descent
@@ -134,27 +134,6 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
     if differences:
         metrics |= {metric: differences[name] for name, metric in _DIFFERENCES.items()}
     return metrics
-
-
-def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
-    """Every arm asked for so far, each signature once.
-
-    Unconstrained arms come first, so that the others can name their twin's run.
-    """
-    settings = [setting.name for setting in definition.space.settings]
-    seen: set[str] = set()
-
-    def every() -> Iterator[Arm]:
-        for setting in settings:
-            yield from baselines(definition, setting)
-        for setting in settings:
-            for stored in stored_proposals(objects, definition.name, setting):
-                yield from arms_of_proposal(definition, setting, stored.number, stored.point)
-
-    for arm in every():
-        if arm.signature not in seen:
-            seen.add(arm.signature)
-            yield arm
 
 
 def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:

@@ -10,6 +10,7 @@ from sweep.results.views import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import load_definition
 from sweep.study.plan import Arm
+from sweep.study.proposals import stored_arms
 from sweep.tracking import sources
 from sweep.tracking.rows import TrackedArm, tags_of
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
@@ -51,7 +52,7 @@ def test_a_pair_is_told_again_when_it_is_whole(objects: ObjectStore) -> None:
     on_proposal(FIRST, chosen)
     expected = [
         a
-        for a in sources.stored_arms(objects, load_definition(objects, "tiny"))
+        for a in stored_arms(objects, load_definition(objects, "tiny"))
         if (a.setting, a.proposal) == (FIRST, chosen.number)
     ]
     assert told == [(arm, True) for arm in expected]
