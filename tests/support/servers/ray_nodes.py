@@ -19,6 +19,7 @@ from typing import Any
 
 from tests.support.drivers import wait_until
 
+ANSWER = "answer:"
 ROOT = Path(__file__).parents[3]
 STARTS, START_S = 3, 120.0
 STARTED = "Ray runtime started."
@@ -138,7 +139,8 @@ def run_attached(environment: Mapping[str, str], code: str) -> Any:
     """What ``code`` prints as JSON in a process that is attached to the cluster."""
     preamble = "import json\nfrom sweep.executors.ray_session import attached_ray\n"
     preamble += "from sweep.executors.ray_cluster import RayCluster\n"
-    body = f"with attached_ray():\n    cluster = RayCluster()\n    print(json.dumps({code}))\n"
+    tell = f"print('{ANSWER}', json.dumps({code}))"
+    body = f"with attached_ray():\n    cluster = RayCluster()\n    {tell}\n"
     ran = subprocess.run(
         [sys.executable, "-c", preamble + body],
         cwd=ROOT,
@@ -148,4 +150,5 @@ def run_attached(environment: Mapping[str, str], code: str) -> Any:
         timeout=120,
     )
     assert ran.returncode == 0, ran.stderr
-    return json.loads(ran.stdout.splitlines()[-1])
+    told = [line for line in ran.stdout.splitlines() if line.startswith(ANSWER)]
+    return json.loads(told[-1].removeprefix(ANSWER))  # Ray prints there, too: of nodes that died
