@@ -49,7 +49,7 @@ class Setting:
     n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
     ranges: Mapping[str, Range] = field(default_factory=dict)  # in the place of the space's
     # The share of f0 that a winner must be asked to remove, all layers together; see
-    # ``primal_dual.demanded_descent``. 0: whatever it asks for.
+    # ``constraints.demanded_descent``. 0: whatever it asks for.
     least_descent: float = 0.0
 
 

@@ -336,7 +336,7 @@ def shift_fields(
 def measure_shifted(
     model: nn.Module, task: Task, shift: str, severity: float, split: str = "dev"
 ) -> Shifted:
-    """Every layer's loss and the metric under a shift of ``shifts.FAMILIES``."""
+    """Every layer's loss and the metric under a shift of ``test_conditions.FAMILIES``."""
     model.eval()
     gathered = _Gathered(len(units_of(task, split)))
     has_identity = False

@@ -63,7 +63,7 @@ def checks(
     needs: Sequence[Need],
     machines: Sequence[str] = (),
 ) -> Iterator[Check]:
-    """Every check of the cluster that this machine belongs to; see ``doctor.checks``.
+    """Every check of the cluster that this machine belongs to; see ``machine.checks``.
 
     ``machines`` are those that should be its workers, by address or name.
     """

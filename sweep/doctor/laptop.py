@@ -1,7 +1,7 @@
 """Checks a cluster from a laptop, for `sweep doctor --address`.
 
 First the cluster.yaml, then what a stranger gets to, then the way in; the head looks at its nodes
-itself (`doctor_cluster.py`). A cluster that answers strangers is refused: nothing is run on it.
+itself (`cluster.py`). A cluster that answers strangers is refused: nothing is run on it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What Ray's validation misses in a cluster.yaml for AWS, one rule each; see cluster_rules.py."""
+"""What Ray's validation misses in a cluster.yaml for AWS, one rule each; see yaml_rules.py."""
 
 from __future__ import annotations
 

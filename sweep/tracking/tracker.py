@@ -3,7 +3,7 @@
 MLflow is a projection. One process writes it (the driver), off the training path, and whatever is
 missing there can be sent again from the records at any time, to the same server or to a new one.
 
-Exactly once: MLflow gives run ids itself, so ``tracking_runs.py`` keeps one run per arm. An arm
+Exactly once: MLflow gives run ids itself, so ``runs.py`` keeps one run per arm. An arm
 that is trained once more (`--retry-failed`) gets a new run in place of its old one. Metric rows are
 unique on (run, key, timestamp, step, value) and every timestamp comes from the record, so rows that
 are sent again add nothing. What is there already is not sent again: a running arm's newest step is

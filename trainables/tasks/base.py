@@ -109,7 +109,7 @@ class Task(Protocol):
         ...
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
-        """As ``held_out`` at train_gamma, disturbed by a family of ``shifts.FAMILIES`` as well."""
+        """As ``held_out`` at train_gamma, and by a family of ``test_conditions.FAMILIES``."""
         ...
 
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ def before_noise(frames: Tensor, shift: str, severity: float, std: float) -> Ten
 
     Args:
         frames: pixels in [0, 1]. What is made brighter may exceed 1, as noise may.
-        shift: a family of ``shifts.FAMILIES``; the others act in ``after_noise``.
+        shift: a family of ``test_conditions.FAMILIES``; the others act in ``after_noise``.
         severity: in the family's unit.
         std: of the clean training pixels, in [0, 1].
 

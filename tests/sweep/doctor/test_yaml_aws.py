@@ -240,7 +240,7 @@ def test_down_keeps_the_disk_of_the_head_for_the_next_up(cloud: Cloud, launcher:
     assert again["InstanceId"] == kept["InstanceId"]
 
 
-# --- why cluster_aws.py checks: what Ray does without these lines ---------------------------------
+# --- why yaml_aws.py checks: what Ray does without these lines ---------------------------------
 
 
 def bootstrapped(cloud: Cloud, plain: dict[str, Json]) -> Launcher:

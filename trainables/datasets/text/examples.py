@@ -25,7 +25,7 @@ class Example:
     text: str
     pair: str | None  # the second text of a pair
     label: int  # an index into the data set's labels
-    group: str  # what may not be divided between splits: 16 hex digits (text_splits.py)
+    group: str  # what may not be divided between splits: 16 hex digits (splits.py)
 
 
 @dataclass(frozen=True, slots=True)
