@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from sweep.run.watching import watching
 from sweep.study.definition import folder
 from trainables.errors import StoreError, UnreadableObject
 from trainables.records.objects import ObjectStore
@@ -62,25 +63,19 @@ def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
     sweep = coordinator.definition.name
     objects = ObjectStore(coordinator.objects.root)  # one that does not wait: the next look will do
     known = os.environ.get(KNOWN, known)
-    over = threading.Event()
 
-    def watch() -> None:
-        while not over.wait(POLL_S):
-            try:
-                request = stop_request(objects, sweep)
-            except StoreError:
-                continue  # being unreadable for a moment is no request; writers report real trouble
-            if request not in ("", known):
-                coordinator.stop(f"`sweep stop {sweep}`")
-                return
+    def look() -> bool:
+        try:
+            request = stop_request(objects, sweep)
+        except StoreError:
+            return True  # unreadable for a moment is no request; writers report real trouble
+        if request in ("", known):
+            return True
+        coordinator.stop(f"`sweep stop {sweep}`")
+        return False
 
-    thread = threading.Thread(target=watch, name="stop-watch", daemon=True)
-    thread.start()
-    try:
+    with watching(look, POLL_S, "stop-watch"):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @contextmanager

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import News
+from sweep.run.watching import watching
 from sweep.study import advice
 
 MARGIN_S = 300.0
@@ -59,16 +59,11 @@ class Standstill:
 @contextmanager
 def standstill_watch(coordinator: Coordinator) -> Iterator[None]:
     """Look for a standstill, in a thread, while the block runs."""
-    standstill, over = Standstill(coordinator), threading.Event()
+    standstill = Standstill(coordinator)
 
-    def watch() -> None:
-        while not over.wait(LOOK_EVERY_S):
-            standstill.look(time.monotonic())
+    def look() -> bool:
+        standstill.look(time.monotonic())
+        return True
 
-    thread = threading.Thread(target=watch, name="standstill", daemon=True)
-    thread.start()
-    try:
+    with watching(look, LOOK_EVERY_S, "standstill"):
         yield
-    finally:
-        over.set()
-        thread.join()
