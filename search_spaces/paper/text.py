@@ -1,8 +1,8 @@
 """The paper on text: its best hyperparameters and its Table 4.
 
-A number is the area under accuracy over
-test gammas 0 to 2: the grid is lost, but no shorter range holds 1.874. A comparison is one pair of
-numbers, which is one setting of the search space ``text_classification_<model>``.
+A number is the area under accuracy over test gammas 0 to 2: the grid is lost, but no shorter range
+holds 1.874. A comparison is one pair of numbers, which is one setting of the search space
+``text_classification_<model>``.
 
 Some values of Table 2 ask for more descent than can exist. A calibrated classifier that is right
 with probability a has a cross entropy of at least 2 ln 2 (1 - a), and a is at most what such models

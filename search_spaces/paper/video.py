@@ -1,9 +1,8 @@
 """The paper on video: its best hyperparameters and its Table 3.
 
-Mean RMSE is in grey levels over the
-paper's grid of test gammas, which is lost; 0 to 0.5 in steps of 0.05 is our guess. A comparison is
-one pair of numbers: a model, a data set, a depth and a train gamma, which is one setting of the
-search space ``video_denoising_<model>``.
+Mean RMSE is in grey levels over the paper's grid of test gammas, which is lost; 0 to 0.5 in steps
+of 0.05 is our guess. A comparison is one pair of numbers: a model, a data set, a depth and a train
+gamma, which is one setting of the search space ``video_denoising_<model>``.
 """
 
 from __future__ import annotations

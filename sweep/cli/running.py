@@ -24,7 +24,7 @@ from sweep.cli.options import (
     storage_option,
     tell_that_it_is_here,
 )
-from sweep.cluster import ask as remote
+from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET
 from sweep.executors.executor import Executor, Where
 from sweep.results import views
@@ -282,7 +282,7 @@ def _folder(data: str) -> str | None:
 def stop(name: str, storage: str, address: str | None) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
     if address is not None:
-        click.echo(remote.stop(address, given_storage(), name), nl=False)
+        click.echo(ask.stop(address, given_storage(), name), nl=False)
         return
     objects = open_store(storage)
     driver = driver_of(objects, name)

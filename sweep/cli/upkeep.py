@@ -16,7 +16,7 @@ from sweep.cli.options import (
     tell_that_it_is_here,
 )
 from sweep.cli.reading import newest_first, run_ids
-from sweep.cluster import ask as remote
+from sweep.cluster import ask
 from sweep.errors import AlreadyRunning
 from sweep.study import advice
 from sweep.study.advice import note
@@ -65,10 +65,10 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
     from sweep.results.export import export, write_files
 
     if address is not None:
-        there = remote.asked(
+        there = ask.asked(
             address, given_storage(), "export", name, *(["--all"] if everything else [])
         )
-        remote.said(there)
+        ask.said(there)
         folder_out = Path(out).expanduser().resolve()
         for file in write_files(folder_out, name, there.files):
             click.echo(str(folder_out / file))
@@ -113,7 +113,7 @@ def ui(
     from sweep.tracking import ui as tracking_ui
 
     if address is not None:
-        remote.show_page(address, given_storage(), ["ui", *([name] if name else []), "--url"], port)
+        ask.show_page(address, given_storage(), ["ui", *([name] if name else []), "--url"], port)
         return
     objects = open_store(storage)
     names = newest_first(objects)
