@@ -1,4 +1,6 @@
-r"""The best linear one-layer loss of each UT and DUST variant, beside identity and Wiener filter.
+r"""Best linear one-layer loss of each UT and DUST variant, beside two references.
+
+The references are the identity and the Wiener filter.
 
     python benchmarks/one_layer_bound.py                               on the built-in photographs
     python benchmarks/one_layer_bound.py --data DIR [--data-set NAME]  on UCSD Ped2, or another

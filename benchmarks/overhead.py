@@ -1,4 +1,4 @@
-"""What a sweep costs around its training: the way to the first step, and worker time between arms.
+"""Overhead of a sweep around its training: start-up, and time between two arms.
 
     python benchmarks/overhead.py [--out FILE]
 

@@ -1,4 +1,4 @@
-"""Seconds that `sweep status` and `best` take on a large sweep on S3 that is some way off.
+"""Seconds that `sweep status` and `best` take on a large sweep on a distant S3.
 
     python -m benchmarks.reading [--pairs N] [--settings N] [--delay-ms N] [--verbs status,best]
                                  [--out FILE]

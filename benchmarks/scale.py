@@ -1,4 +1,6 @@
-"""What one pair costs a driver in sweeps of 1,000 and of 10,000: time, storage requests, memory.
+"""Cost of one pair to a driver, in sweeps of 1,000 and of 10,000 pairs.
+
+Measured are time, storage requests and memory.
 
     python -m benchmarks.scale [--small N] [--large N] [--stores local,s3] [--untracked] [--tune N]
                                [--out FILE]

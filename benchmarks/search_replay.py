@@ -1,4 +1,4 @@
-"""Replay of searches on recorded landscapes: the search as it is, forgetting early ends, random.
+"""Replay of searches on recorded landscapes, against forgetting and random search.
 
     python -m benchmarks.search_replay [--repeats 50]
 

@@ -1,4 +1,6 @@
-"""Milliseconds to track one report of 60 metrics: our tracker against Ray's stock MLflow callback.
+"""Milliseconds to track one report of 60 metrics: ours against Ray's callback.
+
+Ray's is its stock MLflow callback.
 
     python -m benchmarks.tracking > tracking.json
 

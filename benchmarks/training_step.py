@@ -1,4 +1,4 @@
-"""Cost of constraining: step time and peak memory of the constrained arm over the unconstrained.
+"""Cost of constraining: step time and peak memory, constrained over unconstrained.
 
     python benchmarks/training_step.py                     JSON on standard output, some minutes
     python benchmarks/training_step.py --case distilbert   one case alone

@@ -1,7 +1,8 @@
-"""Finds a search space: by name, in a file (.py or .json), or as an exported configuration.
+"""Catalog of search spaces: by name, by file, or as an exported configuration.
 
-A space file defines ``SPACE``, and ``FULL`` where a larger variant is worth having (``--full``).
-An exported configuration re-runs the pairs of one setting exactly and carries the numbers expected.
+Files are .py or .json. A space file defines ``SPACE``, and ``FULL`` where a larger variant is worth
+having (``--full``). An exported configuration re-runs the pairs of one setting exactly and carries
+the numbers expected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a searched range can do within a run at all: fields that are searched without effect.
+"""Effect of a searched range within a run: fields that are searched without any.
 
 Counted from the ranges and the length of a run alone, before anything is trained. Two fields of the
 constraint can be idle: a resilience whose decay takes next to nothing off a multiplier until the

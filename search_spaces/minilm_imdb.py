@@ -1,7 +1,8 @@
-"""MiniLM and UT on its words, on IMDb: are the constraints met on held-out reviews, does it pay?
+"""MiniLM, and UT on MiniLM's words, on IMDb: four seeds of one proposal.
 
-Small enough for two CPU cores. One proposal a setting, many seeds: nothing is selected, so that the
-differences of the pairs are free of selection bias. The weights: docs/text.md.
+The questions: are the constraints met on held-out reviews, and does it pay? Small enough for two
+CPU cores. One proposal a setting, many seeds: nothing is selected, so that the differences of the
+pairs are free of selection bias. The weights: docs/text.md.
 """
 
 from search_spaces.catalog import setting

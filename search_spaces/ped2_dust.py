@@ -1,10 +1,11 @@
-"""DUST and UT on UCSD Ped2 with 5 layers, trained long: what stays of the gains of short runs?
+"""DUST and UT on UCSD Ped2 with 5 layers, trained long.
 
-f0, alpha and dual_lr are those that early experiments of this length found to be feasible:
-constraints without a schedule, projected SGD on the multipliers (docs/spaces.md). DUST appears with
-a dictionary per layer in both arms, and once as in the paper, where the unconstrained arm shares
-one. That setting's constrained arms train as those of the first one do, and its search would repeat
-theirs, so it gets one proposal, whatever the others get.
+The question: what stays of the gains of short runs? f0, alpha and dual_lr are those that early
+experiments of this length found to be feasible: constraints without a schedule, projected SGD on
+the multipliers (docs/spaces.md). DUST appears with a dictionary per layer in both arms, and once as
+in the paper, where the unconstrained arm shares one. That setting's constrained arms train as those
+of the first one do, and its search would repeat theirs, so it gets one proposal, whatever the
+others get.
 """
 
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""UT on UCSD Ped2, Lagrangian against detached: are the constraints met, and does it pay?"""
+"""UT on UCSD Ped2, Lagrangian against detached.
+
+The questions: are the constraints met, and does it pay?
+"""
 
 from dataclasses import replace
 

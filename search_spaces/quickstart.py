@@ -1,4 +1,7 @@
-"""The tutorial: UT on the built-in photographs, Lagrangian and detached, minutes on a laptop."""
+"""The tutorial space: UT on the built-in photographs, minutes on a laptop.
+
+Lagrangian and detached, one setting each.
+"""
 
 from search_spaces.catalog import half_of, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform

@@ -1,4 +1,4 @@
-"""The ranges that a search draws from: what they allow, where a share of one lies, and their JSON.
+"""Ranges of searched fields: what they allow, their coordinates, their JSON.
 
 A range is drawn from and told to a sampler in a *coordinate* of its own: the value itself, or for
 ``LogDecay`` what the value does, from which the value follows once the rest of a run is known.

@@ -1,4 +1,4 @@
-"""What a search space is: a base run, the settings to compare in, and the ranges to search.
+"""Search space: a base configuration, settings to compare in, ranges to search.
 
 Plain typed values; a space names fields of RunConfig, so a typo fails where it is written and not
 after an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.

@@ -1,7 +1,8 @@
-"""RoBERTa of 24 layers on IMDb and MNLI over the paper's training noise (arXiv 2601.17257).
+"""RoBERTa-large on IMDb and MNLI over the paper's training noise (Table 4).
 
-The depth makes it ``roberta-large``, whose base size has 12; it is read from the checkpoint. It
-trains on a GPU of 24 GB or more. Another encoder: ``--set model.checkpoint=NAME_OR_FOLDER``.
+Source: arXiv 2601.17257. The depth makes it ``roberta-large``, whose base size has 12; it is read
+from the checkpoint. It trains on a GPU of 24 GB or more. Another encoder: ``--set
+model.checkpoint=NAME_OR_FOLDER``.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""UT on the words of DistilBERT, on IMDb and MNLI, over the paper's depths and training noise.
+"""UT on DistilBERT's words, IMDb and MNLI, the paper's depths and training noise.
 
 Source: arXiv 2601.17257, Table 4. Other words: ``--set model.checkpoint=NAME_OR_FOLDER``.
 """

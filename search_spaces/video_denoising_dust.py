@@ -1,7 +1,8 @@
-"""DUST on three video data sets over the paper's depths and training noise (arXiv 2601.17257).
+"""DUST on three video data sets, the paper's depths and training noise (Table 3).
 
-Both arms have a dictionary per layer; ``--set model.variant=paper`` shares one in the unconstrained
-arm, as the paper does, and every table then says that the capacity is not matched.
+Source: arXiv 2601.17257. Both arms have a dictionary per layer; ``--set model.variant=paper``
+shares one in the unconstrained arm, as the paper does, and every table then says that the capacity
+is not matched.
 """
 
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""UT on three video data sets over the paper's depths and training noise (arXiv 2601.17257)."""
+"""UT on three video data sets, the paper's depths and training noise (Table 3).
+
+Source: arXiv 2601.17257.
+"""
 
 from dataclasses import replace
 

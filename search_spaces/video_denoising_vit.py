@@ -1,8 +1,9 @@
-"""A pretrained ViT on three video data sets over the paper's training noise (arXiv 2601.17257).
+"""Pretrained ViT on three video data sets, the paper's training noise (Table 3).
 
-The paper says "pretrained ViT" and 12 layers; that blocks of 768 = 16 x 16 x 3 are images makes it
-a ViT-B/16. Another checkpoint of that width: ``--set model.checkpoint=NAME_OR_FOLDER``. It trains
-on a GPU, like the paper's; ``--set device=cpu`` is for tiny checkpoints.
+Source: arXiv 2601.17257. The paper says "pretrained ViT" and 12 layers; that blocks of 768 = 16 x
+16 x 3 are images makes it a ViT-B/16. Another checkpoint of that width: ``--set
+model.checkpoint=NAME_OR_FOLDER``. It trains on a GPU, like the paper's; ``--set device=cpu`` is for
+tiny checkpoints.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What every test runs in: an environment of its own, and the fixtures that several files share."""
+"""Shared fixtures, and the isolated environment that every test runs in."""
 
 from __future__ import annotations
 

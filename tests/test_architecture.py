@@ -58,6 +58,8 @@ LIGHT_MODULES = (
     "trainables.records.arm_record",
     "trainables.records.arms",
 )
+LONGEST_SUMMARY = 80  # characters of a module's first line
+QUESTION = re.compile(r"(What|How|Whether|Which|Where|Who|Why|When)\b")
 DRAWERS = ("common", "helpers", "misc", "util", "utils")
 
 # Folders and files that git ignores, for a copy that is no git checkout.
@@ -165,6 +167,21 @@ def test_no_file_is_a_drawer() -> None:
 def test_no_module_is_longer_than_500_lines() -> None:
     sizes = {str(f): len((ROOT / f).read_text(encoding="utf-8").splitlines()) for f in modules()}
     assert not {f: n for f, n in sizes.items() if n > LONGEST_MODULE}
+
+
+def first_line(file: Path) -> str:
+    return (ast.get_docstring(syntax(file)) or "").partition("\n")[0]
+
+
+def test_the_first_line_of_a_module_is_no_question() -> None:
+    files = [f for f in listed_files() if f.suffix == ".py"]
+    asked = {str(f): first_line(f) for f in files if QUESTION.match(first_line(f))}
+    assert not asked, "say what the module is: a noun phrase that begins with the standard term"
+
+
+def test_the_first_line_of_a_module_is_short() -> None:
+    long = {str(f): first_line(f) for f in modules() if len(first_line(f)) > LONGEST_SUMMARY}
+    assert not long, f"at most {LONGEST_SUMMARY} characters; the rest goes below it"
 
 
 def test_metric_names_are_spelled_only_in_results() -> None:

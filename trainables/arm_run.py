@@ -1,4 +1,4 @@
-"""One arm against the store: from wherever it stands to its final record, report by report.
+"""Training of one arm against the store, from wherever it stands to its record.
 
 The inline executor and the Ray trainable are both a loop over ``ArmRun.advance``. Training failures
 are outcomes in the record, never exceptions: an exception would cost an actor and be retried in

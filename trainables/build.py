@@ -1,4 +1,4 @@
-"""From a configuration to what an arm trains: its task, and its network at the starting weights."""
+"""Construction of an arm from its configuration: task, network, starting weights."""
 
 from __future__ import annotations
 

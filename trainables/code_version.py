@@ -1,4 +1,4 @@
-"""The version of this code: its number, and a digest of the files that decide what is trained.
+"""Version of the training code: a number, and a digest of the files that decide.
 
 The number alone stays the same from commit to commit, and a machine may hold any checkout; where
 there is no git the digest is what names the code.

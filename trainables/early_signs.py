@@ -1,9 +1,9 @@
-"""Early signs of a run that goes wrong, read off its reports: each is a sentence a user can act on.
+"""Health checks of a training run, from its reports: warnings, or an early end.
 
-Every sign is a warning in the arm's record. Those of a run that cannot come to anything end it as
-``stopped``, with the sign as the reason (``reason_to_stop``, decision 0015). What to do about each:
-docs/method.md, The arm that diverges. A sign has the same words whenever it is seen, so that a
-record keeps it once.
+We call them early signs; each is a sentence that a user can act on. Every sign is a warning in the
+arm's record. Those of a run that cannot come to anything end it as ``stopped``, with the sign as
+the reason (``reason_to_stop``, decision 0015). What to do about each: docs/method.md, The arm that
+diverges. A sign has the same words whenever it is seen, so that a record keeps it once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where an arm was trained: recorded beside its numbers, never part of its signature."""
+"""Environment of an arm's training: recorded, never part of its signature."""
 
 from __future__ import annotations
 

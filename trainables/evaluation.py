@@ -1,4 +1,4 @@
-"""What an arm is judged by: held-out losses per layer, the metric over test_gammas, descent ratios.
+"""Evaluation of an arm: held-out layer losses, metric by test gamma, ratios.
 
 Everything is measured in eval mode on keyed draws, the same for both arms, all proposals and all
 seeds. The dev split serves selection and is what is measured unless another is asked for; of the

@@ -1,4 +1,7 @@
-"""The only place where a model meets a task: the predictions of its layers become losses."""
+"""Layer losses: the only place where a model meets a task.
+
+The predictions of its layers become losses here.
+"""
 
 from __future__ import annotations
 

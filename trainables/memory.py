@@ -1,4 +1,4 @@
-"""Memory of one arm: its peak, its share of a GPU, and what it is called when there is too little.
+"""Memory of one arm: its peak, its share of a GPU, and running out of it.
 
 The peak is that of the GPU where the arm trains there, else of this process. Actors are reused, so
 it is reset when an arm starts. Linux can (``/proc/self/clear_refs``); where it cannot, the peak is

@@ -1,4 +1,4 @@
-"""PURE: what a search minimises, from the metric at the gammas that it looks at."""
+"""Search objective, from the metric at the gammas that selection looks at. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models, tasks and data sets of other installed packages, found by their entry points.
+"""Plug-ins: models, tasks and data sets of other packages, by entry point.
 
 A package brings them under four groups (docs/plugins.md). Which there are is looked up when a name
 is asked for that is not built in, and an object is loaded when a configuration names it: nothing

@@ -1,4 +1,4 @@
-"""Generators keyed by what a draw is for, never by global state or by the order of draws.
+"""Random generators keyed by what a draw is for, not by global state or order.
 
 Both arms of a pair, and a run that is resumed, see the same numbers (decision 0005: common random
 numbers), whoever draws: data sets, tasks, and models at their start.

@@ -1,4 +1,4 @@
-"""The Ray Tune trainable: one trial trains one arm, from wherever the run store says it stands.
+"""Ray Tune trainable: one trial trains one arm, resumed from the arm store.
 
 A step is one report interval. The run store is the only state: Tune's checkpoints carry nothing,
 and a trial that Tune starts again on another worker resumes there. A step never raises: Tune would

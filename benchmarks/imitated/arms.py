@@ -1,4 +1,4 @@
-"""A sweep of many settings, and workers that put what real arms put and train nothing."""
+"""Imitated sweep: many settings, and workers that store records and train nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3 on loopback for the benchmarks: moto's, which counts its HTTP requests and can be far away.
+"""S3 on loopback for benchmarks: moto's server, which counts requests, with delay.
 
 Prints its port. Under /requests-served it says how often it was asked; a number below /delay-ms/
 is how long every later request takes beside its work. moto looks at every key of a bucket at every

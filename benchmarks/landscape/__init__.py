@@ -1,1 +1,1 @@
-"""Recorded landscapes of real arms, for benchmarks/search_replay.py, and how they are recorded."""
+"""Recorded landscapes of real arms, for benchmarks/search_replay.py."""

@@ -1,4 +1,4 @@
-"""Recorder of a landscape: what real arms came to at points spread over a searched box.
+"""Recorder of a landscape: real arms at points spread over a searched box.
 
     python -m benchmarks.landscape.record OUT.json --part box --points 48 [--steps 240] [--layers 4]
 

@@ -1,1 +1,1 @@
-"""What arXiv 2601.17257 reports, as plain data: the paper's numbers, and our reading of them."""
+"""Published numbers of arXiv 2601.17257 as plain data, with our reading of them."""

@@ -1,4 +1,4 @@
-"""One comparison that the paper reports: two numbers, and the setting that trains it here."""
+"""One published comparison: two numbers, and the setting that trains it here."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""``python -m sweep.cli.answer QUESTION``: one verb, run on a cluster's head for a laptop.
+"""Entry point on a cluster's head: one verb, run there for a laptop.
 
-What the verb prints, writes and exits with becomes the answer, one line on standard output; this
-process itself exits with 0 whenever there is an answer.
+Started as ``python -m sweep.cli.answer QUESTION``. What the verb prints, writes and exits with
+becomes the answer, one line on standard output; this process itself exits with 0 whenever there is
+an answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pairs that `sweep best` shows on a terminal: whole, or of many settings a line each."""
+"""Text of `sweep best`: pairs in full, or one line a setting when there are many."""
 
 from __future__ import annotations
 

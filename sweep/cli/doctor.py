@@ -1,4 +1,4 @@
-"""The verb that looks before a sweep does: `sweep doctor`, for this machine or a cluster."""
+"""The verb `sweep doctor`: checks of this machine or of a cluster before a sweep."""
 
 from __future__ import annotations
 

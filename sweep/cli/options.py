@@ -1,4 +1,4 @@
-"""What the verbs of the command line share: options, where to read, how to print."""
+"""Options that verbs share, and helpers for where to read and how to print."""
 
 from __future__ import annotations
 

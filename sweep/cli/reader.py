@@ -1,8 +1,9 @@
-"""``python -m sweep.cli.reader JOB``: a process on a cluster's head that answers a laptop's verbs.
+"""Reader process on a cluster's head that answers a laptop's verbs.
 
-It has everything imported and runs each verb in a process forked from it, as ``sweep.cli.answer``
-does in one of its own. It listens on the head's loopback alone, and ends when nobody asks or other
-code is installed. Questions and answers are signed (``sweep/cluster/questions.py``).
+Started as ``python -m sweep.cli.reader JOB``. It has everything imported and runs each verb in a
+process forked from it, as ``sweep.cli.answer`` does in one of its own. It listens on the head's
+loopback alone, and ends when nobody asks or other code is installed. Questions and answers are
+signed (``sweep/cluster/questions.py``).
 """
 
 from __future__ import annotations

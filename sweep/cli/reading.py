@@ -1,4 +1,7 @@
-"""The verbs that read a sweep: list, status, best. They need no driver and change nothing."""
+"""The verbs that read a sweep: list, status, best.
+
+They need no driver and change nothing.
+"""
 
 from __future__ import annotations
 

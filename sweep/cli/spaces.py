@@ -1,4 +1,4 @@
-"""The verb that shows search spaces: settings, ranges, arms after sharing, and what they cost."""
+"""The verb `sweep spaces`: settings, ranges, arms after sharing, estimated cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables and paragraphs that a terminal of any width shows without breaking a word.
+"""Text tables and paragraphs for terminals of any width; no word is broken.
 
 A table first wraps its prose. Where that is not enough, numbers stand in blocks of as many columns
 as fit, each beside the first column; anything else stands one field a line below its row's name.

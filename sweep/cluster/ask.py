@@ -1,7 +1,8 @@
-"""Asks a cluster from a laptop: the same verb, run on the head by its reader or as a job.
+"""Client side of a laptop's verbs: the same verb, run on the cluster's head.
 
-Results lie where the head sees them, and often only there; one way serves folders and object
-stores alike. The laptop prints from JSON, as the verb itself does.
+A reader runs it there, or a job where there is none. Results lie where the head sees them, and
+often only there; one way serves folders and object stores alike. The laptop prints from JSON, as
+the verb itself does.
 """
 
 from __future__ import annotations

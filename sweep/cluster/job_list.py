@@ -1,4 +1,4 @@
-"""The jobs of a cluster, as its job server lists them, asked for without Ray's client.
+"""List of a cluster's jobs from its job server, without Ray's client.
 
 That client takes a second to import; the list is one GET of Ray's REST interface for jobs.
 """

@@ -1,4 +1,4 @@
-"""The job server of a cluster, through Ray's Jobs API: start a job, look it up, read its log.
+"""Client of a cluster's job server (Ray Jobs API): start, look up, read the log.
 
 A sweep's jobs are numbered NAME-1, NAME-2, ...: Ray refuses an id that was ever used, so that of
 two laptops that submit one sweep in the same instant exactly one starts a driver.

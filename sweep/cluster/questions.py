@@ -1,6 +1,7 @@
-"""Questions to the reader on a cluster's head (``sweep/cli/reader.py``): signed, and asked.
+"""Signed questions to the reader on a cluster's head, and how they are asked.
 
-Questions and answers are signed with a key that takes the cluster's token to make.
+The reader is ``sweep/cli/reader.py``. Questions and answers are signed with a key that takes the
+cluster's token to make.
 """
 
 from __future__ import annotations

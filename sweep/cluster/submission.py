@@ -1,4 +1,4 @@
-"""What a laptop sends to the head of a cluster, and what comes back: plain JSON, never code.
+"""Messages between laptop and head: submissions and answers, as JSON, never code.
 
 A submission lies as ``submission.json`` in the working folder of its job. An answer is one line of
 the job's log, behind a mark, so that nothing else that a job prints can be taken for it.

@@ -1,8 +1,9 @@
-"""``python -m sweep.cluster.supervise``: a sweep's job on the head; it outlives its drivers.
+"""Supervisor job of a sweep on the head, which restarts its driver.
 
-It reads the submission in its working folder, puts the sweep into the store, answers the laptop,
-and starts the driver again until the sweep has ended, somebody stops it, or the driver has died
-three times in a row without anything new in the store. While the store cannot be written, it waits.
+Started as ``python -m sweep.cluster.supervise``. It reads the submission in its working folder,
+puts the sweep into the store, answers the laptop, and starts the driver again until the sweep has
+ended, somebody stops it, or the driver has died three times in a row without anything new in the
+store. While the store cannot be written, it waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The way from a laptop to a cluster's job server: a URL, or ssh to the head of a cluster.yaml.
+"""Connection from a laptop to a cluster's job server: a URL, or an SSH tunnel.
 
 The job server listens on the head's loopback only. What ssh needs (head, user, key, proxy) is asked
 of Ray, which knows it from `ray up`; the options are those Ray connects with.

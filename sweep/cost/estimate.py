@@ -1,4 +1,4 @@
-"""What a sweep will cost in device hours and memory: an estimate, from shapes, without its data.
+"""Estimate of a sweep's device hours and memory, from shapes, without its data.
 
 On this machine's CPU a few real steps of every distinct shape are timed where they are small enough
 to be; else the floating-point operations of a step are counted and divided by a rate: that of a

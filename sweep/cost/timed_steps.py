@@ -1,4 +1,4 @@
-"""A few real training steps on noise, for estimates: an arm's own loop, without its data set."""
+"""Timed training steps on noise, for estimates: an arm's loop without its data."""
 
 from __future__ import annotations
 

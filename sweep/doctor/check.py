@@ -1,4 +1,4 @@
-"""One line of `sweep doctor`: what was looked at, what was found, and what to do when it failed."""
+"""Check: one line of `sweep doctor`, with its finding and what to do on failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks a cluster from its head, for `sweep doctor --where cluster`: every node looks at itself.
+"""Cluster checks from the head (`sweep doctor --where cluster`), node by node.
 
 A cluster that answers strangers is refused: nothing is run on it. What all nodes agree on is one
 line; a node that differs gets its own.

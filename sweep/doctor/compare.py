@@ -1,4 +1,4 @@
-"""What the nodes of a cluster answered, for `sweep doctor`, in one line for each question.
+"""Comparison of the nodes' answers for `sweep doctor`: one line a question.
 
 What all nodes agree on is one line; a node that differs, fails or is silent gets its own.
 """

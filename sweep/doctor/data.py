@@ -1,4 +1,4 @@
-"""What arms read beside the store, for `sweep doctor`: data sets and checkpoints, and if whole.
+"""Checks of data sets and checkpoints for `sweep doctor`: present, and complete.
 
 Files are listed, not decoded; weights are hashed, not loaded. What is said of a data set or of a
 checkpoint carries a digest that is the same wherever a copy of it lies.

@@ -1,4 +1,4 @@
-"""Checks a cluster from a laptop, for `sweep doctor --address`.
+"""Cluster checks from a laptop, for `sweep doctor --address`.
 
 First the cluster.yaml, then what a stranger gets to, then the way in; the head looks at its nodes
 itself (`cluster.py`). A cluster that answers strangers is refused: nothing is run on it.

@@ -1,4 +1,4 @@
-"""Checks that this machine can run a sweep; every failure says what to do."""
+"""Checks of this machine before a sweep; every failure says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What one node of a cluster says of itself, for `sweep doctor`: runs on the node, knows no Ray."""
+"""Self-description of one cluster node, for `sweep doctor`.
+
+It runs on the node and knows nothing of Ray.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether notifications arrive, for `sweep doctor --notify`: one is sent."""
+"""Check of notifications (`sweep doctor --notify`): one is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which TCP ports are open, for `sweep doctor`: what listens on this machine, what answers from it.
+"""Open TCP ports for `sweep doctor`: listeners here, and answers from elsewhere.
 
 Read from /proc, so Linux only; elsewhere nothing is listed.
 """

@@ -1,4 +1,4 @@
-"""What Ray's validation misses in a cluster.yaml for AWS, one rule each; see yaml_rules.py."""
+"""Rules for a cluster.yaml on AWS that Ray's validation lacks; see yaml_rules.py."""
 
 from __future__ import annotations
 

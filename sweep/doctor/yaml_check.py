@@ -1,4 +1,4 @@
-"""Checks a cluster.yaml: Ray's own validation, and what that misses."""
+"""Checks of a cluster.yaml: Ray's own validation, then our rules."""
 
 from __future__ import annotations
 

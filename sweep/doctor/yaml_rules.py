@@ -1,4 +1,4 @@
-"""What Ray's validation misses in a cluster.yaml, one rule each, for every provider.
+"""Rules for a cluster.yaml of any provider that Ray's validation lacks.
 
 A rule returns its problems: each says what is wrong, what was got and what to do. Rules read the
 file with Ray's defaults filled in, since those run too.

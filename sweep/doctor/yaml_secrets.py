@@ -1,4 +1,7 @@
-"""Secrets in a cluster.yaml: it is copied to every node and cached, so none may be in it."""
+"""Search for secrets in a cluster.yaml, which Ray copies to every node.
+
+It is cached there, too, so none may be in it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a cluster may grow: what `ray up` told its autoscaler, read on the cluster's head."""
+"""Growth limits of an autoscaled cluster, read on its head from `ray up`'s files."""
 
 from __future__ import annotations
 

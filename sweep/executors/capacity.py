@@ -1,4 +1,4 @@
-"""How many arms a driver may have at a time: of one machine, or of a cluster that others share.
+"""Capacity: how many arms a driver may train at once, here or on a shared cluster.
 
 Arms are handed out only where there is a place for them, so that a driver can always be told to
 hold less. Machines that an autoscaler could add are asked for beside the arms, by empty placement

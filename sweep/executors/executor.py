@@ -1,4 +1,4 @@
-"""Where a sweep's arms train: on a local Ray cluster, on a running one, or in this process."""
+"""Choice of executor: a local Ray cluster, a running one, or this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a cluster each driver may use when several sweeps train on it.
+"""Fair share of a cluster among the drivers of several sweeps (max-min).
 
 Ray has no fairness between drivers: whoever asks first keeps what it got. So every driver says once
 a minute, on a board that all of them see, what its arms are like, how many it could train and how

@@ -1,4 +1,4 @@
-"""The executor in this process: one arm after the other, without Ray, so that breakpoints work."""
+"""Executor in this process: one arm after the other, without Ray, for debugging."""
 
 from __future__ import annotations
 

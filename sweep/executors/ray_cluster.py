@@ -1,4 +1,4 @@
-"""A running Ray cluster as the driver sees it: machines, how far it may grow, and a board.
+"""View of a running Ray cluster: machines, growth limits, the drivers' board.
 
 The board is the key-value store of the cluster's head, since it is the cluster that drivers share
 and not their storage; it goes with the head, as they do. This, and what the autoscaler was told, is

@@ -1,4 +1,4 @@
-"""Ray as a driver needs it: a cluster of this machine alone, or one that this machine belongs to.
+"""Ray session of a driver: a cluster of this machine alone, or one it belongs to.
 
 What Ray and Tune read from the environment is set here, before either is asked for anything.
 """

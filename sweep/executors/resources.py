@@ -1,8 +1,9 @@
-"""What an arm holds of a machine: CPU threads and a share of a GPU. Few classes in a sweep.
+"""Resource requests of an arm: CPU threads and a share of a GPU.
 
-Ray keeps a worker for the next arm of the same class; another class needs another process, which
-imports everything again. So all arms of a sweep on CPUs are of one class, and those on GPUs of one,
-or of up to three where their share follows from measured memory. Pure: no Ray, no clock.
+Few distinct requests in a sweep, since a worker is reused only for the same one. Ray keeps a worker
+for the next arm of the same class; another class needs another process, which imports everything
+again. So all arms of a sweep on CPUs are of one class, and those on GPUs of one, or of up to three
+where their share follows from measured memory. Pure: no Ray, no clock.
 """
 
 from __future__ import annotations

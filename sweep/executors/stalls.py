@@ -1,7 +1,8 @@
-"""Arms that hang: in training, and without a report for too long. Pure, but for a clock.
+"""Stall detection: arms in training without a report for too long.
 
-Such an arm's worker is ended, and the arm goes on from its last checkpoint. When it hangs again
-before it has come to another report, it is failed: something of its own hangs it.
+Pure, but for a clock. Such an arm's worker is ended, and the arm goes on from its last checkpoint.
+When it hangs again before it has come to another report, it is failed: something of its own hangs
+it.
 """
 
 from __future__ import annotations

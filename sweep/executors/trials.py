@@ -1,4 +1,4 @@
-"""The arms that workers have: of what class they are, which are in training, who gives way.
+"""Live Ray Tune trials and their arms: resource class, state, and who yields.
 
 Between the coordinator, which knows what is to be trained, and Ray Tune, which knows workers.
 """

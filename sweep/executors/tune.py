@@ -1,4 +1,4 @@
-"""The executor on Ray Tune: trials are arms, and the coordinator decides which one is next.
+"""Executor on Ray Tune: a trial trains an arm, the coordinator names the next one.
 
 Tune starts workers, moves reports and replaces dead workers; its own experiment state is scratch in
 a temporary folder. Nothing here may raise into Tune: an error in ``suggest`` ends the whole

@@ -1,4 +1,4 @@
-"""What arms, differences of pairs and references come to over the search seeds, as plain JSON.
+"""Aggregates over search seeds, as JSON: arms, pair differences, references.
 
 Everything is the mean over the seeds: scores, and the losses that verdicts and shares are taken of.
 """

@@ -1,4 +1,4 @@
-"""Writes what a paper needs of a sweep: tables, configurations that re-run exactly, and a manifest.
+"""Export for a paper: tables, configurations that re-run exactly, a manifest.
 
     tables/{results,layers,shifts,hyperparameters,frontier}.{csv,md,tex}
     tables/tidy.csv             every number of the pairs shown, one a row, each seed alone

@@ -1,4 +1,4 @@
-"""PURE: what a sweep found, in sentences, from the entries of ``views.best``.
+"""Findings of a sweep in sentences, from the entries of ``views.best``. Pure.
 
 Signs, not sizes, and no claim beyond the data: differences between arms that a search selected are
 descriptions of this sweep. Which way is better is the metric's own (``task_facts.Metric``).

@@ -1,4 +1,4 @@
-"""What a result must carry besides its numbers: where, from what and at what cost it was trained.
+"""Provenance of a result: machine, code, data, and cost of its training.
 
 Everything is read from the stored records, so that the same store exports the same bytes.
 """

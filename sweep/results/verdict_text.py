@@ -1,4 +1,4 @@
-"""PURE: the verdict on a setting's pair in plain words, from an entry of ``views.best``."""
+"""Verdict on a setting's pair in plain words, from ``views.best``. Pure."""
 
 from __future__ import annotations
 

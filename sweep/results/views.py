@@ -1,4 +1,4 @@
-"""What a sweep has come to, read from the store: per setting its winner or closest pair, as JSON.
+"""State of a stored sweep as JSON: per setting its winner or closest pair.
 
 Reading needs no driver and works while one runs: what is final counts, the rest is listed as open.
 Over several search seeds a number is the mean, and verdicts and missing shares are those of the

@@ -1,9 +1,10 @@
-"""The one place that holds a sweep while it runs: plan, proposals, and what became of every arm.
+"""Coordinator of a running sweep: its plan, proposals, and arms' outcomes.
 
-Every executor is a loop over it: take ``next_arm``, train it, say ``report`` and then ``finished``
-or ``unfinished``. Nothing here is state: all of it is rebuilt from the store at the next start.
-Errors of a search retire its setting; errors of the store stop the sweep. Both are recorded and
-told at the end, and neither is thrown at the executor, which would train finished arms again.
+The one place that holds a sweep while it runs. Every executor is a loop over it: take ``next_arm``,
+train it, say ``report`` and then ``finished`` or ``unfinished``. Nothing here is state: all of it
+is rebuilt from the store at the next start. Errors of a search retire its setting; errors of the
+store stop the sweep. Both are recorded and told at the end, and neither is thrown at the executor,
+which would train finished arms again.
 """
 
 from __future__ import annotations

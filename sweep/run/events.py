@@ -1,4 +1,4 @@
-"""Events worth a notification: a sweep's end, its first winner, an arm or a driver in trouble.
+"""Events worth a notification: a sweep's end, first winner, or trouble.
 
 Made from what the coordinator knows; `sweep/run/notifications.py` delivers it. Nothing is stored:
 news is told at most once per run of a driver, and the records are the truth.

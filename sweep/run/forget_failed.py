@@ -1,4 +1,4 @@
-"""Train failed arms once more: forget their records, and what their proposals came to."""
+"""Retry of failed arms: their records and their proposals' outcomes are forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Final records that were put and cannot be seen yet: looked for again before an arm is given up.
+"""Final records that storage shows late: looked for before an arm is given up.
 
 NFS remembers for up to a minute that a file was not there, and not every gateway to object storage
 shows at once what was put.

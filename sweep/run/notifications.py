@@ -1,4 +1,4 @@
-"""Delivers news of a sweep to a webhook or a command; never blocks, delays or ends training.
+"""Delivery of notifications to a webhook or a command; never blocks training.
 
 A webhook gets the news as JSON in a POST, a command gets it on standard input. Both are the user's
 secret: addresses of webhooks carry tokens, so no message, record or MLflow run ever shows more of

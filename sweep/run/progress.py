@@ -1,4 +1,4 @@
-"""What a running sweep shows: a live view on a terminal, one line per finished arm elsewhere."""
+"""Progress display: a live view on a terminal, else one line per finished arm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Train again in a scratch area, whatever is stored, and compare bit for bit (``run --fresh``)."""
+"""Reproduction (``run --fresh``): train again in scratch, compare bit for bit."""
 
 from __future__ import annotations
 

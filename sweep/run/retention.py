@@ -1,4 +1,4 @@
-"""Which weights stay: the last iterates of winning pairs; the rest go when their sweep is done.
+"""Retention of weights: winners' last iterates stay, others go after the sweep.
 
 Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps, one
 that is not done keeps all that it has asked for, and nothing that another sweep keeps is dropped.

@@ -1,4 +1,4 @@
-"""Run a sweep to its end: the frame that every executor works in.
+"""Run of a sweep from lock to summary: the frame around every executor.
 
 Lock, then read what the store holds, then train, with a display, until everything asked for is
 final or somebody stops it. Running again is resuming.

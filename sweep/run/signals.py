@@ -1,4 +1,4 @@
-"""Ways to end a running sweep gently: Ctrl-C, SIGTERM, SIGHUP, and the stop object of `sweep stop`.
+"""Gentle stop of a running sweep: Ctrl-C, SIGTERM, SIGHUP, and `sweep stop`.
 
 Each lets running arms go on to their next report, which is checkpointed. A second Ctrl-C ends now.
 Who sends SIGTERM or SIGHUP (a batch system, a closed terminal) often sends it twice and soon kills:

@@ -1,4 +1,4 @@
-"""Standstill of a sweep: no arm has reported or ended for longer than one may be silent."""
+"""Standstill of a sweep: no arm reported or ended for longer than is allowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run of a driver came to, and the exit code that says so."""
+"""Summary of one driver's run, and its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A look now and then, in a thread, while something else is done."""
+"""Periodic look, in a thread, while something else is done."""
 
 from __future__ import annotations
 

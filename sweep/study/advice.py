@@ -1,4 +1,4 @@
-"""Commands that users are told to give: complete and quoted, so that they run as pasted.
+"""Commands that messages advise: complete and quoted, to be pasted.
 
 A job on a cluster's head speaks to whoever sits at a laptop: what it advises is what runs there.
 """

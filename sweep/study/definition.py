@@ -1,4 +1,4 @@
-"""What a sweep is: a name and a resolved search space.
+"""Definition of a sweep: a name and a resolved search space.
 
 With an order-free sampler the sweep is a function of it.
 

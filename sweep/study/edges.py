@@ -1,4 +1,4 @@
-"""PURE: searched values that lie at an end of their range: the box may have stopped the search."""
+"""Searched values at an edge of their range, where the box may bind. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A driver's sign of life in the store, by which every machine sees that a sweep runs, and where.
+"""Heartbeat of a sweep's driver in the store, visible from every machine.
 
 sweeps/NAME/driver.json    put every 15 s while a driver runs, deleted at its end
 

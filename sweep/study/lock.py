@@ -1,4 +1,4 @@
-"""One driver per sweep: a lock that dies with its process, or a sign of life where there is none.
+"""Lock of a sweep: one driver, by a file lock or by a heartbeat on object storage.
 
 Below a local root it is ``flock`` on sweeps/NAME/.driver.lock, which the kernel drops however the
 driver ends; the file names its holder. Object storage has no such lock: there a driver holds its

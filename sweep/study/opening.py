@@ -1,4 +1,4 @@
-"""Where a sweep is stored: the storage root that is given, and a sweep by its name in it."""
+"""Opening of a stored sweep: the storage root that is given, and a name in it."""
 
 from __future__ import annotations
 

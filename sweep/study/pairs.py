@@ -1,4 +1,4 @@
-"""PURE: join the two arms of a pair, and judge both under the pair's own constraint.
+"""Pairs: join of two arms, and verdicts under the pair's own constraint. Pure.
 
 A pair is a constrained arm and the unconstrained arm that differs in nothing else. The join is by
 config, never by position: arms that are no twins are refused. Arms that differ in their seed alone

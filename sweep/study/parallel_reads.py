@@ -1,4 +1,4 @@
-"""Many small reads at a time: on object storage nearly all of a read is waiting for it."""
+"""Parallel reads of many small objects, since object storage is mostly latency."""
 
 from __future__ import annotations
 

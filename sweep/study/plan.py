@@ -1,4 +1,4 @@
-"""PURE: from a definition and what happened so far, which arm or proposal comes next.
+"""Plan: the next arm or proposal, from a definition and what happened. Pure.
 
 The answer is a fold over facts (a proposal was stored, an arm is final, a setting was retired) and
 depends on their set alone: a restarted driver that replays the stored facts stands where the dead

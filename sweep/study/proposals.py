@@ -1,4 +1,4 @@
-"""Stored proposals: the point is put before its arms start, the outcome when they are final.
+"""Stored proposals: a point, put before its arms start, and later its outcome.
 
 Below the storage root:
 

@@ -1,4 +1,4 @@
-"""Puts a sweep into the store: a new one, the equal one that is there, or that one grown.
+"""Registration of a sweep in the store: new, equal to the stored one, or grown.
 
 The same steps precede training here (`sweep run`) and on a cluster (`sweep submit`).
 """

@@ -1,4 +1,4 @@
-"""What a space needs before its sweep runs: data, checkpoints, and a device to train on.
+"""Requirements of a space before its sweep runs: data, checkpoints, a device.
 
 Everything here refuses in one message before anything is written.
 """

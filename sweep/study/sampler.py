@@ -1,4 +1,4 @@
-"""PURE: the k-th proposal of a setting, from the outcomes known when it is asked for.
+"""Sampler: a setting's k-th proposal, from the outcomes known by then. Pure.
 
 The only owner of Optuna. Every proposal comes from a fresh sampler seeded by (sampler seed,
 setting, k), so a restarted driver asks the same question and never repeats an answer. Proposal 0 is

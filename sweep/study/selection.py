@@ -1,4 +1,4 @@
-"""Which proposal wins a setting: the best objective among those that are feasible and useful.
+"""Selection of a winner: best objective among feasible and useful proposals.
 
 A proposal is trained on every search seed and judged by the mean of its losses over them. Nothing
 measured is never a success: a missing or diverged seed keeps a proposal from winning. Nor does one

@@ -1,4 +1,4 @@
-"""Where arms are tracked: the address, what it may be, and the environment MLflow runs in there.
+"""Tracking address: which MLflow, what is allowed, and MLflow's environment there.
 
 Below the storage root:
 

@@ -1,4 +1,4 @@
-"""The MLflow client: how it is made, what it raises, and what is found with it.
+"""MLflow client: construction, errors, and look-ups.
 
 An experiment belongs to one sweep of one store, by its tag ``sweep_id``: sweeps of equal names on a
 shared server keep apart. The first is called like its sweep, a later one also after its id.

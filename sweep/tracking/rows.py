@@ -1,4 +1,4 @@
-"""PURE: what MLflow is to show of one stored arm record, as tags, parameters and metric rows.
+"""MLflow tags, parameters and metric rows of one stored arm record. Pure.
 
 Every row is a function of the record alone, its timestamp too: MLflow keeps rows unique on (run,
 key, timestamp, step, value), so rows that are sent again add nothing.

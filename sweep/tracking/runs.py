@@ -1,4 +1,4 @@
-"""The runs of one experiment by their arms' signatures: looked up, created once, remembered.
+"""MLflow runs of one experiment by signature: looked up, created once, remembered.
 
 What a search costs grows with the number of runs, since MLflow has no index on the value of a tag;
 what it is asked by run id does not. So all runs are listed once, a run that is not in the list is

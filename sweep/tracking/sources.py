@@ -1,7 +1,8 @@
-"""What tracking is told of a sweep: each stored record with what only the sweep knows of it.
+"""Stored records joined with their sweep's context (setting, proposal, pair).
 
-A function of the store, so that `sweep sync` sends what a running driver would have sent. A driver
-says which arms changed; their records are read when they are sent, so that none waits in memory.
+That is all that tracking is told of a sweep. A function of the store, so that `sweep sync` sends
+what a running driver would have sent. A driver says which arms changed; their records are read when
+they are sent, so that none waits in memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""MLflow, fed from stored arm records: an experiment per sweep, a flat run per arm, exactly once.
+"""MLflow tracker: an experiment a sweep, a flat run an arm, exactly once.
 
-MLflow is a projection. One process writes it (the driver), off the training path, and whatever is
-missing there can be sent again from the records at any time, to the same server or to a new one.
+It is fed from stored arm records alone. MLflow is a projection. One process writes it (the driver),
+off the training path, and whatever is missing there can be sent again from the records at any time,
+to the same server or to a new one.
 
 Exactly once: MLflow gives run ids itself, so ``runs.py`` keeps one run per arm. An arm
 that is trained once more (`--retry-failed`) gets a new run in place of its old one. Metric rows are

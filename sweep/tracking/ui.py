@@ -1,4 +1,4 @@
-"""The MLflow UI: the command that serves a database on loopback, and a sweep's page in it."""
+"""MLflow UI: the command that serves a database on loopback, and a sweep's page."""
 
 from __future__ import annotations
 

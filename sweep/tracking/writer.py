@@ -1,10 +1,10 @@
-"""A writer thread in front of a Tracker: training never waits for MLflow, nor fails with it.
+"""Writer thread in front of a Tracker, so that training never waits for MLflow.
 
-What waits is which arms have changed; a record is read when its arm's turn comes, so an outage
-costs no memory and the newest state is what is sent. A running arm waits a few seconds after it was
-last sent: reports that come faster go in one request. What MLflow could not take stays and is sent
-again, first after a second, then less and less often. Nothing is lost when the process ends before
-MLflow is back: `sweep sync` completes it from the records.
+Nor does it fail with it. What waits is which arms have changed; a record is read when its arm's
+turn comes, so an outage costs no memory and the newest state is what is sent. A running arm waits a
+few seconds after it was last sent: reports that come faster go in one request. What MLflow could
+not take stays and is sent again, first after a second, then less and less often. Nothing is lost
+when the process ends before MLflow is back: `sweep sync` completes it from the records.
 """
 
 from __future__ import annotations

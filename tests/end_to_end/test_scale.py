@@ -1,4 +1,4 @@
-"""What a pair costs does not grow with the sweep; benchmarks/scale.py measures it at full size."""
+"""Cost of a pair, which does not grow with the sweep; see benchmarks/scale.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a host is open: every TCP port tried from another one, and the programs behind them."""
+"""Open TCP ports of a host, tried from another one, and the programs behind them."""
 
 from __future__ import annotations
 

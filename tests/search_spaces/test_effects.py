@@ -1,4 +1,4 @@
-"""What a searched range can do within a run: idle fields are named, useful ones are not."""
+"""Effect of a searched range within a run: idle fields are named, others are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a winner of a built-in space must ask for: not nothing, and not more than is tried first."""
+"""Least descent of the built-in spaces: not nothing, not more than is tried first."""
 
 from __future__ import annotations
 

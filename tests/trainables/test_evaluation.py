@@ -1,4 +1,4 @@
-"""What an arm is judged by, against closed forms and naive sums."""
+"""Evaluation of an arm, against closed forms and naive sums."""
 
 from __future__ import annotations
 

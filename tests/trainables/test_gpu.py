@@ -1,4 +1,4 @@
-"""What only a GPU can show: no training step waits for the device, and judging is the CPU's."""
+"""GPU behaviour: no training step waits for the device, judging is the CPU's."""
 
 from __future__ import annotations
 

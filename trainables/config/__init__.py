@@ -1,4 +1,4 @@
-"""What an arm is: its configuration, section by section. These names are for users' files."""
+"""Configuration of an arm, section by section: the names that users' files import."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""What one arm is: a frozen, validated description of one training run, and its signature.
+"""Configuration of one arm: a frozen, validated dataclass, and its signature.
 
 A pair is this description twice: ``(config, config.unconstrained())``. Nothing here imports torch,
 so search spaces and the command line load in milliseconds.

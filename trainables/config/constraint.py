@@ -1,4 +1,4 @@
-"""The descent constraints of one arm: what each layer must achieve, how its multiplier moves."""
+"""Configuration of the descent constraints: what layers owe, how multipliers move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a section of a configuration is: a frozen dataclass of checked fields, and its JSON.
+"""Configuration sections: frozen dataclasses of checked fields, and their JSON.
 
 Files, the command line and settings give plain values; the annotations say what each may be.
 Nothing here knows what the fields mean.

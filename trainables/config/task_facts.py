@@ -1,4 +1,4 @@
-"""What is known of each task without loading it: its fields, its metric, what its data are called.
+"""Task facts known without loading it: its fields, metric and kind of data.
 
 The one place that says which metric a task reports, in which unit, and whether higher is better;
 the tasks of other packages bring their own facts (plugins.py). A field that a task never reads must

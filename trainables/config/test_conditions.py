@@ -1,4 +1,6 @@
-"""Which test conditions count as seen, and the grids of shifts beside Gaussian noise: plain values.
+"""Test conditions: which count as seen, and the grids of shifts.
+
+Shifts are what comes beside Gaussian noise. Plain values.
 
 *Seen* is what training used or selection looked at: Gaussian noise up to just above train_gamma.
 All else is *unseen*: larger gammas, and the families below. Only what is unseen says anything about

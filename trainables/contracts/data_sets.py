@@ -1,4 +1,4 @@
-"""What every data set promises: whole samples, splits that share nothing, content that is known."""
+"""Contract of data sets: whole samples, disjoint splits, content that is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every model promises: predictions after every layer, keyed starts, gradients, exact saving.
+"""Contract of models: L + 1 predictions, keyed starts, gradients, exact saving.
 
 Shape suffixes: F predictions of layers 0..L, B samples.
 """

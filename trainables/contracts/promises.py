@@ -1,4 +1,4 @@
-"""A contract is a tuple of promises: functions that raise BrokenContract where one is not kept.
+"""Promises of a contract: functions that raise BrokenContract where one is broken.
 
 The contract suites of models, tasks and data sets are beside this file, one for what is built in
 and for what other packages bring (docs/plugins.md).

@@ -1,4 +1,4 @@
-"""What every task promises: batches that keys alone decide, sound losses, references, shifts."""
+"""Contract of tasks: keyed batches, sound losses, references, shifts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a tiny run, made as the training loop makes them, and when two batches are one."""
+"""Parts of a tiny run, made as the training loop makes them, for the contracts."""
 
 from __future__ import annotations
 

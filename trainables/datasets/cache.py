@@ -1,4 +1,4 @@
-"""Folders that are built once per machine, whole or not at all, and shared by every arm.
+"""Cache of folders built once per machine, whole or not at all, for all arms.
 
 An entry is a folder of files with a manifest of their sizes and checksums. It is built beside its
 place and renamed into it, under a lock, so that of several processes at once one builds and the

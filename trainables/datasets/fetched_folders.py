@@ -1,9 +1,10 @@
-"""Folders of object storage on this machine: fetched once, whole or not at all, shared by all arms.
+"""Fetched folders of object storage: once per machine, whole or not at all.
 
-An address is listed, and what the listing has is copied into a folder of the cache whose name
-stands for both. Of several processes one copies, under a lock, and the others wait. What a killed
-one had copied is kept, and so is what an earlier listing had alike: the next one copies the rest.
-What the files hold is known by the fingerprints of data and checkpoints, as in any other folder.
+All arms share them. An address is listed, and what the listing has is copied into a folder of the
+cache whose name stands for both. Of several processes one copies, under a lock, and the others
+wait. What a killed one had copied is kept, and so is what an earlier listing had alike: the next
+one copies the rest. What the files hold is known by the fingerprints of data and checkpoints, as in
+any other folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Published layouts: where a data set lies below the folder that was given, and its clips.
+"""Published layouts: where a data set lies below the given folder, and its clips.
 
 A data set is known by the folders of its two splits. It may be given as its own folder or as one
 that contains it under a usual name; two copies, or one data set in two layouts, are refused, since

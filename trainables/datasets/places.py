@@ -1,6 +1,7 @@
-"""Where data lie: the folder or address that is given, else SWEEP_DATA; addresses are fetched.
+"""Data location: the folder or address given, else SWEEP_DATA.
 
-An address is fetched in part where it holds a data set under one of the usual names of its folder.
+What lies at an address is fetched. An address is fetched in part where it holds a data set under
+one of the usual names of its folder.
 """
 
 from __future__ import annotations

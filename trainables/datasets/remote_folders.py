@@ -1,4 +1,4 @@
-"""Folders in object storage (s3://, gs://, ...): plain files that are listed, and copied out whole.
+"""Remote folders in object storage (s3://, gs://, ...), listed and copied whole.
 
 Objects of a sweep are `ObjectStore`'s; these are the user's own files, without a checksum of ours.
 Files and folders whose names begin with a dot are left out: of what tools put beside data, most.

@@ -1,4 +1,4 @@
-"""What attention scores are made of, in at least float32 whatever the forward pass runs in.
+"""Attention scores in at least float32, whatever the forward pass runs in.
 
 The inner product of two patches is in the tens and small differences decide the softmax: rounded to
 bfloat16 it is off by tenths, and a temperature multiplies that.

@@ -1,4 +1,4 @@
-"""What a model is: a module that returns its prediction after layer 0 and after each layer.
+"""Model interface: predictions after layer 0 and after each layer.
 
 Models of videos take tensors; models of texts take word embeddings, which they give themselves: in
 between, the task disturbs them (``layer_losses.py``, tasks/base.py).

@@ -1,4 +1,4 @@
-r"""DUST: the deep unrolled sparse-coding transformer of De Weerdt et al. 2023, for video.
+r"""DUST: deep unrolled sparse transformer (De Weerdt et al. 2023), for video.
 
 One layer is a proximal gradient step on 1/2 |Y - D A|^2 + lambda_1 |A|_1, taken from codes that
 attention has mixed; the step is coupled to the layer's dictionary D_l, the only thing trained:

@@ -1,4 +1,4 @@
-"""Encoders of texts from Hugging Face: DistilBERT, RoBERTa, BERT, MiniLM and others of their kind.
+"""Text encoders from Hugging Face: DistilBERT, RoBERTa, BERT, MiniLM and others.
 
 Layer 0 is the embedding, with positions and LayerNorm; layer l is what block l returns, the hidden
 states that transformers itself gives. The paper's encoders end each block in a LayerNorm; where

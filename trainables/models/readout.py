@@ -1,4 +1,4 @@
-"""The readout of a model of texts: ONE linear map, shared by all layers, on pooled tokens.
+"""Readout of text models: one linear map on pooled tokens, shared by all layers.
 
     logits_l = R pool(X_l) + r,   pool: the first token ([CLS]), or the mean over tokens
 

@@ -1,4 +1,4 @@
-r"""UT for texts: the unrolled transformer on an encoder's word embeddings (arXiv 2601.17257).
+r"""UT for texts: unrolled transformer on word embeddings (arXiv 2601.17257).
 
     Z_l = softmax(X_{l-1} V_l' V_l X_{l-1}') X_{l-1}     mixes the raw tokens    (47)
     X_l = ReLU(X_{l-1} + Z_l W_l),  W_l symmetric                                (48)

@@ -1,4 +1,4 @@
-r"""UT: the unrolled transformer of Yang et al. 2022, for video as in arXiv 2601.17257.
+r"""UT: unrolled transformer (Yang et al. 2022), for video as in arXiv 2601.17257.
 
     Z_l = softmax(scores(V_l X_{l-1})) X_{l-1}     mixes the raw tokens; V_l serves the scores alone
     X_l = ReLU(R_l + W_l Z_l),  W_l symmetric      R_l is the residual: X_{l-1}, or Z_l

@@ -1,4 +1,4 @@
-"""PURE: the certificate of descent constraints: what finitely many held-out units say, with error.
+"""Certificate of feasibility: confidence bounds over held-out units. Pure.
 
 A missing share is a point estimate: on other clips or texts it would be another. Of unit j and
 layer l let h_{j,l} = f_{j,l} - (1 - (1 - tau) alpha) f_{j,l-1} (of the first constraint: its gap

@@ -1,4 +1,4 @@
-"""The mathematics of layerwise descent constraints, as pure functions of the losses per layer.
+"""Layerwise descent constraints as pure functions of the losses per layer.
 
 Constraints are affine in the losses f = (f_0, ..., f_L), A f <= b, and judged so in every form. In
 the difference form the violations are g = A f - b, and the Lagrangian f_L + sum_l lambda_l g_l has

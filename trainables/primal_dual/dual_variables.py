@@ -1,4 +1,4 @@
-"""Multipliers lambda >= 0 and slacks u >= 0, one per constraint, and the optimisers that move them.
+"""Dual variables: multipliers lambda >= 0, slacks u >= 0, and their optimisers.
 
 Projected SGD is ``constraints.dual_step`` and ``slack_step``. Adam is torch's, followed by the same
 projection: for multipliers it maximises, with *coupled* decay (the decayed gradient g - c lambda is

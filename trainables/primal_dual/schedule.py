@@ -1,4 +1,4 @@
-"""What a run does when, as functions of the step alone: learning rates, dual steps, alpha's ramp.
+"""Schedules as functions of the step: learning rates, dual steps, alpha's ramp.
 
 A step counts from 0; an epoch is ``steps_per_epoch`` steps of the task, from step 0 on. The warm-up
 has no dual step and no multipliers; violations are measured in it all the same, at the whole alpha,

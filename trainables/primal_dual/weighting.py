@@ -1,4 +1,4 @@
-"""Who sets the layer weights: training minimises sum_l w_l f_l, and the arms differ only in w.
+"""Layer weights w of the training loss sum_l w_l f_l, where alone arms differ.
 
 ``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual`` derives w from its multipliers
 and moves them by the losses it is shown. Other setters (fixed, replayed, penalty) look the same.

@@ -1,4 +1,4 @@
-"""What an arm leaves behind: reports, a final evaluation, an outcome, and every metric's name.
+"""Record of an arm: reports, final evaluation, outcome, and all metric names.
 
 Plain values only: no torch, no MLflow, no Ray. A record is rewritten whole at every report, is the
 only thing tracking and tables are fed from, and carries its own timestamps, so that feeding it

@@ -1,4 +1,4 @@
-"""Arm records and checkpoints by signature: a sweep's state beside its definition and proposals.
+"""Arm store: records and checkpoints by signature.
 
 arms/<signature>/record.json            the final record, put once: reports with timestamps, outcome
 arms/<signature>/progress.json          the record of an arm in training, put again at each report

@@ -1,4 +1,4 @@
-"""Objects that are whole or not there: put under their final name, with a checksum.
+"""Object store: objects put whole under their final name, with a checksum.
 
 Local and NFS: a temporary file in the same folder, fsync, rename over. Object storage: one PUT (a
 rename there is copy and delete). Readers accept only objects whose checksum is right; a damaged one

@@ -1,4 +1,4 @@
-"""A store that waits for its disk: what fails for the moment is tried again before it is an error.
+"""Retrying store: transient failures are waited for before they are errors.
 
 A disk that is full for a minute, or a share that is away, must not cost an arm the steps since its
 last checkpoint. What waiting does not mend is told at once: a damaged object, a missing permission.

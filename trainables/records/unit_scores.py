@@ -1,4 +1,4 @@
-"""Scores of one arm by held-out unit and sample, at every test gamma and under every shift.
+"""Scores of one arm by held-out unit and sample, at every test condition.
 
 What a record holds are means; tests need what they are means of: the bootstrap over units the
 losses of each unit, McNemar's test which samples each arm has right. It is a file of its own beside

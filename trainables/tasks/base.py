@@ -1,4 +1,4 @@
-"""What a task is: batches, a perturbation, the loss of one prediction, and a metric.
+"""Task interface: batches, a perturbation, the loss of one prediction, a metric.
 
 A task never sees a model: the two meet in ``layer_losses.py`` alone. Every random draw is keyed by
 (seed, purpose, ...) so that both arms of a pair, and a resumed run, see the same numbers.

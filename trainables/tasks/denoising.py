@@ -1,4 +1,4 @@
-"""What the denoising tasks share: clips, splits, held-out windows, keyed noise and keyed batches.
+"""Base of the denoising tasks: clips, splits, windows, keyed noise and batches.
 
 A task is a subclass that says what one sample is: how a window of T frames is cut into samples, and
 how they are given to a model. Pixels are grey, in [0, 1]; noise has sigma = gamma x std, std one

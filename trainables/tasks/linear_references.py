@@ -1,4 +1,4 @@
-"""What no training is needed for: the losses that a trained denoiser is read against.
+"""Reference predictors of denoising that need no training: identity, mean, Wiener.
 
 The identity (return the input), the constant (the training pixels' mean), and the Wiener filter of
 a patch in space (D x D) and, where a sample is a sequence, in space and time (T D x T D), each

@@ -1,4 +1,4 @@
-"""Perturbations, made from draws that are keyed by what they are for (``random_keys.py``)."""
+"""Perturbations of inputs, from draws keyed by purpose (``random_keys.py``)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Shifts of texts beside noise on their embeddings: tokens dropped or swapped, letters mistyped.
+"""Shifts of texts: tokens dropped or swapped, letters mistyped.
 
-Each draw is made once for all severities: the same generator at a higher severity disturbs what the
-lower one did, and more. A severity of 0 changes nothing. Pure.
+They come beside noise on the embeddings. Each draw is made once for all severities: the same
+generator at a higher severity disturbs what the lower one did, and more. A severity of 0 changes
+nothing. Pure.
 
 Shape suffix: T tokens of one text, special ones included.
 """

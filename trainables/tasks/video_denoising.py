@@ -1,4 +1,4 @@
-"""Video denoising: the co-located patch over T consecutive frames, disturbed by Gaussian noise.
+"""Video denoising: one patch over T consecutive frames, with Gaussian noise.
 
 A sample is T tokens of patch_size squared grey pixels in [0, 1]. The loss of a prediction is the
 sum of squares over the patch's pixels, averaged over the T tokens (docs/method.md, The task).

@@ -1,4 +1,4 @@
-"""PURE: what the tables of a sweep share: first columns, notes, and how values are written."""
+"""Shared first columns, notes and number formats of a sweep's tables. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE: one table as CSV, Markdown and LaTeX.
+"""Output formats of one table: CSV, Markdown and LaTeX. Pure.
 
 CSV has every column in full precision; Markdown and LaTeX have the short form and the notes.
 """

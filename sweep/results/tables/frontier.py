@@ -1,4 +1,4 @@
-"""PURE: the table of the frontier: what objective is to be had for how much demanded descent."""
+"""Table of the frontier: best objective against demanded descent. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE: the table of hyperparameters: what every setting's pair was trained with."""
+"""Table of hyperparameters that every setting's pair was trained with. Pure."""
 
 from __future__ import annotations
 

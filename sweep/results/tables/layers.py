@@ -1,4 +1,4 @@
-"""PURE: the table of the layers: losses, missing shares and probes of both arms, layer by layer."""
+"""Table of layers: losses, missing shares and probes of both arms. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PURE: every proposal of a sweep on every search seed, one a row: score against alpha, say."""
+"""Table of proposals: every proposal on every search seed, one a row. Pure."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""PURE: tables of results and shifts, from ``views.best``: every column (CSV), and a short form.
+"""Tables of results and of shifts, in full (CSV) and in a short form. Pure.
 
-The short form shows what a reader compares, with notes.
-What is infeasible is marked, never hidden. No bold and no star: a search alone confirms nothing.
-What training or selection looked at (seen) and what it did not (unseen) never share a column, but
-for the mean over all test gammas, which says so.
+They are made from ``views.best``. The short form shows what a reader compares, with notes. What is
+infeasible is marked, never hidden. No bold and no star: a search alone confirms nothing. What
+training or selection looked at (seen) and what it did not (unseen) never share a column, but for
+the mean over all test gammas, which says so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""PURE: every number of the pairs shown, one a row: what one's own figures and tables start from.
+"""Tidy table: every number of the pairs shown, one a row. Pure.
 
-One row per setting, arm, seed, metric, shift and severity, layer. An empty cell is a column that
-does not apply: ``layer`` where a number is of the model's output, ``shift`` and ``severity`` where
-it is of the whole range of gammas or of training, ``seed`` where the ``arm`` is a reference, which
-needs no training. ``shift`` is ``gaussian`` for noise alone; its severity is the test gamma.
+Figures and tables of one's own start from it. One row per setting, arm, seed, metric, shift and
+severity, layer. An empty cell is a column that does not apply: ``layer`` where a number is of the
+model's output, ``shift`` and ``severity`` where it is of the whole range of gammas or of training,
+``seed`` where the ``arm`` is a reference, which needs no training. ``shift`` is ``gaussian`` for
+noise alone; its severity is the test gamma.
 """
 
 from __future__ import annotations

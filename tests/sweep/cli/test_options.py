@@ -1,4 +1,4 @@
-"""What the verbs share: the name of a sweep, and seeds as a count or as a list."""
+"""Options that verbs share: a sweep's name, and seeds as a count or as a list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a laptop does without a cluster: logs line by line, places, and exports made elsewhere."""
+"""A laptop's verbs without a cluster: logs line by line, places, exports elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What travels between a laptop and a cluster's head: whole, as JSON, and told apart by version."""
+"""Messages between laptop and head: whole, as JSON, told apart by version."""
 
 from __future__ import annotations
 

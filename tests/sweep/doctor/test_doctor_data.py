@@ -1,4 +1,4 @@
-"""What `sweep doctor` says of data sets and checkpoints: found, missing, damaged, or a copy."""
+"""Data checks of `sweep doctor`: data sets and checkpoints found, missing, damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one node says of itself, and one line of what many nodes say."""
+"""One node's self-description, and one line of what many nodes say."""
 
 from __future__ import annotations
 

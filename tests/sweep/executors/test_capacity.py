@@ -1,4 +1,4 @@
-"""How many arms a driver may have on a cluster that grows, shrinks, and is shared."""
+"""Capacity of a driver on a cluster that grows, shrinks, and is shared."""
 
 from __future__ import annotations
 

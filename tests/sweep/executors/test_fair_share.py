@@ -1,4 +1,4 @@
-"""How a cluster is shared: max-min fair, whole places, and drivers that come, wait and vanish."""
+"""Fair shares: max-min, whole slots, and drivers that come, wait and vanish."""
 
 from __future__ import annotations
 

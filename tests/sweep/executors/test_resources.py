@@ -1,4 +1,4 @@
-"""What an arm holds of a machine: places, shares by hand and by measured memory."""
+"""Resource requests of an arm: slots, GPU shares by hand and by measured memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep says that it found: signs, counts and sizes by hand."""
+"""Findings of a sweep: signs, counts and sizes by hand."""
 
 from __future__ import annotations
 

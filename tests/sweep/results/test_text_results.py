@@ -1,4 +1,4 @@
-"""What is read from records of texts: accuracy is better the higher it is, objectives the lower."""
+"""Results of texts: accuracy is better the higher it is, objectives the lower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep tells of itself: its first winner, its end, and that nothing goes on any more."""
+"""Events of a sweep: its first winner, its end, and a standstill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running sweep shows: on 80 columns a line for each thing, and the numbers that matter."""
+"""Progress display: on 80 columns, a line for each thing, the numbers that matter."""
 
 from __future__ import annotations
 

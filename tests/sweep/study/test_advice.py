@@ -1,4 +1,4 @@
-"""What verbs advise is given as it stands, beside a ./sweeps with a sweep of the same name"""
+"""Advised commands, run as they stand beside a ./sweeps with a sweep of that name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a sweep is tracked: addresses that are refused, which one is found again, the id."""
+"""Tracking address: what is refused, which one is found again, the id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What MLflow is shown of shifts, constrained layers and capacity: names, values, layer numbers."""
+"""MLflow rows of shifts, constrained layers and capacity: names, values, numbers."""
 
 from __future__ import annotations
 

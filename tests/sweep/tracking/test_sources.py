@@ -1,4 +1,4 @@
-"""What tracking is fed: the same from the stored files as from a running driver."""
+"""Sources of tracking: stored files give the same as a running driver."""
 
 from __future__ import annotations
 

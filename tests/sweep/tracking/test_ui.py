@@ -1,4 +1,4 @@
-"""Where to look at a tracked sweep: the address of its charts, and the server that shows them."""
+"""Addresses of a tracked sweep's charts, and the server that shows them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the files of IMDb and MultiNLI may hold, what is refused, and real copies of both."""
+"""Files of IMDb and MultiNLI: what is read, what is refused, and real copies."""
 
 from __future__ import annotations
 

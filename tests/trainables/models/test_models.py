@@ -1,4 +1,4 @@
-"""What tells the variants of UT apart, and the attention scores that models share."""
+"""Variants of UT, and the attention scores that models share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be made again from records is made again when it is damaged: no verb stops at it."""
+"""Derived objects of a store, made again when damaged: no verb stops at one."""
 
 from __future__ import annotations
 

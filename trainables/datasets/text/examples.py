@@ -1,4 +1,4 @@
-"""What a text data set is before it is split (``RawText``) and after (``TextSplits``).
+"""Text data set before its split (``RawText``) and after (``TextSplits``).
 
 One example is one text, or two that belong together (premise and hypothesis), and its label.
 """

@@ -1,4 +1,4 @@
-"""Text files read strictly: damage is named by file and line, all of it in one message."""
+"""Strict reading of text files: all damage in one message, by file and line."""
 
 from __future__ import annotations
 

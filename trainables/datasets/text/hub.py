@@ -1,4 +1,4 @@
-"""Any classification data set of the Hugging Face library `datasets`, from what lies on this disk.
+"""Classification data sets of the library `datasets`, from this machine's disk.
 
 The one place that knows that library, which is optional. ``hf:NAME`` or ``hf:NAME:CONFIGURATION``
 is read from ``data.folder`` (written by ``save_to_disk``, or a copy of its repository), else from

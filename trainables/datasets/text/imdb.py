@@ -1,4 +1,4 @@
-"""The IMDb Large Movie Review Dataset from its original files: aclImdb/train/pos/0_9.txt.
+"""IMDb Large Movie Review Dataset from its original files (aclImdb/train/pos/...).
 
 A group is a review: the same text twice is one review. Where a split's urls_pos.txt and
 urls_neg.txt are there, as in the archive, a group is a film: the original test split shares no film

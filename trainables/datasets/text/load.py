@@ -1,4 +1,4 @@
-"""Text data sets by name: read once per machine, checked, split by whole groups, fingerprinted.
+"""Text data sets by name: read once, checked, split by groups, fingerprinted.
 
 Dev is carved from the training examples, whole groups only (reviews or films, premises), so that
 nothing of a dev group was trained on. The test split is read once, when the data are resolved, so

@@ -1,8 +1,9 @@
-"""MultiNLI from its original .jsonl files or from GLUE's .tsv files: premise, hypothesis, label.
+"""MultiNLI from its original .jsonl files or from GLUE's .tsv files.
 
-The test split is the matched validation set, since the labels of GLUE's test set are not public. A
-group is a premise: a prompt's hypotheses (same promptID) and all others to the same premise. Rows
-without a gold label (-) are left out and counted.
+An example is a premise, a hypothesis and a label. The test split is the matched validation set,
+since the labels of GLUE's test set are not public. A group is a premise: a prompt's hypotheses
+(same promptID) and all others to the same premise. Rows without a gold label (-) are left out and
+counted.
 
 Source: Williams, Nangia, Bowman, A Broad-Coverage Challenge Corpus for Sentence Understanding
 through Inference, NAACL 2018; Wang et al., GLUE, ICLR 2019.

@@ -1,4 +1,4 @@
-"""Which examples belong together, which of them are dev, and which few stand for all. Pure.
+"""Splits of texts: groups that stay whole, the dev split, small samples. Pure.
 
 Nothing here depends on the order or the names of files: orders are those of hashes of content, so
 every layout of a data set gives the same splits.

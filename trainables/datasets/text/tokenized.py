@@ -1,4 +1,4 @@
-"""Tokens of a text data set: made once per machine and tokenizer, shared as memory-mapped arrays.
+"""Tokenized text data sets: made once per machine and tokenizer, memory-mapped.
 
 Shape suffixes: N examples of a split, M tokens of a split, B examples of a batch, T tokens of the
 longest example in a batch.

@@ -1,4 +1,4 @@
-"""Tokenizers of Hugging Face models from local files: found, loaded, fingerprinted, applied.
+"""Tokenizers of Hugging Face models, from local files, with a fingerprint.
 
 A pair is merged as its tokenizer does it: [CLS] premise [SEP] hypothesis [SEP] with types 0 and 1
 for BERT, <s> premise </s></s> hypothesis </s> without types for RoBERTa. What is too long is cut

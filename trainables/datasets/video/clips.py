@@ -1,4 +1,4 @@
-"""What a video data set is before it is decoded (``RawVideo``) and after (``VideoClips``).
+"""Video data set before decoding (``RawVideo``) and after (``VideoClips``).
 
 Shape suffixes: N frames of a clip or split, S frame_size (frames are S x S grey pixels).
 """

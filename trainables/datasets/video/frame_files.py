@@ -1,4 +1,4 @@
-"""Frames stored as one image file each: listed in the order of their numbers, decoded strictly."""
+"""Frames as image files: listed in the order of their numbers, decoded strictly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Video data sets by name: decoded once per machine, checked, split by whole clips, fingerprinted.
+"""Video data sets by name: decoded once, checked, split by clips, fingerprinted.
 
 Preprocessing: grey, frame_size x frame_size. Dev is carved from the training clips, whole clips
 only, so that no frame of a dev scene was trained on (docs/method.md, The task).

@@ -1,9 +1,9 @@
-"""A folder of the user's own clips: video files and folders of numbered frames, in any mixture.
+"""A folder of the user's own clips: video files and folders of numbered frames.
 
-A clip is called by its file's name without suffix, or by its folder's. Order is that of names, with
-numbers in them as numbers: walk2 before walk10. Where there is no test/ folder, the last clips are
-the test split, ``TEST_SHARE`` of all, rounded up. They are chosen before ``data.max_clips`` is
-looked at, so that it never moves a clip from one split to the other.
+The two may be mixed. A clip is called by its file's name without suffix, or by its folder's. Order
+is that of names, with numbers in them as numbers: walk2 before walk10. Where there is no test/
+folder, the last clips are the test split, ``TEST_SHARE`` of all, rounded up. They are chosen before
+``data.max_clips`` is looked at, so that it never moves a clip from one split to the other.
 """
 
 from __future__ import annotations

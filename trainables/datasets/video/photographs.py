@@ -1,9 +1,9 @@
-"""The built-in data set: a virtual camera over two real photographs. No download, seconds to make.
+"""The built-in data set: a virtual camera over two real photographs.
 
-The camera pans, zooms and turns slowly over the photographs that come with scikit-learn. Each
-photograph is cut into three rectangles, one per split, and a clip's camera never sees a pixel
-outside its own: nothing that dev or test shows was ever trained on. All arithmetic on pixels is in
-whole numbers, so every machine makes the same frames.
+No download, seconds to make. The camera pans, zooms and turns slowly over the photographs that come
+with scikit-learn. Each photograph is cut into three rectangles, one per split, and a clip's camera
+never sees a pixel outside its own: nothing that dev or test shows was ever trained on. All
+arithmetic on pixels is in whole numbers, so every machine makes the same frames.
 
 Shape suffix: N frames of a clip.
 """

@@ -1,7 +1,8 @@
-"""ShanghaiTech Campus: .avi files to train on and frame folders to test on, or frames for both.
+"""ShanghaiTech Campus: .avi files and frame folders, or frame folders alone.
 
-A clip is called by scene and number ("01_014"). Source: Luo, Liu, Gao, A Revisit of Sparse Coding
-Based Anomaly Detection in Stacked RNN Framework, ICCV 2017.
+As published, training clips are .avi files and test clips folders of frames. A clip is called by
+scene and number ("01_014"). Source: Luo, Liu, Gao, A Revisit of Sparse Coding Based Anomaly
+Detection in Stacked RNN Framework, ICCV 2017.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UCSD Anomaly Detection, Ped1 and Ped2, in its original layout or as numbered frame folders.
+"""UCSD Anomaly Detection, Ped1 and Ped2, as published or as numbered frames.
 
 Source: Mahadevan, Li, Bhalodia, Vasconcelos, CVPR 2010; frame folders as in Liu, Luo, Lian, Gao,
 CVPR 2018.

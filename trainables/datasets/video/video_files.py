@@ -1,10 +1,11 @@
-"""Clips stored as one video file each, decoded frame by frame. The only place that knows PyAV.
+"""Decoder of clips stored as video files, frame by frame (PyAV).
 
-Grey is the video's own luma, spread to 0..255 where the file uses 16..235. With BT.601's matrix
-that is the number which Pillow's "L" computes from the frame's RGB (0.299 R + 0.587 G + 0.114 B),
-within two levels of rounding. It takes whole numbers only, so every machine makes the same pixels;
-the way over RGB would not, since the scaler's arithmetic differs between processors. Files that
-store RGB go through Pillow's "L". Rotation tags and pixel aspect are not applied.
+The only place that knows PyAV. Grey is the video's own luma, spread to 0..255 where the file uses
+16..235. With BT.601's matrix that is the number which Pillow's "L" computes from the frame's RGB
+(0.299 R + 0.587 G + 0.114 B), within two levels of rounding. It takes whole numbers only, so every
+machine makes the same pixels; the way over RGB would not, since the scaler's arithmetic differs
+between processors. Files that store RGB go through Pillow's "L". Rotation tags and pixel aspect are
+not applied.
 """
 
 from __future__ import annotations
