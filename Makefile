@@ -15,7 +15,7 @@ TEST_PROCESSES := 2
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
 	@echo "make test         set up, then the fast tests: CPU, no network, about four minutes"
-	@echo "make check        ruff, format, mypy --strict, import contracts"
+	@echo "make check        ruff, format, mypy --strict, import contracts; figures of the code, and limits"
 	@echo "make format       rewrite what ruff can"
 	@echo "make tree         rewrite docs/files.md from the files' own first lines"
 	@echo "make slow | cluster | gpu    the tests with that marker"
@@ -76,6 +76,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.support.code_figures
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .

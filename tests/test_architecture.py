@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-PACKAGES = ("sweep", "search_spaces", "trainables")
-LONGEST_MODULE = 500  # lines
+from tests.support.code_figures import ROOT, circles, figures, listed_files, modules
 
 # The only files that may import each of these, at any depth of the file.
 OWNERS = {
@@ -62,11 +60,6 @@ LONGEST_SUMMARY = 80  # characters of a module's first line
 QUESTION = re.compile(r"(What|How|Whether|Which|Where|Who|Why|When)\b")
 DRAWERS = ("common", "helpers", "misc", "util", "utils")
 
-# Folders and files that git ignores, for a copy that is no git checkout.
-IGNORED = re.compile(
-    r"\.(?!ci$|gitignore$|pre-commit)|__pycache__$|.*\.egg-info$|(sweeps|build|dist)$"
-)
-
 TREE_PAGE = ROOT / "docs/files.md"
 TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- end of file tree -->"
 # What a file that cannot say it itself is for.
@@ -81,22 +74,6 @@ TREE_COMMENTS = {
     "README.md": "the project in one screen, and where things are",
     "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
 }
-
-
-def listed_files() -> list[Path]:
-    """Files that are in git or would be added, relative to the root; all of them outside git."""
-    git = ("git", "ls-files", "-co", "--exclude-standard", "-z")
-    try:
-        names = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-        files = [Path(name) for name in names.split("\0") if name]
-    except (OSError, subprocess.CalledProcessError):
-        files = [path.relative_to(ROOT) for path in ROOT.rglob("*")]
-        files = [file for file in files if not any(map(IGNORED.match, file.parts))]
-    return sorted({file for file in files if (ROOT / file).is_file()})
-
-
-def modules() -> list[Path]:
-    return [f for f in listed_files() if f.suffix == ".py" and f.parts[0] in PACKAGES]
 
 
 def syntax(file: Path) -> ast.Module:
@@ -164,9 +141,29 @@ def test_no_file_is_a_drawer() -> None:
     assert not drawers, "name a file by its concept"
 
 
-def test_no_module_is_longer_than_500_lines() -> None:
-    sizes = {str(f): len((ROOT / f).read_text(encoding="utf-8").splitlines()) for f in modules()}
-    assert not {f: n for f, n in sizes.items() if n > LONGEST_MODULE}
+def test_every_figure_of_the_code_keeps_its_limit() -> None:
+    assert not [str(figure) for figure in figures() if not figure.is_within]
+
+
+def test_circles_are_found_with_and_without_imports_for_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "ring"
+    package.mkdir()
+    for_types = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import ring.{}\n"
+    sources = {
+        "__init__": "",
+        "one": "import ring.two\n",
+        "two": "def later(): from ring import one\n",
+        "three": "import ring.four\n",
+        "four": for_types.format("three"),
+        "five": "import ring.one\n",
+    }
+    for name, source in sources.items():
+        (package / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert circles("ring", with_types=False) == ["ring.one, ring.two"]
+    assert circles("ring", with_types=True) == ["ring.four, ring.three", "ring.one, ring.two"]
 
 
 def first_line(file: Path) -> str:
@@ -227,23 +224,11 @@ def test_markdown_links_lead_to_files() -> None:
     assert not dead
 
 
-def test_the_readme_is_one_page() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 150
-    assert len(text.split()) <= 1000
-    assert max(map(len, text.splitlines())) <= 110
-
-
 def test_the_readme_names_files_that_there_are() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     named = re.findall(r"\| ([a-z_/]+\.py) \|", text)
     assert len(named) >= 8
     assert not [name for name in named if not (ROOT / name).is_file()]
-
-
-def test_no_folder_has_more_than_18_modules() -> None:
-    folders = [f.parent for f in modules() if f.name != "__init__.py"]
-    assert not {str(f): folders.count(f) for f in folders if folders.count(f) > 18}
 
 
 def test_every_decision_record_is_short_and_complete() -> None:
