@@ -19,7 +19,7 @@ from trainables.models.ut import UT
 from trainables.plugins import require_no_clash, task_plugin, wrong_return
 from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import seed_of
-from trainables.tasks.base import References, Task, TokenTask
+from trainables.tasks.base import References, Task, TokenTask, TrainingTask
 from trainables.tasks.denoising import Denoising
 from trainables.tasks.frame_denoising import FrameDenoising
 from trainables.tasks.linear_references import linear_references
@@ -165,7 +165,7 @@ def model_fingerprint(model: ModelConfig) -> str:
     return hashlib.sha256(both.encode()).hexdigest()[:16]
 
 
-def build_model(config: RunConfig, task: Task) -> nn.Module:
+def build_model(config: RunConfig, task: TrainingTask) -> nn.Module:
     """The run's network at its starting weights, on the CPU; move it to ``parameter_dtype``.
 
     The start depends on the configuration alone, never on global random state.
@@ -203,7 +203,7 @@ def _of_checkpoint(config: RunConfig, classes: int) -> nn.Module:
     return network
 
 
-def _of_plugin(config: RunConfig, task: Task) -> nn.Module:
+def _of_plugin(config: RunConfig, task: TrainingTask) -> nn.Module:
     """A network of another package, whose draws from torch's global generator are keyed for it."""
     model = config.model
     assert model.plugin is not None

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from trainables.models.base import LastPrediction, LayerwiseModel, TextInputs, TextModel
-from trainables.tasks.base import Batch, Task, Tokens, TokenTask
+from trainables.tasks.base import Batch, Task, Tokens, TokenTask, TrainingTask
 
 Model = LayerwiseModel | TextModel
 
 
-def introduce(model: Model | nn.Module, task: Task) -> None:
+def introduce(model: Model | nn.Module, task: TrainingTask) -> None:
     """Show a task of texts the model's embeddings; once, while the model has its starting weights.
 
     Other tasks need to know nothing of a model.
@@ -37,7 +37,7 @@ class Outcomes:
 
 
 def layer_losses(
-    model: Model | nn.Module, task: Task, batch: Batch, *, trains_last_alone: bool = False
+    model: Model | nn.Module, task: TrainingTask, batch: Batch, *, trains_last_alone: bool = False
 ) -> Tensor:
     """Per-sample loss of every layer's prediction, [L + 1, B], in the task's unit.
 
@@ -52,7 +52,7 @@ def layer_losses(
     return torch.stack([task.loss(p, batch.targets) for p in (*inner, last)])
 
 
-def last_loss(model: Model | nn.Module, task: Task, batch: Batch) -> Tensor:
+def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:
     """The last row of ``layer_losses`` bit for bit, [1, B], without the work of the others."""
     device = batch.targets.device.type
     with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
@@ -67,7 +67,7 @@ def last_loss(model: Model | nn.Module, task: Task, batch: Batch) -> Tensor:
     return task.loss(prediction.to(task.dtype), batch.targets)[None]
 
 
-def layer_predictions(model: Model | nn.Module, task: Task, batch: Batch) -> list[Tensor]:
+def layer_predictions(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> list[Tensor]:
     """The predictions of layers 0..L, in the type that losses are taken in."""
     predictions, _ = _forward(model, task, batch)
     return predictions
@@ -87,7 +87,7 @@ def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> Outcom
 
 
 def _forward(
-    model: Model | nn.Module, task: Task, batch: Batch
+    model: Model | nn.Module, task: TrainingTask, batch: Batch
 ) -> tuple[list[Tensor], list[Tensor] | None]:
     """Predictions of layers 0..L, and of texts the features that the readout made them of."""
     device = batch.targets.device.type

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from trainables.build import OwnReferences
     from trainables.config.arm import DataConfig, RunConfig
     from trainables.config.task_facts import TaskFacts
-    from trainables.tasks.base import Task
+    from trainables.tasks.base import TrainingTask
     from trainables.tasks.denoising import Denoising
 
 Group = Literal["models", "tasks", "videos", "texts"]
@@ -44,7 +44,7 @@ class ModelPlugin:
     """A model of another package: what an entry point of descent_sweep.models refers to."""
 
     task: str  # the task it is for; another one may name it among its models
-    build: Callable[[RunConfig, Task], nn.Module]
+    build: Callable[[RunConfig, TrainingTask], nn.Module]
     # ^ the network at its start, on the CPU: a LayerwiseModel, or a TextModel (models/base.py)
     variants: tuple[str, ...] = ("default",)  # its forwards, the default first: model.variant
     options: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ from trainables.layer_losses import last_loss, layer_losses
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.records import arm_record as results
-from trainables.tasks.base import Batch, Task
+from trainables.tasks.base import Batch, TrainingTask
 
 
 def optimizer_of(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -54,7 +54,7 @@ class Training:
     """The state of one run between two primal steps: model, optimiser, weighting, step."""
 
     def __init__(
-        self, config: RunConfig, task: Task, model: nn.Module, weighting: Weighting
+        self, config: RunConfig, task: TrainingTask, model: nn.Module, weighting: Weighting
     ) -> None:
         """Start at step 0 with the model as it is."""
         self.config = config

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -24,9 +23,6 @@ FEWEST, MOST = 3, 30  # steps that are timed, after one that is not
 class NoiseTask:
     """A task whose clean sequences are noise; what costs time in a step is there, the data not."""
 
-    dev_units: tuple[str, ...] = ()
-    train_units: tuple[str, ...] = ()
-    test_units: tuple[str, ...] = ()
     steps_per_epoch = 1000
 
     def __init__(self, config: RunConfig) -> None:
@@ -42,29 +38,9 @@ class NoiseTask:
         targets = self._pixels.to(self.dtype).div_(255)
         return Batch(gaussian(targets, 0.02, keyed_generator(CPU, "timed", step)), targets)
 
-    def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
-        """Nothing is held out."""
-        return iter(())
-
-    def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
-        """Nor is anything scored under another shift."""
-        return iter(())
-
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
         """As in video denoising: [B] from two of [B, T, D]."""
         return (prediction - targets).square().sum(-1).mean(-1)
-
-    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
-        """No step asks for them."""
-        return losses
-
-    def metric(self, mean_score: float) -> float:
-        """Nor for this."""
-        return mean_score
-
-    def unchanged_losses(self, batch: Batch) -> Tensor | None:
-        """Nor for these."""
-        return None
 
 
 def step_times(config: RunConfig, most_s: float) -> list[float]:

@@ -85,23 +85,32 @@ class References(Protocol):
         ...
 
 
-class Task(Protocol):
-    """A task bound to one run's data, device and dtype."""
+class TrainingTask(Protocol):
+    """What training asks of a task: batches, their loss and its scales."""
 
     scales: Scales
     dtype: torch.dtype  # of predictions as the loss sees them, of losses and multipliers
     autocast: torch.dtype | None  # what a model's forward pass runs in; None: as its parameters
+    steps_per_epoch: int
+
+    def train_batch(self, step: int) -> Batch:
+        """The batch of primal step ``step``: a function of (seed, step) and nothing else."""
+        ...
+
+    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+        """Per-sample loss of one prediction, [B], in the task's own unit."""
+        ...
+
+
+class Task(TrainingTask, Protocol):
+    """A task bound to one run's data, device and dtype: for training, and for evaluation."""
+
     dev_units: tuple[str, ...]  # names of the held-out units: windows of held-out clips, or texts
     train_units: tuple[str, ...]  # names of the training units that fresh draws are measured on
-    steps_per_epoch: int
 
     @property
     def test_units(self) -> tuple[str, ...]:
         """Names of the units of the test split, which is opened when they are first asked for."""
-        ...
-
-    def train_batch(self, step: int) -> Batch:
-        """The batch of primal step ``step``: a function of (seed, step) and nothing else."""
         ...
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
@@ -110,10 +119,6 @@ class Task(Protocol):
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
         """As ``held_out`` at train_gamma, and by a family of ``test_conditions.FAMILIES``."""
-        ...
-
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Per-sample loss of one prediction, [B], in the task's own unit."""
         ...
 
     def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
