@@ -31,7 +31,6 @@ import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,10 +38,10 @@ from torch import Tensor
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
 from trainables.models.dust import DUST
 from trainables.models.ut import VARIANTS, UTLayer
+from trainables.plain import Json
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 
-Json = Any
 RIDGE = 1e-9  # of the features' mean square: codes of more atoms than pixels are nearly dependent
 
 

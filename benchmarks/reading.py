@@ -19,7 +19,6 @@ import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.request import urlopen
 
 import pyarrow.fs
@@ -28,10 +27,10 @@ from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import KEYS, requests_served, s3_server
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import Definition, put_definition
+from trainables.plain import Json
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 TIMES = 3
 
 

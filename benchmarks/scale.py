@@ -39,7 +39,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.request import Request, urlopen
 
 from benchmarks.imitated.arms import SETTINGS, definition, train
@@ -52,10 +52,10 @@ from sweep.study.plan import Arm
 from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.writer import BackgroundTracker
+from trainables.plain import Json
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 T = TypeVar("T")
 Keep = Callable[[dict[str, Json]], None]  # told of what is known so far
 EVERY_S = 60.0  # between two looks at a sweep that runs

@@ -19,7 +19,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -27,8 +26,8 @@ from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Unif
 from sweep.study.proposals import Point, Told
 from sweep.study.sampler import propose
 from trainables.config.arm import RunConfig
+from trainables.plain import Json
 
-Json = Any
 FOLDER = Path(__file__).parent / "landscape"
 BUDGETS = (8, 16, 24)
 KINDS = ("tpe", "tpe, early ends forgotten", "random")

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import search_spaces
 from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
@@ -28,8 +28,8 @@ from trainables.config.arm import RunConfig, default_constraint, field_names
 from trainables.config.constraint import TOLERANCE
 from trainables.config.task_facts import facts_of, task_of_model
 from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.plain import Json
 
-Json = Any
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
 _NO_SPACES = ("catalog", "effects", "paper", "ranges", "space")

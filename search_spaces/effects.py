@@ -10,14 +10,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from search_spaces.ranges import Choice, at_share, decay_of
 from search_spaces.space import RESILIENCE, SearchSpace, Setting
 from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
-Json = Any
 DUAL_LR = "constraint.dual_lr"
 IDLE_DECAY = 0.2  # a smaller share of a multiplier lost over the whole run is no effect
 IDLE_WEIGHT = 0.05  # a layer weight below this counts for nothing beside the output's own, 1

@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 
 from trainables.errors import InvalidValue
-
-Json = Any
+from trainables.plain import Json
 
 
 def is_finite(value: Json) -> bool:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from search_spaces.ranges import Choice as Choice
 from search_spaces.ranges import LogDecay as LogDecay
@@ -30,9 +30,9 @@ from search_spaces.ranges import (
 from trainables.config.arm import ConstraintConfig, RunConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName
+from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
-Json = Any
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome

@@ -7,12 +7,11 @@ import importlib.metadata
 import platform
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from trainables.code_version import code_version
+from trainables.plain import Json
 from trainables.plugins import installed
 
-Json = Any
 PACKAGES = (
     "descent-sweep",
     "torch",

@@ -14,7 +14,7 @@ import socket
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ray
 from ray.tune import PlacementGroupFactory, Trainable
@@ -25,6 +25,7 @@ from trainables.config.constraint import TOLERANCE
 from trainables.datasets.fetched_folders import Background
 from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
+from trainables.plain import Json
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import RunStore
@@ -33,7 +34,6 @@ from trainables.records.retrying import PatientStore
 if TYPE_CHECKING:
     from trainables.arm_run import ArmRun
 
-Json = Any
 
 # Keys of a result besides Tune's own: `done` is true for stopped and finished trials alike.
 SIGNATURE = "signature"

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from time import sleep
 from types import SimpleNamespace
-from typing import Any
 
 from moto.s3.models import S3Backend
 from moto.s3.utils import _VersionedKeyStore
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-Json = Any
+from trainables.plain import Json
+
 LAST = chr(0x10FFFF)  # sorts after whatever follows a prefix
 _names: list[str] = []  # of all keys that were ever put, sorted
 _set_list = _VersionedKeyStore.setlist

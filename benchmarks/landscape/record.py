@@ -16,19 +16,17 @@ import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from scipy.stats import qmc
 
 from sweep.study.pairs import Judgement, judge
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.plain import Json
 from trainables.primal_dual.schedule import lr_factor
 from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
-
-Json = Any
 
 BASE = RunConfig(
     data=DataConfig(name="photographs", frame_size=32, patch_size=8),

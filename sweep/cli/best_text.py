@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 
@@ -16,8 +15,8 @@ from sweep.results.verdict_text import verdict_lines
 from sweep.study.names import model_text, short_names
 from trainables.config.task_facts import facts_of, reference_label
 from trainables.config.test_conditions import FAMILIES
+from trainables.plain import Json
 
-Json = Any
 _NOTHING = "—"
 FEW_SETTINGS = 4  # of more, each gets a line
 DIFFERENCE = "difference"  # with a star where the pair was selected by it

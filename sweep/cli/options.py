@@ -16,12 +16,12 @@ from sweep.study import advice
 from sweep.study.advice import ADDRESS, STORAGE, note
 from sweep.study.opening import named_place, open_store, refuse_key
 from trainables.errors import InvalidValue
+from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
     from sweep.results.views import Read, SweepView
     from trainables.records.objects import ObjectStore
 
-Json = Any
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 storage_option: Callable[[Verb], Verb] = click.option(

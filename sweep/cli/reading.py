@@ -9,7 +9,6 @@ import fnmatch
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 from rich.markup import escape
@@ -36,9 +35,9 @@ from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import open_store
 from sweep.tracking.address import known_id, place_of
 from trainables.errors import SweepError, UnknownName
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
-Json = Any
 _NOTHING = "—"
 full_option = click.option(
     "--full", is_flag=True, help="Show every setting whole, however many there are."

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -49,13 +49,13 @@ from sweep.study.requirements import (
 )
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
     from sweep.tracking.tracker import Tracker
 
-Json = Any
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
@@ -25,11 +25,11 @@ from sweep.cli.options import (
 from sweep.cli.text_table import table
 from sweep.study.names import model_text
 from trainables.errors import Misuse
+from trainables.plain import Json
 
 if TYPE_CHECKING:
     from sweep.cost.estimate import Estimate
 
-Json = Any
 _NOTHING = "—"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -38,7 +37,6 @@ from trainables.errors import Failure, SweepError
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
 
 mlflow_option = click.option(

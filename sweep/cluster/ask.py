@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -26,11 +26,11 @@ from sweep.cluster.submission import NOT_YET, Answer, Question, Submission
 from sweep.study.advice import note, place
 from trainables.code_version import code_version
 from trainables.errors import Failure
+from trainables.plain import Json
 
 if TYPE_CHECKING:
     from sweep.cluster.jobs import Jobs
 
-Json = Any
 PYTHON = "python -m"  # on the head's PATH, where `ray start` was found
 AGAIN_S = 2.0  # before a sweep is compared again with one whose data the head still looks for
 ANSWER_S = 120.0  # a verb that reads a large sweep from an object store

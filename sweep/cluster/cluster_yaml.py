@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Any
 
 import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
 from trainables.errors import Misuse
-
-Json = Any
+from trainables.plain import Json
 
 
 class _OnceEach(yaml.SafeLoader):

@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
-from typing import Any
 
-Json = Any
+from trainables.plain import Json
+
 TIMEOUT_S = 30.0  # of one request
 SWEEP, ROOT = "sweep", "storage"  # of a job's metadata
 READER = "reader-"  # what the jobs are called that run sweep/cli/reader.py

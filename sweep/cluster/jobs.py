@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -24,8 +23,8 @@ from ray.job_submission import JobSubmissionClient, JobType
 from sweep.cluster.job_list import READER, ROOT, SWEEP, TIMEOUT_S, Job
 from sweep.cluster.submission import Answer
 from trainables.errors import Failure, Misuse
+from trainables.plain import Json
 
-Json = Any
 POLL_S = (0.1, 1.0)  # between two looks at a job: at first, and at most
 OVERRIDES = ("RAY_ADDRESS", "RAY_API_SERVER_ADDRESS")  # Ray prefers them to any address it is given
 TALKATIVE = (  # loggers that tell of every upload, and of a log's end

@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from sweep.study.advice import STORAGE
 from trainables.code_version import DISTRIBUTION, code_version
 from trainables.errors import Failure, Misuse
+from trainables.plain import Json
 
-Json = Any
 FILE = "submission.json"
 ANSWER = "sweep-answer: "  # what an answer's line begins with
 NOT_YET = 75  # an answer's code: the sweep to compare with, or to stop, is not stored yet

@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from sweep.cluster.submission import (
     NOT_YET,
@@ -51,10 +50,10 @@ from sweep.study.registration import extended, refuse_second_driver, registered,
 from sweep.tracking.address import place_of, remember_place
 from trainables.code_version import code_version
 from trainables.errors import Failure, Misuse, StoreError, SweepError
+from trainables.plain import Json
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person
 WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
 STORAGE_WAIT_S = 3600.0  # for a storage that is full or away, before each start

@@ -18,14 +18,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 from urllib.parse import urlsplit
 
 from sweep.cluster.cluster_yaml import read
 from sweep.tracking.address import shown
 from trainables.errors import Failure, Misuse
 
-Json = Any
 DASHBOARD_PORT = 8265
 READER_PORT = 8266  # of the head's loopback, for sweep/cli/reader.py
 READER_VARIABLE = "SWEEP_READER_PORT"  # of the head's environment: another port than that

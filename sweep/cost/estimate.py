@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
@@ -28,8 +28,8 @@ from trainables.config.task_facts import SAMPLES_PER_UNIT
 from trainables.config.test_conditions import family_of
 from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, Misuse, UnknownName
+from trainables.plain import Json
 
-Json = Any
 DType = Literal["float32", "float64", "bfloat16"]
 
 BACKWARD = 2.0  # a backward pass costs about twice its forward pass

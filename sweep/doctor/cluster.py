@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -28,9 +27,8 @@ from sweep.doctor.data import Need
 from sweep.doctor.node import SHARED_ADVICE, NodeReport, Request
 from sweep.executors.ray_session import attached_ray
 from trainables.errors import Failure
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
-
-Json = Any
 
 ANSWER_S = 120.0  # a node starts a process and imports torch
 STRANGER_S = 60

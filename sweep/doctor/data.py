@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.doctor.check import Check, nearest
@@ -22,8 +21,8 @@ from trainables.datasets.fetched_folders import listed
 from trainables.datasets.places import FOLDERS, with_default_folder
 from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, StoreError, SweepError
+from trainables.plain import Json
 
-Json = Any
 DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
 CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come from."
 

@@ -12,7 +12,6 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from sweep.cluster import ask, tunnel
@@ -26,8 +25,6 @@ from sweep.doctor.ports import NEVER_OPEN, answering
 from sweep.tracking.address import refuse_password
 from trainables.code_version import code_version
 from trainables.errors import SweepError
-
-Json = Any
 
 TIMEOUT_S = 10.0  # of one request
 ANSWER_S = 300.0  # the head asks every node

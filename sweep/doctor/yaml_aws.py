@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any
 
 from sweep.doctor.yaml_rules import OBJECT_STORES, ClusterFile, Rule, did_you_mean, settings
-
-Json = Any
+from trainables.plain import Json
 
 # Keys of node_config that are Ray's: the rest goes to EC2's RunInstances as it is.
 RAYS_OWN = {"SubnetIds"}

@@ -10,15 +10,13 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_aws, yaml_rules, yaml_secrets
 from sweep.doctor.yaml_rules import ClusterFile
 from sweep.doctor.yaml_secrets import Secret
 from trainables.errors import Misuse
-
-Json = Any
+from trainables.plain import Json
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,10 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sweep.doctor import yaml_secrets
+from trainables.plain import Json
 
-Json = Any
 Rule = Callable[["ClusterFile"], list[str]]
 
 PLACEHOLDER = "FILL-IN"

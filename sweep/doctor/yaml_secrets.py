@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-Json = Any
+from trainables.plain import Json
 
 # What a secret looks like wherever it stands; the group is the secret.
 _SHAPES = {

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from sweep.executors.resources import Machine, ResourceClass
+from trainables.plain import Json
 
-Json = Any
 CONFIG = "~/ray_bootstrap_config.yaml"  # where `ray up` puts it, on the head
 _COUNTED = ("CPU", "GPU")
 

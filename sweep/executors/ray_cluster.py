@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
 
 import ray
 from ray.exceptions import RayError
@@ -21,8 +20,8 @@ from sweep.executors import autoscaling
 from sweep.executors.autoscaling import counted
 from sweep.executors.resources import Machine, ResourceClass
 from trainables.errors import Failure
+from trainables.plain import Json
 
-Json = Any
 NAMESPACE = b"descent-sweep"
 
 

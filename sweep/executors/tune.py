@@ -15,7 +15,6 @@ import time
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import ray
 from ray import tune
@@ -41,10 +40,10 @@ from sweep.study.definition import definition_name
 from trainables import trial
 from trainables.config.arm import RunConfig
 from trainables.errors import InvalidValue
+from trainables.plain import Json
 from trainables.records.arms import MAX_DEATHS
 from trainables.trial import ArmTrial, report_of, resources_of, trial_config
 
-Json = Any
 log = logging.getLogger(__name__)
 
 WATCH_EVERY_S = 1.0  # for arms that hang

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sweep.study.pairs import Judgement, Pair
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import gamma_key, seen_gammas
+from trainables.plain import Json
 from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
@@ -20,8 +20,6 @@ from trainables.records.arm_record import (
     ArmRecord,
     Evaluation,
 )
-
-Json = Any
 
 ARMS = ("constrained", "unconstrained")
 PROBES = ("probe_losses", "probe_scores")  # what each layer holds, whoever reads it
@@ -222,17 +220,6 @@ def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
     scores = values.get("shifts", {}).get(shift, {}).values()
     whole = scores and None not in scores
     return _mean(list(scores)) if whole else None
-
-
-def finite(value: Json) -> Json:
-    """The value with NaN and infinities as None: JSON has neither."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return value
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -18,7 +18,6 @@ import shutil
 import uuid
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from search_spaces.catalog import CONFIGURATION
 from sweep.results import provenance, views
@@ -35,9 +34,9 @@ from sweep.results.views import SettingView, SweepView
 from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 
-Json = Any
 EXPORT = "descent-sweep export"  # what a manifest says it is
 MANIFEST = "manifest.json"
 _STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed

@@ -7,11 +7,10 @@ descriptions of this sweep. Which way is better is the metric's own (``task_fact
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainables.config.task_facts import Metric, facts_of
+from trainables.plain import Json
 
-Json = Any
 # A linear filter that training the network is to beat, the one that knows least first.
 FILTERS = ("wiener_train", "wiener")
 

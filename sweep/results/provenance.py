@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from sweep.results.aggregates import finite
 from sweep.results.views import SettingView, SweepView
 from trainables.config.arm import TRAINING_VERSION
+from trainables.plain import Json, finite
 from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
     TRAIN_SECONDS,
     ArmRecord,
 )
-
-Json = Any
 
 
 def manifest(view: SweepView, run_ids: Mapping[str, str]) -> dict[str, Json]:

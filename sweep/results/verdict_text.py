@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sweep.results.tables.formats import NOTHING, Row, number
+from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
-
-Json = Any
-
 
 # --- below a pair, on a terminal ------------------------------------------------------------------
 

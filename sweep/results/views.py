@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 from search_spaces.space import Setting
 from sweep.results.aggregates import (
     arms_entry,
     difference_entry,
-    finite,
     references_entry,
 )
 from sweep.study.definition import Definition, load_definition
@@ -40,11 +39,11 @@ from sweep.study.selection import (
     select,
     winner_of,
 )
+from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 BATCH = 400  # records that are in memory at a time, about
 State = Literal["running", "stopped", "failed", "finished"]
 

@@ -16,7 +16,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from search_spaces.space import ORDER_FREE
 from sweep.run import events
@@ -48,7 +47,6 @@ from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 OnFinal = Callable[[Arm, ArmRecord], None]
 
 log = logging.getLogger(__name__)

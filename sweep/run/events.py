@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sweep.study import advice
+from trainables.plain import Json
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
     from sweep.study.proposals import ProposalOutcome
 
-Json = Any
 Kind = Literal["finished", "failed", "stalled", "first_winner", "test"]
 
 LONGEST_TEXT = 1000  # characters; a problem may carry a whole traceback

@@ -20,14 +20,12 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 from urllib.parse import urlsplit
 
 from sweep.run.events import News, OnNews, of_error
 from sweep.run.signals import KNOWN
 from trainables.errors import Failure, Misuse
-
-Json = Any
+from trainables.plain import Json
 
 VARIABLE = "SWEEP_NOTIFY"
 TIMEOUT_S = 10.0  # of one try

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import click
 
@@ -18,11 +17,11 @@ from sweep.study.definition import Definition, put_definition
 from sweep.study.plan import arms_of_proposal, baselines
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Failure, Misuse
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
-Json = Any
 SHOWN = 8  # differences printed per arm
 _OURS = (
     "code",

@@ -12,15 +12,13 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
 from sweep.errors import NameTaken
 from sweep.study.advice import resume
 from trainables.errors import InvalidValue, UnknownName
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
-
-Json = Any
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from search_spaces.ranges import Choice, Range, Uniform
 from search_spaces.space import SearchSpace, Setting
+from trainables.plain import Json
 
-Json = Any
 NEAR = 0.02  # of a range's length, on its own scale
 # What less, and more, of a searched field does to what is asked of a network.
 _EFFECTS = {

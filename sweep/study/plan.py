@@ -15,13 +15,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from search_spaces.space import Setting
 from sweep.study.definition import Definition
 from trainables.config.arm import RunConfig
+from trainables.plain import Json
 
-Json = Any
 # The order of everything: (proposal number or -1 for baselines, setting, seed).
 _Key = tuple[int, int, int]
 

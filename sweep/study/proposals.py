@@ -18,16 +18,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
 
 from sweep.study.definition import Definition, folder
 from sweep.study.parallel_reads import at_once
 from sweep.study.plan import Arm, arms_of_proposal, baselines
 from sweep.study.selection import Hindrance, ProposalResult
+from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
 
-Json = Any
 Point = dict[str, Json]  # dotted field of RunConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
 JUDGING_VERSION = 4
@@ -133,17 +132,17 @@ class ProposalOutcome:
         return {
             "judging_version": JUDGING_VERSION,
             "outcome": self.outcome,
-            "objective": _or_none(self.objective),
-            "worst_missing_share": _or_none(self.worst_missing_share),
+            "objective": finite(self.objective),
+            "worst_missing_share": finite(self.worst_missing_share),
             "useful": self.useful,
             "can_win": self.can_win,
             "demanded_descent": self.demanded_descent,
             "hindrance": self.hindrance,
             "certificate": self.certificate,
             "arms": [asdict(arm) for arm in self.arms],
-            "told_objective": _or_none(self.told_objective),
-            "told_missing_share": _or_none(self.told_missing_share),
-            "difference": _or_none(self.difference),
+            "told_objective": finite(self.told_objective),
+            "told_missing_share": finite(self.told_missing_share),
+            "difference": finite(self.difference),
         }
 
     @classmethod
@@ -369,10 +368,6 @@ def _name(sweep: str, setting: str, number: int, kind: str = "") -> str:
 
 def _proposals(sweep: str) -> str:
     return f"{folder(sweep)}/proposals"
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _or_nan(value: float | None) -> float:

@@ -14,7 +14,6 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import optuna
@@ -26,8 +25,7 @@ from scipy.stats import qmc
 from search_spaces.ranges import at_share
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.study.proposals import Point, Told
-
-Json = Any
+from trainables.plain import Json
 
 # Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
 STARTUP = 3

@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar, cast, get_args
+from typing import Literal, Protocol, TypeVar, cast, get_args
 
 import numpy as np
 
 from search_spaces.space import SearchSpace, Setting
 from sweep.study.pairs import COUNTED, Judgement, Pair, judge
 from trainables.config.arm import ConstraintConfig
+from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent, is_feasible
 from trainables.records.arm_record import OUTCOMES, Outcome
 
-Json = Any
 P = TypeVar("P", bound="Judged")
 # What keeps a feasible proposal from winning; those that are least far from winning come first.
 Hindrance = Literal[

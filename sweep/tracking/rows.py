@@ -10,9 +10,10 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trainables.config.test_conditions import gamma_key
+from trainables.plain import Json
 from trainables.records.arm_record import (
     ACCURACY_CURVE,
     DESCENT_CURVE,
@@ -26,8 +27,6 @@ from trainables.records.arm_record import (
     metric_at_gamma,
     metric_at_shift,
 )
-
-Json = Any
 
 LONGEST_TAG = (
     5000  # characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again

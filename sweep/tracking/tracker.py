@@ -19,7 +19,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path
 from sweep.tracking.client import (
@@ -44,13 +44,13 @@ from sweep.tracking.rows import (
     tags_of,
 )
 from sweep.tracking.runs import SYNCED_FINAL, SYNCED_STEP, TWIN, Known, Runs
+from trainables.plain import Json
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from trainables.records.arm_record import ArmRecord
 
-Json = Any
 logger = logging.getLogger(__name__)
 
 METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request

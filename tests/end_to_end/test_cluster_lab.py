@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -45,8 +44,6 @@ TRAINING = ".train"  # in the title of a process that trains an arm
 JOB = "tiny-1"
 FIGURES = ROOT / "build" / "cluster_lab.json"
 NOTIFY = "http://127.0.0.1:9/hook-5ecre7"  # nobody hears it; its path is a secret
-
-Json = Any
 
 
 @pytest.fixture(scope="module")

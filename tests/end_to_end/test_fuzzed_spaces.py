@@ -14,7 +14,6 @@ import string
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -25,8 +24,7 @@ from sweep.cli.main import main
 from sweep.study.sampler import propose
 from tests.support.oracles import TINY
 from trainables.config.arm import field_names
-
-Json = Any
+from trainables.plain import Json
 
 SPACE = SearchSpace(
     name="tiny",

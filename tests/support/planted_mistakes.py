@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-Json = Any
+from trainables.plain import Json
 
 
 def head_start(change: Callable[[str], str]) -> Callable[[Json], None]:

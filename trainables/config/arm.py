@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
-from trainables.config.fields import Json, Section, require
+from trainables.config.fields import Section, require
 from trainables.config.task_facts import TaskFacts, check_task_fields, facts_of
 from trainables.errors import UnknownName
+from trainables.plain import Json
 from trainables.plugins import ModelPlugin, model_plugin
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails

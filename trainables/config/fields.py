@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, Self, cast
 
 from trainables.errors import InvalidValue, UnknownName
+from trainables.plain import Json
 
-Json = Any  # whatever json.loads returns
 _LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
 
 

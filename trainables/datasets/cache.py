@@ -19,11 +19,10 @@ import uuid
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 from trainables.errors import Misuse, StoreError
+from trainables.plain import Json
 
-Json = Any
 _MANIFEST = "manifest.json"
 _BLOCK_BYTES = 1 << 20
 

@@ -11,13 +11,12 @@ import dataclasses
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import severity_key
+from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales
-
-Json = Any
 
 # How the training of one arm ended.
 Status = Literal["running", "finished", "diverged", "stopped", "failed"]
@@ -227,7 +226,7 @@ class ArmRecord:
         plain["config"] = self.config.to_json()
         plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
         plain["evaluation"] = None if self.evaluation is None else _without_empty(self.evaluation)
-        finite: dict[str, Json] = _finite(plain)
+        finite: dict[str, Json] = _non_finite_as_text(plain)
         return finite
 
     @classmethod
@@ -262,13 +261,13 @@ _ADDED: dict[str, Json] = {  # and what they were before: their defaults
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-def _finite(value: Json) -> Json:
+def _non_finite_as_text(value: Json) -> Json:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: _non_finite_as_text(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [_non_finite_as_text(v) for v in value]
     return value
 
 

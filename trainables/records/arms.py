@@ -15,14 +15,13 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from trainables.errors import DamagedObject, StoreError
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores
 
-Json = Any
 log = logging.getLogger(__name__)
 FINAL, PROGRESS, CHECKPOINT = "record.json", "progress.json", "checkpoint-"
 MAX_DEATHS = 5  # starts by one driver without a newer checkpoint after which an arm is failed

@@ -17,13 +17,13 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow.fs
 
 from trainables.errors import DamagedObject, Misuse, StoreError, UnreadableObject
+from trainables.plain import Json
 
-Json = Any
 T = TypeVar("T")
 _FOOTER = b"\nsha256:"
 _DIGEST = 64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
@@ -13,8 +12,8 @@ from sweep.study.names import model_text
 from trainables.config.arm import ConstraintConfig, RunConfig
 from trainables.config.task_facts import Metric
 from trainables.config.test_conditions import unseen_gammas
+from trainables.plain import Json
 
-Json = Any
 GAUSSIAN = "gaussian"  # noise alone, among the families of shifts
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 

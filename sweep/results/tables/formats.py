@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainables.plain import Json
 
 if TYPE_CHECKING:
     import pandas
 
-Json = Any
 Row = dict[str, Json]  # a plain value by column, None where there is none
 NOTHING = "—"
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.results.tables.formats import Row, Table, number
-
-Json = Any
+from trainables.plain import Json
 
 
 def frontier_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:

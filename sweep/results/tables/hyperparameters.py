@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.results.tables.columns import config_of, departure_notes, form_of, headed, unmatched_note
 from sweep.results.tables.formats import NOTHING, Row, Table
 from sweep.results.verdict_text import listed
 from trainables.config.arm import ConstraintConfig, RunConfig, field_names
+from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales, reference_share
-
-Json = Any
 
 
 def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS
 from sweep.results.tables.formats import Row, Table, number
 from sweep.study.names import model_text
 from trainables.config.task_facts import Metric
-
-Json = Any
+from trainables.plain import Json
 
 
 def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS, COSTS, shift_mean
@@ -52,8 +51,7 @@ from trainables.config.test_conditions import (
     severity_key,
     unseen_gammas,
 )
-
-Json = Any
+from trainables.plain import Json
 
 
 def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from sweep.doctor import yaml_secrets
 from sweep.doctor.yaml_rules import HEALTH, NOTICED_S, options
+from trainables.plain import Json
 
-Json = Any
 FILE = Path(__file__).parents[3] / "docs/cluster/kuberay.yaml"
 
 # Fields of ray.io/v1 in the API reference of KubeRay 1.6.2; a pod's are Kubernetes' own.

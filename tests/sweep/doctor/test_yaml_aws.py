@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,8 +16,8 @@ from sweep.cluster.cluster_yaml import read
 from sweep.cluster.tunnel import route
 from tests.support.servers.clouds import REGION, Cloud, Request, enter
 from trainables.errors import Misuse
+from trainables.plain import Json
 
-Json = Any
 ROOT = Path(__file__).parents[3]
 ACCOUNT = ROOT / "docs/cluster/aws-account.yaml"
 SSH_FROM = "203.0.113.7/32"

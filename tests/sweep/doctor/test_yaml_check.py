@@ -9,7 +9,6 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,8 +17,8 @@ from sweep.cluster.cluster_yaml import read
 from sweep.doctor.yaml_check import Finding, check
 from tests.support.planted_mistakes import both, given, head_start, instead, node, without
 from trainables.errors import Misuse
+from trainables.plain import Json
 
-Json = Any
 ROOT = Path(__file__).parents[3]
 AWS, ON_PREMISES = "cluster.yaml", "docs/cluster/on-premises.yaml"
 RAYS = "Ray's validation"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,8 +13,8 @@ from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_secrets
 from sweep.doctor.yaml_check import Finding, check
 from trainables.errors import Misuse
+from trainables.plain import Json
 
-Json = Any
 ROOT = Path(__file__).parents[3]
 RAYS = "Ray's validation"
 

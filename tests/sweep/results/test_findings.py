@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from sweep.results.findings import findings
-
-Json = Any
+from trainables.plain import Json
 
 
 def entry(

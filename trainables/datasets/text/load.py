@@ -13,7 +13,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.cache import built_once
@@ -37,8 +36,6 @@ _SOURCES: dict[str, Callable[[DataConfig], RawText]] = {
 }
 PUBLISHED = tuple(_SOURCES)
 HUB = "hf:"  # hf:NAME or hf:NAME:CONFIGURATION, through the library `datasets`
-
-Json = Any
 
 
 def load_text(data: DataConfig) -> TextSplits:
