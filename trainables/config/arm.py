@@ -11,10 +11,10 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
-from trainables.config.fields import Section, require
+from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least, require
 from trainables.config.task_facts import TaskFacts, check_task_fields, facts_of
 from trainables.errors import UnknownName
 from trainables.plain import Json
@@ -60,38 +60,22 @@ class DataConfig(Section):
     name: str = "photographs"  # a data set of trainables/datasets, or a plug-in's
     folder: str | None = None  # where its files lie; a place, not part of the signature
     frame_size: int = 160  # frames are scaled to frame_size x frame_size grey pixels
-    patch_size: int = 16  # a token is one patch: patch_size squared pixels
-    frames: int = 10  # T: a sequence is the same patch over T consecutive frames
-    stride: int = 5  # frames between the starts of two training windows
-    dev_share: float = 0.25  # of the training clips (text: groups): held out as dev, rounded up
-    max_clips: int | None = None  # take only the first clips of each split; None: all
-    max_length: int = 256  # text: tokens of a sample, special ones included; longer ones are cut
-    max_items: int | None = None  # text: at most so many samples of each split; None: all
+    patch_size: Positive[int] = 16  # a token is one patch: patch_size squared pixels
+    frames: Positive[int] = 10  # T: a sequence is the same patch over T consecutive frames
+    stride: Positive[int] = 5  # frames between the starts of two training windows
+    dev_share: Annotated[float, Rule(lambda share: 0 < share < 1, "in (0, 1)")] = 0.25
+    # ^ of the training clips (text: groups): held out as dev, rounded up
+    max_clips: Annotated[int | None, at_least(2)] = None  # the first of each split; None: all
+    max_length: Annotated[int, Rule(lambda n: 4 <= n <= 8192, "in 4..8192")] = 256
+    # ^ text: tokens of a sample, special ones included; longer ones are cut
+    max_items: Annotated[int | None, at_least(2)] = None  # text: samples of a split; None: all
     fingerprint: str = ""  # hash of the pixels or texts; filled in when the data are resolved
 
     def _check(self) -> None:
-        require(self.patch_size > 0, "patch_size", self.patch_size, "positive")
-        require(
+        self.require(
             self.frame_size > 0 and self.frame_size % self.patch_size == 0,
             "frame_size",
-            self.frame_size,
             f"a positive multiple of patch_size {self.patch_size}",
-        )
-        require(self.frames > 0, "frames", self.frames, "positive")
-        require(self.stride > 0, "stride", self.stride, "positive")
-        require(0 < self.dev_share < 1, "dev_share", self.dev_share, "in (0, 1)")
-        require(
-            self.max_clips is None or self.max_clips >= 2,
-            "max_clips",
-            self.max_clips,
-            "at least 2 or null",
-        )
-        require(4 <= self.max_length <= 8192, "max_length", self.max_length, "in 4..8192")
-        require(
-            self.max_items is None or self.max_items >= 2,
-            "max_items",
-            self.max_items,
-            "at least 2 or null",
         )
 
 
@@ -199,29 +183,34 @@ class RunConfig(Section):
     # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
-    train_gamma: float = 0.15  # noise std over the clean data's (word embeddings') std, in training
+    train_gamma: NotNegative[float] = 0.15
+    # ^ noise std over the clean data's (word embeddings') std, in training
     test_gammas: tuple[float, ...] = ()  # what it is scored at; empty: those of the task's facts
-    seed: int = 0  # keys every random draw: weights, batches, noise
-    steps: int = 1000  # primal steps, warm-up included
-    batch_size: int = 32  # samples of a primal step
+    seed: NotNegative[int] = 0  # keys every random draw: weights, batches, noise
+    steps: Positive[int] = 1000  # primal steps, warm-up included
+    batch_size: Positive[int] = 32  # samples of a primal step
     accumulate: int = 1  # its parts that pass the network one by one: less memory, the same step
-    primal_lr: float = 1e-3  # Adam
-    readout_lr: float | None = None  # text: of the readout, which starts untrained; None: primal_lr
-    weight_decay: float = 0.0  # AdamW's, on matrices, never on biases or norms; 0: Adam
+    primal_lr: Positive[float] = 1e-3  # Adam
+    readout_lr: Positive[float | None] = None
+    # ^ text: of the readout, which starts untrained; None: primal_lr
+    weight_decay: NotNegative[float] = 0.0  # AdamW's, on matrices, no biases or norms; 0: Adam
     warmup_share: float = 0.0  # both learning rates rise linearly over this first share of steps
-    decay_share: float = 0.2  # and fall linearly to 0 over this last share
-    grad_clip: float = 1.0  # global norm of the primal gradient
-    report_every: int = 100  # steps between reports; each is followed by a checkpoint
-    eval_windows: int = 24  # at most so many held-out units in reports and the final result:
-    # ^ windows of frames; in text, reviews or premises with all their hypotheses
-    eval_draws: int = 4  # noise draws per unit for feasibility, averaged before judging
-    weight_ema: float = 0.0  # share of the evaluated weights kept from the step before; 0: none
+    decay_share: Annotated[float, Rule(lambda share: 0 <= share <= 1, "in [0, 1]")] = 0.2
+    # ^ and fall linearly to 0 over this last share
+    grad_clip: Positive[float] = 1.0  # global norm of the primal gradient
+    report_every: Positive[int] = 100  # steps between reports; each is followed by a checkpoint
+    eval_windows: Positive[int] = 24
+    # ^ at most so many held-out units in reports and the final result: windows of frames; in text,
+    #   reviews or premises with all their hypotheses
+    eval_draws: Positive[int] = 4  # noise draws per unit for feasibility, averaged before judging
+    weight_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
+    # ^ share of the evaluated weights kept from the step before; 0: none
     early_stop: bool = True  # end an arm that its reports show to go wrong (docs/method.md)
     shifts: tuple[Shift, ...] = ()
     # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: autocast, as usual
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: int = 1  # CPU threads; part of the numbers (decision 0003)
+    threads: Positive[int] = 1  # CPU threads; part of the numbers (decision 0003)
     constraint: ConstraintConfig | None = None
 
     def __post_init__(self) -> None:
@@ -231,103 +220,75 @@ class RunConfig(Section):
         super().__post_init__()
 
     def _check(self) -> None:
-        require(self.train_gamma >= 0, "train_gamma", self.train_gamma, "at least 0")
         rising = all(a < b for a, b in zip(self.test_gammas, self.test_gammas[1:], strict=False))
-        require(
+        self.require(
             len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
             "test_gammas",
-            list(self.test_gammas),
             "at least two rising numbers from 0 up",
         )
-        require(
+        self.require(
             all(round(g, 2) == g for g in self.test_gammas),
             "test_gammas",
-            list(self.test_gammas),
             "numbers of at most two decimals",
             "scores are kept under these names.",
         )
-        counts = ("steps", "batch_size", "report_every", "eval_windows", "eval_draws", "threads")
-        for name in counts:
-            require(getattr(self, name) > 0, name, getattr(self, name), "positive")
-        require(self.seed >= 0, "seed", self.seed, "at least 0")
-        require(self.primal_lr > 0, "primal_lr", self.primal_lr, "positive")
-        require(
-            self.readout_lr is None or self.readout_lr > 0,
-            "readout_lr",
-            self.readout_lr,
-            "positive or null",
-        )
-        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
-        require(0 <= self.decay_share <= 1, "decay_share", self.decay_share, "in [0, 1]")
-        require(
+        self.require(
             self.warmup_share >= 0 and self.warmup_share + self.decay_share <= 1 + 1e-9,
             "warmup_share",
-            self.warmup_share,
             f"at least 0, and with decay_share {self.decay_share:g} at most 1",
         )
-        require(
+        self.require(
             self.accumulate > 0 and self.batch_size % self.accumulate == 0,
             "accumulate",
-            self.accumulate,
             f"a positive divisor of batch_size {self.batch_size}",
         )
-        require(self.grad_clip > 0, "grad_clip", self.grad_clip, "positive")
-        require(0 <= self.weight_ema < 1, "weight_ema", self.weight_ema, "in [0, 1)")
-        require(
-            len(set(self.shifts)) == len(self.shifts),
-            "shifts",
-            list(self.shifts),
-            "named once each",
-        )
+        self.require(len(set(self.shifts)) == len(self.shifts), "shifts", "named once each")
         check_task_fields(self)
         if self.constraint is not None:
-            require(
-                self.constraint.warmup_steps <= self.steps,
-                "warmup_steps",
-                self.constraint.warmup_steps,
-                f"at most steps ({self.steps})",
-                "the warm-up is part of the budget.",
-            )
-            left = self.steps - self.constraint.warmup_steps
-            require(
-                self.constraint.alpha_ramp_steps <= left,
-                "alpha_ramp_steps",
-                self.constraint.alpha_ramp_steps,
-                f"at most steps less warmup_steps ({left})",
-                "alpha would never reach its value.",
-            )
-            by_epoch = self.constraint.dual_every_unit == "epoch"  # checked in weighting.py
-            require(
-                by_epoch or left == 0 or self.constraint.dual_every <= left,
-                "dual_every",
-                self.constraint.dual_every,
-                f"at most steps less warmup_steps ({left})",
-                "the run would end before its first dual step.",
-            )
-            require(
-                self.accumulate == 1 or self.constraint.form == "difference",
-                "accumulate",
-                self.accumulate,
-                "1 with form 'ratio'",
-                "its layer weights need the losses of the whole batch at once.",
-            )
-            if self.model.layers == 0:
-                return  # known once the checkpoint is read
-            require(
-                self.model.layers >= 2,
-                "model.layers",
-                self.model.layers,
-                "at least 2 in a constrained run",
-                "one layer has no layer before it to descend from.",
-            )
-            lowest = (1 - self.constraint.alpha) ** self.model.layers
-            require(
-                lowest > 1e-12,
-                "alpha",
-                self.constraint.alpha,
-                f"small enough that (1 - alpha)^{self.model.layers} exceeds 1e-12",
-                "no network can lose that much.",
-            )
+            self._check_constrained(self.constraint)
+
+    def _check_constrained(self, constraint: ConstraintConfig) -> None:
+        constraint.require(
+            constraint.warmup_steps <= self.steps,
+            "warmup_steps",
+            f"at most steps ({self.steps})",
+            "the warm-up is part of the budget.",
+        )
+        left = self.steps - constraint.warmup_steps
+        constraint.require(
+            constraint.alpha_ramp_steps <= left,
+            "alpha_ramp_steps",
+            f"at most steps less warmup_steps ({left})",
+            "alpha would never reach its value.",
+        )
+        by_epoch = constraint.dual_every_unit == "epoch"  # checked in weighting.py
+        constraint.require(
+            by_epoch or left == 0 or constraint.dual_every <= left,
+            "dual_every",
+            f"at most steps less warmup_steps ({left})",
+            "the run would end before its first dual step.",
+        )
+        self.require(
+            self.accumulate == 1 or constraint.form == "difference",
+            "accumulate",
+            "1 with form 'ratio'",
+            "its layer weights need the losses of the whole batch at once.",
+        )
+        if self.model.layers == 0:
+            return  # known once the checkpoint is read
+        require(
+            self.model.layers >= 2,
+            "model.layers",
+            self.model.layers,
+            "at least 2 in a constrained run",
+            "one layer has no layer before it to descend from.",
+        )
+        constraint.require(
+            (1 - constraint.alpha) ** self.model.layers > 1e-12,
+            "alpha",
+            f"small enough that (1 - alpha)^{self.model.layers} exceeds 1e-12",
+            "no network can lose that much.",
+        )
 
     def unconstrained(self) -> RunConfig:
         """The other arm of this run's pair."""

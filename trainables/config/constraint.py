@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from trainables.config.fields import Section, require
+from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least, require
 
 # A layer delivers at least 90 % of the descent asked of it (decision 0001), unless a space says
 # otherwise: then verdicts keep to that, and early signs of a bad run to the larger (decision 0102).
@@ -16,12 +16,15 @@ TOLERANCE = 0.10
 class ConstraintConfig(Section):
     """The descent constraints of one arm and how its multipliers move (docs/method.md)."""
 
-    alpha: float = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
+    alpha: Annotated[
+        float,
+        Rule(lambda a: 0 < a < 1, "in (0, 1)", "no layer can remove more than its whole loss."),
+    ] = 0.2  # each layer must cut the expected loss by this fraction, eq. (4)
     form: Literal["difference", "ratio"] = "difference"
     # ^ f_l - (1 - alpha) f_{l-1} <= 0, or f_l / f_{l-1} - (1 - alpha) <= 0: not the Lagrangian
     reference: Literal["bound_first", "virtual_layer0", "bound_zero"] = "bound_first"
     # ^ f_1 <= f0; or f_1 <= (1 - alpha) f0; or f_0 <= f0 and f_1 <= (1 - alpha) f_0
-    reference_loss: float = 1.0  # f0, in units of reference_unit
+    reference_loss: Positive[float] = 1.0  # f0, in units of reference_unit
     reference_unit: Literal["constant", "identity", "absolute"] = "identity"
     # ^ constant: the best constant prediction's loss; identity: the unchanged input's loss at
     #   train_gamma; absolute: the task's own loss (the paper's kind)
@@ -30,40 +33,22 @@ class ConstraintConfig(Section):
     dual_optimizer: Literal["sgd", "adam"] = "sgd"  # projected SGD, or the paper's Adam
     dual_signal: Literal["violation", "relative"] = "relative"
     # ^ what the dual step follows: g itself, or g over the loss allowed right now
-    signal_clip: float | None = 1.0  # the dual signal is clipped to +- this; None: as in the paper
-    dual_lr: float = 3e-4
-    resilience: float = 0.0  # c = 1/rho, coupled decay of lambda, eq. (38); 0: hard constraints
+    signal_clip: Positive[float | None] = 1.0
+    # ^ the dual signal is clipped to +- this; None: as in the paper
+    dual_lr: Annotated[float, at_least(0, "0 holds the multipliers at zero.")] = 3e-4
+    resilience: Annotated[float, at_least(0, "0 means hard constraints.")] = 0.0
+    # ^ c = 1/rho, coupled decay of lambda, eq. (38)
     resilience_form: Literal["decay", "slack", "slack_restart"] = "decay"
     # ^ eq. (38); or a slack variable of its own, eq. (36); or that, zeroed after every epoch
-    dual_every: int = 1  # the dual step is taken once in so many ...
+    dual_every: Positive[int] = 1  # the dual step is taken once in so many ...
     dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
-    violation_ema: float = 0.0  # share of the dual signal that is kept from the step before
-    alpha_ramp_steps: int = 0  # steps after the warm-up in which alpha grows from 0 to its value
-    warmup_steps: int = 0  # plain steps before the constraints act, inside the budget
+    violation_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
+    # ^ share of the dual signal that is kept from the step before
+    alpha_ramp_steps: NotNegative[int] = 0
+    # ^ steps after the warm-up in which alpha grows from 0 to its value
+    warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
 
     def _check(self) -> None:
-        require(
-            0 < self.alpha < 1,
-            "alpha",
-            self.alpha,
-            "in (0, 1)",
-            "no layer can remove more than its whole loss.",
-        )
-        require(self.reference_loss > 0, "reference_loss", self.reference_loss, "positive")
-        require(
-            self.dual_lr >= 0,
-            "dual_lr",
-            self.dual_lr,
-            "at least 0",
-            "0 holds the multipliers at zero.",
-        )
-        require(
-            self.resilience >= 0,
-            "resilience",
-            self.resilience,
-            "at least 0",
-            "0 means hard constraints.",
-        )
         is_decay, is_sgd = self.resilience_form == "decay", self.dual_optimizer == "sgd"
         require(
             not (is_decay and is_sgd) or self.dual_lr * self.resilience < 1,
@@ -72,28 +57,16 @@ class ConstraintConfig(Section):
             "below 1",
             "one dual step would decay a multiplier past zero.",
         )
-        require(
-            self.signal_clip is None or self.signal_clip > 0,
-            "signal_clip",
-            self.signal_clip,
-            "positive or null",
-        )
-        require(
+        self.require(
             self.resilience_form == "decay" or self.resilience > 0,
             "resilience",
-            self.resilience,
             f"positive with resilience_form {self.resilience_form!r}",
             "a slack that costs infinitely much is no slack.",
         )
-        require(
+        self.require(
             is_decay or not is_sgd or self.dual_lr < min(1.0, self.resilience),
             "dual_lr",
-            self.dual_lr,
             f"below 1 and below resilience ({self.resilience}) "
             f"with resilience_form {self.resilience_form!r}",
             "the steps of slack and multiplier would overshoot each other and diverge.",
         )
-        require(self.dual_every > 0, "dual_every", self.dual_every, "positive")
-        require(0 <= self.violation_ema < 1, "violation_ema", self.violation_ema, "in [0, 1)")
-        require(self.alpha_ramp_steps >= 0, "alpha_ramp_steps", self.alpha_ramp_steps, "at least 0")
-        require(self.warmup_steps >= 0, "warmup_steps", self.warmup_steps, "at least 0")

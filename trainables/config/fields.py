@@ -1,6 +1,7 @@
 """Configuration sections: frozen dataclasses of checked fields, and their JSON.
 
-Files, the command line and settings give plain values; the annotations say what each may be.
+Files, the command line and settings give plain values; the annotations say what each may be: a
+type, and with a ``Rule`` its range. What fields may be together, a section says in ``_check``.
 Nothing here knows what the fields mean.
 """
 
@@ -11,8 +12,9 @@ import functools
 import math
 import types
 import typing
-from collections.abc import Mapping
-from typing import Any, Literal, Self, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from trainables.errors import InvalidValue, UnknownName
 from trainables.plain import Json
@@ -28,6 +30,25 @@ def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") ->
         )
 
 
+@dataclass(frozen=True, eq=False)  # hashed at every check, quickly
+class Rule:
+    """Which values of its type a field may have, as part of its annotation; None is not asked."""
+
+    holds: Callable[[Any], bool]
+    allowed: str
+    advice: str = ""
+
+
+def at_least(least: int, advice: str = "") -> Rule:
+    """The numbers from ``least`` up."""
+    return Rule(lambda value: value >= least, f"at least {least}", advice)
+
+
+T = TypeVar("T")
+Positive = Annotated[T, Rule(lambda value: value > 0, "positive")]
+NotNegative = Annotated[T, at_least(0)]
+
+
 class Section:
     """JSON round trip and validation shared by the config dataclasses."""
 
@@ -39,7 +60,11 @@ class Section:
         self._check()
 
     def _check(self) -> None:
-        """Ranges; overridden by each section."""
+        """What the fields may be together; overridden by sections that have such rules."""
+
+    def require(self, ok: bool, name: str, allowed: str, advice: str = "") -> None:
+        """Raise InvalidValue for the field called ``name`` unless ``ok``."""
+        require(ok, name, _plain(getattr(self, name)), allowed, advice)
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal object."""
@@ -58,7 +83,7 @@ class Section:
 @functools.cache
 def _hints(section: type) -> dict[str, Any]:
     """The annotations of a section's fields, in their order."""
-    hints = typing.get_type_hints(section)
+    hints = typing.get_type_hints(section, include_extras=True)
     return {f.name: hints[f.name] for f in dataclasses.fields(section)}
 
 
@@ -76,6 +101,13 @@ def _plain(value: Json) -> Json:
 def _checked(name: str, value: object, hint: Any) -> object:
     """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
     origin, args = _parts(hint)
+    if origin is Annotated:
+        kind, rule = args
+        value = _checked(name, value, kind)
+        if value is not None and not rule.holds(value):
+            allowed = rule.allowed + " or null" * (type(None) in _parts(kind)[1])
+            require(False, name, value, allowed, rule.advice)
+        return value
     if origin in (typing.Union, types.UnionType):
         if value is None and type(None) in args:
             return None
