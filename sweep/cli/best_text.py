@@ -11,13 +11,13 @@ from sweep.cli.text_table import Paragraph, TextTable, table
 from sweep.results import aggregates, views
 from sweep.results.findings import findings
 from sweep.results.tables import columns as table_columns
+from sweep.results.tables.formats import NOTHING, number
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.names import model_text, short_names
 from trainables.config.task_facts import facts_of, reference_label
 from trainables.config.test_conditions import FAMILIES
 from trainables.plain import Json
 
-_NOTHING = "—"
 FEW_SETTINGS = 4  # of more, each gets a line
 DIFFERENCE = "difference"  # with a star where the pair was selected by it
 
@@ -76,10 +76,10 @@ def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
     return {
         "shown": ("winner p" if entry["winner"] else "closest p") + f"{entry['proposal']}"
         if entry["proposal"] is not None
-        else _NOTHING,
-        label: value_text(ours.get("ood_mean"), ".3f"),
-        "diff.": value_text(entry["difference"].get("ood_mean"), "+.3f"),
-        "miss": value_text(ours.get("worst_missing_share"), "+.2f"),
+        else NOTHING,
+        label: number(ours.get("ood_mean"), ".3f"),
+        "diff.": number(entry["difference"].get("ood_mean"), "+.3f"),
+        "miss": number(ours.get("worst_missing_share"), "+.2f"),
         "feasible": f"{outcomes['feasible']} of {sum(outcomes.values())}",
     }
 
@@ -127,7 +127,7 @@ def _print_best(entry: Mapping[str, Json]) -> None:
         for rows in filter(None, (_best_rows(entry), _shift_rows(entry))):
             out.print(table(rows, right=tuple(rows[0])[1:], whole=("",)))
         seconds = [(entry[arm] or {}).get("train_seconds") for arm in aggregates.ARMS]
-        ours, theirs = (value_text(s, ".0f") for s in seconds)
+        ours, theirs = (number(s, ".0f") for s in seconds)
         out.print(Paragraph(f"training: {ours} s constrained, {theirs} s unconstrained", 2))
     for line in verdict_lines(entry):
         out.print(Paragraph(line, 2))
@@ -171,7 +171,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
         row = {"": f"  {who}"}
         row |= {
-            header: value_text(values.get(key), form)
+            header: number(values.get(key), form)
             for header, key in (
                 (f"mean\n{metric.label}", "ood_mean"),
                 ("ood_auc", "ood_auc"),
@@ -179,13 +179,11 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
                 ("unseen", "unseen_mean"),
             )
         }
-        row["held-out\nloss"] = value_text(
+        row["held-out\nloss"] = number(
             values.get("held_out_loss"), "+.2g" if who.startswith(DIFFERENCE) else ".3g"
         )
         is_arm = who in aggregates.ARMS
-        row["missing\nshare"] = (
-            value_text(values.get("worst_missing_share"), "+.2f") if is_arm else ""
-        )
+        row["missing\nshare"] = number(values.get("worst_missing_share"), "+.2f") if is_arm else ""
         row["feasible"] = _yes(values.get("feasible")) if is_arm else ""
         rows.append(row)
     return rows
@@ -201,7 +199,7 @@ def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
         means = {shift: aggregates.shift_mean(values, shift) for shift in shifts}
         if any(mean is not None for mean in means.values()):
             cells = {
-                f"unseen\n{_short(shift)}": value_text(mean, form) for shift, mean in means.items()
+                f"unseen\n{_short(shift)}": number(mean, form) for shift, mean in means.items()
             }
             rows.append({"": f"  {who}", **cells})
     return rows
@@ -221,10 +219,5 @@ def _short(shift: str) -> str:
     return shift.replace("_and_", "+").replace("_", " ")
 
 
-def value_text(value: float | None, form: str) -> str:
-    """A cell of a number; a dash where there is none."""
-    return _NOTHING if value is None else format(value, form)
-
-
 def _yes(value: bool | None) -> str:
-    return _NOTHING if value is None else "yes" if value else "no"
+    return NOTHING if value is None else "yes" if value else "no"

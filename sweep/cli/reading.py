@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 from rich.markup import escape
 
-from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings, value_text
+from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings
 from sweep.cli.options import (
     address_option,
     console,
@@ -28,6 +28,7 @@ from sweep.cli.options import (
 from sweep.cli.text_table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results import views
+from sweep.results.tables.formats import NOTHING, number
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, sweep_names
@@ -38,7 +39,6 @@ from trainables.errors import SweepError, UnknownName
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
-_NOTHING = "—"
 full_option = click.option(
     "--full", is_flag=True, help="Show every setting whole, however many there are."
 )
@@ -216,8 +216,8 @@ def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
     return {
         "tried": phrases(f"{proposals['finished']} of {proposals['wanted']}"),
         "outcomes": phrases(views.outcome_text(setting["outcomes"])),
-        "winner": _NOTHING if winner is None else phrases(f"proposal {winner}"),
-        "objective": value_text(setting["objective"], ".3f"),
+        "winner": NOTHING if winner is None else phrases(f"proposal {winner}"),
+        "objective": number(setting["objective"], ".3f"),
     }
 
 

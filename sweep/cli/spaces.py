@@ -23,14 +23,13 @@ from sweep.cli.options import (
     set_option,
 )
 from sweep.cli.text_table import table
+from sweep.results.tables.formats import NOTHING
 from sweep.study.names import model_text
 from trainables.errors import Misuse
 from trainables.plain import Json
 
 if TYPE_CHECKING:
     from sweep.cost.estimate import Estimate
-
-_NOTHING = "—"
 
 
 @click.command()
@@ -210,13 +209,13 @@ def _steps(space: SearchSpace) -> str:
 def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
     row = {
         "setting": setting.name,
-        "also sets": _also_sets(setting) or _NOTHING,
+        "also sets": _also_sets(setting) or NOTHING,
         "proposals": str(space.proposals_of(setting)),
     }
     if any(_comparison(s.name) for s in space.settings):
         found = _comparison(setting.name)
         row["published"] = (
-            _NOTHING
+            NOTHING
             if found is None
             else f"{found.constrained:.3f} {found.unconstrained:.3f}{_mark(found)}"
         )

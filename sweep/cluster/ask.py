@@ -177,7 +177,7 @@ def show_page(address: str, storage: str | None, words: Sequence[str], port: int
 
     page = said(asked(address, storage, *words)).strip()
     parts = urlsplit(page)
-    if tunnel.is_url(address) or parts.hostname not in ("127.0.0.1", "localhost"):
+    if tunnel.is_url(address) or parts.hostname not in tunnel.LOOPBACK:
         click.echo(page)
         return
     to = replace(tunnel.route(Path(address)), port=parts.port or 80)

@@ -22,6 +22,7 @@ from ray.job_submission import JobSubmissionClient, JobType
 
 from sweep.cluster.job_list import READER, ROOT, SWEEP, TIMEOUT_S, Job
 from sweep.cluster.submission import Answer
+from sweep.cluster.tunnel import LOOPBACK
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
 
@@ -286,4 +287,4 @@ def is_private(url: str) -> bool:
 
 def is_here(url: str) -> bool:
     """Whether this machine serves it, to itself."""
-    return urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
+    return urlsplit(url).hostname in LOOPBACK

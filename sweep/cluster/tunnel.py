@@ -28,6 +28,7 @@ from trainables.errors import Failure, Misuse
 DASHBOARD_PORT = 8265
 READER_PORT = 8266  # of the head's loopback, for sweep/cli/reader.py
 READER_VARIABLE = "SWEEP_READER_PORT"  # of the head's environment: another port than that
+LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 CONNECT_S = 30.0
 WAIT_S = 0.05
 READY = "sweep-tunnel-is-open"  # said by the head's shell, which starts once ssh has the port here

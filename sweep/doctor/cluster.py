@@ -7,8 +7,6 @@ line; a node that differs gets its own.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 import uuid
 from collections import Counter
@@ -21,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sweep.doctor import machine as doctor
 from sweep.doctor import node as doctor_nodes
-from sweep.doctor.check import Check
+from sweep.doctor.check import Check, last_line, run_python
 from sweep.doctor.compare import Node, Reports, clock_check, compared, machines_check
 from sweep.doctor.data import Need
 from sweep.doctor.node import SHARED_ADVICE, NodeReport, Request
@@ -68,12 +66,9 @@ def checks(
     try:
         address = _address()
     except Exception as error:
-        yield Check(
-            "Ray",
-            False,
-            f"no cluster was found from this machine: {_last_line(error)}",
-            "Run this on the head of a cluster that is up, or give --address from elsewhere.",
-        )
+        found = f"no cluster was found from this machine: {_told(error)}"
+        advice = "Run this on the head of a cluster that is up, or give --address from elsewhere."
+        yield Check("Ray", False, found, advice)
         return
     refusal = strangers(address)
     yield refusal
@@ -125,15 +120,8 @@ def strangers(address: str) -> Check:
     """Whether a process without a token is refused by the cluster at ``address`` (host:port)."""
     environment = {name: v for name, v in os.environ.items() if name not in AUTHENTICATION}
     environment["RAY_AUTH_MODE"] = "disabled"
-    try:
-        ran = subprocess.run(
-            [sys.executable, "-c", STRANGER, address],
-            capture_output=True,
-            text=True,
-            timeout=STRANGER_S,
-            env=environment,
-        )
-    except subprocess.TimeoutExpired:
+    ran = run_python(STRANGER, address, wait_s=STRANGER_S, environment=environment)
+    if ran is None:
         found = f"no answer within {STRANGER_S} s: {UNSEEN}"
         return Check("token", False, found, SILENT_HEAD)
     if "let in" in ran.stdout:
@@ -145,7 +133,7 @@ def strangers(address: str) -> Check:
         )
     if any(refusal in ran.stderr for refusal in REFUSALS):
         return Check("token", True, "who has none is refused")
-    why = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
+    why = last_line(ran.stderr, f"exit code {ran.returncode}")
     return Check("token", False, f"{why}: {UNSEEN}", SILENT_HEAD)
 
 
@@ -188,7 +176,7 @@ def asked(found: Sequence[Node], request: Request, wait_s: float = ANSWER_S) -> 
             reports[node] = f"no answer within {wait_s:g} s"
             ray.cancel(answer, force=True)
         except ray.exceptions.RayError as error:
-            reports[node] = _last_line(error)
+            reports[node] = _told(error)
     return reports
 
 
@@ -255,7 +243,6 @@ def _address() -> str:
     return str(address)
 
 
-def _last_line(error: BaseException) -> str:
-    """The last line that says something: Ray's errors are tracebacks."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1] if lines else type(error).__name__
+def _told(error: Exception) -> str:
+    """What Ray's errors, which are tracebacks, end with."""
+    return last_line(str(error), type(error).__name__)

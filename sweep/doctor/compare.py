@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sweep.doctor.check import Check
-from sweep.doctor.machine import DISTRIBUTION
 from sweep.doctor.node import NodeReport
+from trainables.code_version import DISTRIBUTION
 
 SILENT_ADVICE = (
     f"Is {DISTRIBUTION} installed there, in the version of the head, and is the node up? `ray up` "

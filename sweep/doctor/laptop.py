@@ -18,7 +18,7 @@ from sweep.cluster import ask, tunnel
 from sweep.cluster.cluster_yaml import read
 from sweep.cluster.jobs import Jobs
 from sweep.doctor import yaml_check
-from sweep.doctor.check import Check
+from sweep.doctor.check import Check, last_line
 from sweep.doctor.data import Need
 from sweep.doctor.node import token_file
 from sweep.doctor.ports import NEVER_OPEN, answering
@@ -29,7 +29,6 @@ from trainables.errors import SweepError
 TIMEOUT_S = 10.0  # of one request
 ANSWER_S = 300.0  # the head asks every node
 STRANGERS = {"without a token": None, "with a wrong token": f"Bearer {'0' * 64}"}
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # What a stranger could read results, secrets or logs from, or run code through.
 ENDPOINTS = (
     *("/api/version", "/api/jobs/", "/api/cluster_status", "/api/v0/nodes", "/api/v0/logs"),
@@ -98,7 +97,7 @@ def _reached(
         yield refusal
         if not refusal.passed:
             return
-        if host in LOOPBACK:
+        if host in tunnel.LOOPBACK:
             found = f"not looked at: {host} may be a tunnel's end here, with the head behind it"
             yield Check("closed from here", True, found)
         else:
@@ -217,7 +216,6 @@ def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[
         for plain in json.loads(answer.out):
             yield Check(plain["name"], plain["passed"], plain["found"], plain["advice"])
     except (ValueError, KeyError, TypeError):
-        last = (answer.err.strip().splitlines() or ["no message"])[-1]
-        found = f"the head could not look at them: {last}"
+        found = f"the head could not look at them: {last_line(answer.err)}"
         advice = "Call `sweep doctor --where cluster` on the head (`ray attach cluster.yaml`)."
         yield Check("nodes", False, found, advice)

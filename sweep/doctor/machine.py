@@ -7,19 +7,18 @@ import os
 import platform
 import shlex
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sweep.doctor.check import Check, nearest, writable
+from sweep.doctor.check import Check, last_line, nearest, run_python, writable
 from sweep.doctor.data import Need, folder_check, need_check
 from sweep.tracking.address import shown, sqlite_path, tracking_uri
+from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
 from trainables.records.objects import ObjectStore
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
-DISTRIBUTION = "descent-sweep"
 IMPORT_S = 120  # an import that takes longer is reported as a failure
 
 
@@ -169,12 +168,9 @@ def tracking(storage: str, mlflow: str | None) -> Check:
 def _ray() -> Check:
     """In a process of its own: an import of Ray here would stay for nothing."""
     advice = f"{_reinstall()} `sweep run --where inline` works without it."
-    command = [sys.executable, "-c", "import ray.tune; print(ray.__version__)"]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=IMPORT_S)
-    except subprocess.TimeoutExpired:
+    ran = run_python("import ray.tune; print(ray.__version__)", wait_s=IMPORT_S)
+    if ran is None:
         return Check("Ray", False, f"did not import within {IMPORT_S} s", advice)
     if ran.returncode != 0:
-        last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        return Check("Ray", False, f"does not import: {last}", advice)
+        return Check("Ray", False, f"does not import: {last_line(ran.stderr)}", advice)
     return Check("Ray", True, f"{ran.stdout.split()[-1]} imports")

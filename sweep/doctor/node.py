@@ -10,18 +10,17 @@ import os
 import platform
 import shutil
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.cluster.tunnel import TOKEN_FILE
 from sweep.doctor import machine as doctor
-from sweep.doctor.check import Check, nearest, writable
+from sweep.doctor.check import Check, last_line, nearest, run_python, writable
 from sweep.doctor.data import Need, folder_check, look, need_check
 from sweep.doctor.ports import NEVER_OPEN, answering, listeners
-from trainables.code_version import code_version
+from trainables.code_version import DISTRIBUTION, code_version
 from trainables.environment import package_versions
 from trainables.errors import SweepError
 from trainables.records.objects import ObjectStore
@@ -30,7 +29,6 @@ SHARED_ADVICE = (
     "Give a root that is one and the same on every node: s3://bucket/path, or a folder of a shared "
     "file system that is mounted at the same place everywhere."
 )
-TOKEN_FILE = "~/.ray/auth_token"
 # Without the variable by which Ray hides GPUs from tasks that did not ask for one.
 _HIDES = "CUDA_VISIBLE_DEVICES"
 _SEEN_GPUS = (
@@ -95,10 +93,10 @@ def clock() -> float:
 
 
 def _facts(needs: tuple[Need, ...]) -> Iterator[tuple[str, str]]:
-    yield doctor.DISTRIBUTION, code_version()
+    yield DISTRIBUTION, code_version()
     yield "Python", platform.python_version()
     for name, version in package_versions().items():
-        if name != doctor.DISTRIBUTION:
+        if name != DISTRIBUTION:
             # CPU and CUDA builds of one version differ in what follows the plus sign.
             yield name, "missing" if version is None else version.partition("+")[0]
     for need in needs:
@@ -147,18 +145,14 @@ def _cache() -> Check:
 def _gpus(offered: float, is_head: bool) -> Check:
     """The GPUs that Ray offers to arms against those that torch can use."""
     environment = {name: value for name, value in os.environ.items() if name != _HIDES}
-    command = [sys.executable, "-c", _SEEN_GPUS]
-    try:
-        ran = subprocess.run(
-            command, capture_output=True, text=True, timeout=doctor.IMPORT_S, env=environment
-        )
-    except subprocess.TimeoutExpired:
+    ran = run_python(_SEEN_GPUS, wait_s=doctor.IMPORT_S, environment=environment)
+    if ran is None:
         found = f"torch did not answer within {doctor.IMPORT_S} s"
         advice = "Does `nvidia-smi` answer there? Else restart the machine, or mend its driver."
         return Check("GPUs", False, found, advice)
     if ran.returncode != 0:
-        last = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        return Check("GPUs", False, f"torch does not run: {last}", "Install it again.")
+        found = f"torch does not run: {last_line(ran.stderr)}"
+        return Check("GPUs", False, found, "Install it again.")
     return compared_gpus(offered, json.loads(ran.stdout.splitlines()[-1]), is_head=is_head)
 
 

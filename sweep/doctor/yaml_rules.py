@@ -15,16 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from sweep.cluster.tunnel import LOOPBACK, TOKEN_FILE
 from sweep.doctor import yaml_secrets
+from trainables.code_version import DISTRIBUTION
 from trainables.plain import Json
 
 Rule = Callable[["ClusterFile"], list[str]]
 
 PLACEHOLDER = "FILL-IN"
-DISTRIBUTION = "descent-sweep"
-TOKEN = ".ray/auth_token"  # below the home: where Ray looks for it
 NOTICED_S = 12.0  # a vanished worker must be noticed within this
-LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 OBJECT_STORES = ("s3://", "gs://", "abfs://")
 
 # What the health check of Ray's control service reads, with Ray's defaults (milliseconds, times).
@@ -351,12 +350,15 @@ def _token(cluster: ClusterFile) -> list[str]:
                 "RAY_AUTH_MODE=token in ~/.bashrc by a setup command: without it a worker does not "
                 "join, and an unauthenticated head runs anybody's code."
             )
-    paths = {TOKEN} | {
+    paths = {home_free(TOKEN_FILE)} | {
         home_free(path) for path in settings(cluster.head_commands(), "RAY_AUTH_TOKEN_PATH")
     }
     sources = [s for target, s in cluster.mounts.items() if home_free(target) in paths]
     if not sources:
-        return [*problems, f'no token on the nodes: add "~/{TOKEN}": "~/{TOKEN}" to file_mounts.']
+        return [
+            *problems,
+            f'no token on the nodes: add "{TOKEN_FILE}": "{TOKEN_FILE}" to file_mounts.',
+        ]
     return problems + [problem for source in sources for problem in _token_file(source)]
 
 
