@@ -66,9 +66,9 @@ def checks(
     try:
         address = _address()
     except Exception as error:
-        found = f"no cluster was found from this machine: {_told(error)}"
+        why = f"no cluster was found from this machine: {_told(error)}"
         advice = "Run this on the head of a cluster that is up, or give --address from elsewhere."
-        yield Check("Ray", False, found, advice)
+        yield Check("Ray", False, why, advice)
         return
     refusal = strangers(address)
     yield refusal
