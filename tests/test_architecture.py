@@ -72,6 +72,8 @@ TREE_COMMENTS = {
     "CONTRIBUTING.md": "the rules, and how to run the checks",
     "LICENSE": "MIT",
     "README.md": "the project in one screen, and where things are",
+    "docs/pictures/live_view.svg": "the live view of a running quickstart sweep",
+    "docs/pictures/mlflow.png": "MLflow's charts of the quickstart sweep",
     "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
 }
 
@@ -222,6 +224,15 @@ def test_markdown_links_lead_to_files() -> None:
             ):
                 dead.append(f"{page}: {target}")
     assert not dead
+
+
+def test_pages_name_decisions_by_their_titles() -> None:
+    elsewhere = ("tests", "docs/decisions")
+    files = [f for f in listed_files() if f.suffix == ".md"]
+    pages = [f for f in files if not str(f).startswith(elsewhere)]
+    number = re.compile(r"\bdecisions?\s+\d+|\[(?:decision\s+)?\d+\]\(", re.IGNORECASE)
+    texts = {str(page): (ROOT / page).read_text(encoding="utf-8") for page in pages}
+    assert not {page: found[0] for page, text in texts.items() if (found := number.search(text))}
 
 
 def test_the_readme_names_files_that_there_are() -> None:

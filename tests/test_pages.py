@@ -124,7 +124,7 @@ def test_the_space_of_the_readme_is_a_space() -> None:
 def test_the_lines_that_read_scores_by_unit_read_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
     (lines,) = (block for language, block in BLOCK.findall(page) if language == "python")
     monkeypatch.chdir(tmp_path)
     losses_UF = np.array([[0.5, 0.25], [0.75, 0.125]], dtype=np.float32)

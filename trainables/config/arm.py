@@ -205,7 +205,7 @@ class RunConfig(Section):
     eval_draws: Positive[int] = 4  # noise draws per unit for feasibility, averaged before judging
     weight_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
     # ^ share of the evaluated weights kept from the step before; 0: none
-    early_stop: bool = True  # end an arm that its reports show to go wrong (docs/method.md)
+    early_stop: bool = True  # end an arm that its reports show to go wrong (docs/forms.md)
     shifts: tuple[Shift, ...] = ()
     # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: autocast, as usual

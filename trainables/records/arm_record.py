@@ -139,7 +139,7 @@ class Evaluation:
     references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
     reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
     ood_auc: float  # trapezoid area under the metric over test_gammas (decision 0006)
-    objective: float  # what selection minimises (docs/method.md, Scores)
+    objective: float  # what selection minimises (docs/results.md, Scores)
     objective_gammas: list[float]  # the test gammas that the objective looked at
     descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev
     descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
