@@ -9,6 +9,7 @@ name are harmless.
 from __future__ import annotations
 
 import errno
+import functools
 import hashlib
 import json
 import os
@@ -17,7 +18,7 @@ import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow.fs
 
@@ -25,10 +26,25 @@ from trainables.errors import DamagedObject, Misuse, StoreError, UnreadableObjec
 from trainables.plain import Json
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Method = Callable[Concatenate["ObjectStore", str, P], T]
 _FOOTER = b"\nsha256:"
 _DIGEST = 64
 _CLOCK = ".clock-"  # follows an object's name in those of probes of its age
 _DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO}  # another root would not be more right
+
+
+def _tries(what: str) -> Callable[[Method[P, T]], Method[P, T]]:
+    """A method of one name that goes through ``_try``, which is told ``what`` with that name."""
+
+    def decorated(method: Method[P, T]) -> Method[P, T]:
+        @functools.wraps(method)
+        def tried(self: ObjectStore, name: str, /, *args: P.args, **options: P.kwargs) -> T:
+            return self._try(what.format(name), lambda: method(self, name, *args, **options))
+
+        return tried
+
+    return decorated
 
 
 class ObjectStore:
@@ -57,42 +73,26 @@ class ObjectStore:
                 "Give a folder you own with --storage or SWEEP_STORAGE."
             ) from error
 
+    @_tries("write {}")
     def put(self, name: str, content: bytes) -> None:
         """Write one whole object. Raises StoreError when the disk is full or the store is away."""
-        sealed = _sealed(content)
-
-        def write() -> None:
-            if self.is_local:
-                self._put_local(Path(self.root, name), sealed)
-            else:
-                filesystem, prefix = self._filesystem()
-                with filesystem.open_output_stream(f"{prefix}/{name}") as stream:
-                    stream.write(sealed)
-
-        self._try(f"write {name}", write)
+        if self.is_local:
+            self._put_local(Path(self.root, name), _sealed(content))
+        else:
+            filesystem, path = self._place(name)
+            with filesystem.open_output_stream(path) as stream:
+                stream.write(_sealed(content))
 
     def get(self, name: str) -> bytes | None:
         """The object's content, or None when there is none; DamagedObject when it is not whole."""
-
-        def read() -> bytes | None:
-            try:
-                if self.is_local:
-                    return Path(self.root, name).read_bytes()
-                filesystem, prefix = self._filesystem()
-                with filesystem.open_input_stream(f"{prefix}/{name}") as stream:
-                    content: bytes = stream.read()
-                    return content
-            except FileNotFoundError:
-                return None
-
-        sealed, before = self._try(f"read {name}", read), None
+        sealed, before = self._read(name), None
         # Object storage is asked for the size, then for so many bytes: an object that is replaced
         # in between is read torn. What is damaged is the same again.
         while sealed is not None and sealed != before:
             content = sealed[: -_DIGEST - len(_FOOTER)]
             if sealed == _sealed(content):
                 return content
-            sealed, before = self._try(f"read {name}", read), sealed
+            sealed, before = self._read(name), sealed
         if sealed is None:
             return None
         raise DamagedObject(
@@ -101,22 +101,28 @@ class ObjectStore:
             "is missing."
         )
 
+    @_tries("read {}")
+    def _read(self, name: str) -> bytes | None:
+        try:
+            if self.is_local:
+                return Path(self.root, name).read_bytes()
+            filesystem, path = self._place(name)
+            with filesystem.open_input_stream(path) as stream:
+                content: bytes = stream.read()
+                return content
+        except FileNotFoundError:
+            return None
+
     def exists(self, name: str) -> bool:
         """Whether there is an object of this name, whole or not."""
-
-        def found() -> bool:
-            filesystem, prefix = self._filesystem()
-            kind = filesystem.get_file_info(f"{prefix}/{name}").type
-            return bool(kind == pyarrow.fs.FileType.File)
-
-        return self._try(f"look for {name}", found)
+        return bool(self._info(name).type == pyarrow.fs.FileType.File)
 
     def age_s(self, name: str) -> float | None:
         """Seconds since the object was put, by the storage's own clock; None when it is not there.
 
         A probe tells that clock's time; by this machine's where nothing can be written.
         """
-        put_ns = self._put_at_ns(name)
+        put_ns: int | None = self._info(name).mtime_ns
         if put_ns is None:
             return None
         probe = f"{name}{_CLOCK}{uuid.uuid4().hex}"
@@ -124,7 +130,7 @@ class ObjectStore:
         with suppress(StoreError):
             try:
                 self.put(probe, b"")
-                now_ns = self._put_at_ns(probe)
+                now_ns = self._info(probe).mtime_ns
             finally:
                 self.delete(probe)
         return ((time.time_ns() if now_ns is None else now_ns) - put_ns) / 1e9
@@ -136,13 +142,10 @@ class ObjectStore:
             if found.startswith(f"{base}{_CLOCK}"):
                 self.delete(f"{folder}/{found}")
 
-    def _put_at_ns(self, name: str) -> int | None:
-        def look() -> int | None:
-            filesystem, prefix = self._filesystem()
-            put_ns: int | None = filesystem.get_file_info(f"{prefix}/{name}").mtime_ns
-            return put_ns
-
-        return self._try(f"look for {name}", look)
+    @_tries("look for {}")
+    def _info(self, name: str) -> pyarrow.fs.FileInfo:
+        filesystem, path = self._place(name)
+        return filesystem.get_file_info(path)
 
     def put_json(self, name: str, value: Json) -> None:
         """Write one JSON document; ``jq`` reads it after ``head -n -1``."""
@@ -188,141 +191,108 @@ class ObjectStore:
         if not self.is_local:
             self.put(name, content)
             return content
-        sealed = _sealed(content)
-
-        def link() -> bool:
-            try:
-                self._put_local(Path(self.root, name), sealed, replace=False)
-            except FileExistsError:
-                if not Path(self.root, name).exists():  # NFS remembers for a while that it was not
-                    raise OSError(errno.ESTALE, "it is there and cannot be seen yet") from None
-                return False
-            return True
-
-        if self._try(f"write {name}", link):
+        if self._link(name, content):
             return content
         winner = self.get(name)
         assert winner is not None
         return winner
 
+    @_tries("write {}")
+    def _link(self, name: str, content: bytes) -> bool:
+        """Write unless an object is there; whether this did."""
+        path = Path(self.root, name)
+        try:
+            self._put_local(path, _sealed(content), replace=False)
+        except FileExistsError:
+            if not path.exists():  # NFS remembers for a while that it was not
+                raise OSError(errno.ESTALE, "it is there and cannot be seen yet") from None
+            return False
+        return True
+
+    @_tries("list {}")
     def names(self, folder: str) -> list[str]:
         """Names of the entries directly below ``folder``, sorted; empty when it is not there."""
+        if not self.is_local:
+            return sorted(info.base_name for info in self._infos(folder))
+        try:
+            found = os.listdir(Path(self.root, folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return sorted(n for n in found if not n.startswith(".") and not n.endswith(".tmp"))
 
-        def listed() -> list[str]:
-            if not self.is_local:
-                filesystem, prefix = self._filesystem()
-                selector = pyarrow.fs.FileSelector(f"{prefix}/{folder}", allow_not_found=True)
-                return [info.base_name for info in filesystem.get_file_info(selector)]
-            try:
-                found = os.listdir(Path(self.root, folder))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
-            return [n for n in found if not n.startswith(".") and not n.endswith(".tmp")]
-
-        return sorted(self._try(f"list {folder}", listed))
-
+    @_tries("list {}")
     def tree(self, folder: str) -> list[str]:
         """Paths below ``folder``, of all objects in all its folders, sorted: one listing."""
+        there = f"{self._place(folder)[1]}/"
+        infos = self._infos(f"{folder}/", recursive=True)
+        files = (info.path for info in infos if info.type == pyarrow.fs.FileType.File)
+        return sorted(path.removeprefix(there) for path in files if not path.endswith(".tmp"))
 
-        def listed() -> list[str]:
-            filesystem, prefix = self._filesystem()
-            there = f"{prefix}/{folder}/"
-            selector = pyarrow.fs.FileSelector(there, recursive=True, allow_not_found=True)
-            return [
-                info.path.removeprefix(there)
-                for info in filesystem.get_file_info(selector)
-                if info.type == pyarrow.fs.FileType.File
-            ]
-
-        paths = self._try(f"list {folder}", listed)
-        return sorted(path for path in paths if not path.endswith(".tmp"))
-
+    @_tries("delete {}")
     def delete(self, name: str) -> None:
         """Delete one object; nothing happens when it is not there."""
+        if self.is_local:
+            Path(self.root, name).unlink(missing_ok=True)
+            return
+        filesystem, path = self._place(name)
+        with suppress(FileNotFoundError):  # never there, or somebody else was faster
+            filesystem.delete_file(path)
 
-        def unlink() -> None:
-            if self.is_local:
-                Path(self.root, name).unlink(missing_ok=True)
-                return
-            filesystem, prefix = self._filesystem()
-            with suppress(FileNotFoundError):  # never there, or somebody else was faster
-                filesystem.delete_file(f"{prefix}/{name}")
-
-        self._try(f"delete {name}", unlink)
-
+    @_tries("set the damaged {} aside")
     def set_aside(self, name: str) -> str | None:
         """Rename a damaged object out of the way, for whoever wants to look; its new name.
 
         None: it is not there any more; somebody else did so.
         """
         aside = f"{name}.damaged"
+        try:
+            if self.is_local:
+                os.replace(Path(self.root, name), Path(self.root, aside))
+            else:
+                filesystem, path = self._place(name)
+                filesystem.move(path, f"{path}.damaged")
+        except OSError:
+            if self.exists(name):
+                raise
+            return None
+        return aside
 
-        def rename() -> str | None:
-            try:
-                if self.is_local:
-                    os.replace(Path(self.root, name), Path(self.root, aside))
-                else:
-                    filesystem, prefix = self._filesystem()
-                    filesystem.move(f"{prefix}/{name}", f"{prefix}/{aside}")
-            except OSError:
-                if self.exists(name):
-                    raise
-                return None
-            return aside
-
-        return self._try(f"set the damaged {name} aside", rename)
-
+    @_tries("clean {}")
     def delete_left_overs(self, folder: str) -> None:
         """Delete what killed writers left half-written directly below ``folder``.
 
         A writer that is alive loses its try: a PatientStore writes again.
         """
-
-        def unlink() -> None:
+        if self.is_local:
             for path in Path(self.root, folder).glob(".*.tmp"):
                 path.unlink(missing_ok=True)
 
-        if self.is_local:
-            self._try(f"clean {folder}", unlink)
-
+    @_tries("clean {}")
     def delete_links(self, name: str) -> None:
         """Delete the second name that a writer killed right after its ``put_once`` left behind.
 
         What others are writing beside it stays.
         """
+        if not self.is_local:
+            return
         path = Path(self.root, name)
+        for link in path.parent.glob(f".{path.name}.*.tmp"):
+            with suppress(FileNotFoundError):
+                if link.samefile(path):
+                    link.unlink()
 
-        def unlink() -> None:
-            for link in path.parent.glob(f".{path.name}.*.tmp"):
-                with suppress(FileNotFoundError):
-                    if link.samefile(path):
-                        link.unlink()
-
-        if self.is_local:
-            self._try(f"clean {name}", unlink)
-
+    @_tries("delete {}")
     def delete_folder(self, folder: str) -> None:
         """Delete a folder and all below it; nothing happens when it is not there."""
+        filesystem, path = self._place(folder)
+        if filesystem.get_file_info(path).type == pyarrow.fs.FileType.Directory:
+            with suppress(FileNotFoundError):  # somebody else was faster
+                filesystem.delete_dir(path)
 
-        def remove() -> None:
-            filesystem, prefix = self._filesystem()
-            if filesystem.get_file_info(f"{prefix}/{folder}").type == pyarrow.fs.FileType.Directory:
-                with suppress(FileNotFoundError):  # somebody else was faster
-                    filesystem.delete_dir(f"{prefix}/{folder}")
-
-        self._try(f"delete {folder}", remove)
-
+    @_tries("measure {}")
     def size_of(self, folder: str) -> int:
         """Bytes of everything below ``folder``."""
-
-        def added() -> int:
-            filesystem, prefix = self._filesystem()
-            selector = pyarrow.fs.FileSelector(
-                f"{prefix}/{folder}", recursive=True, allow_not_found=True
-            )
-            return sum(info.size or 0 for info in filesystem.get_file_info(selector))
-
-        return self._try(f"measure {folder}", added)
+        return sum(info.size or 0 for info in self._infos(folder, recursive=True))
 
     def _try(self, what: str, action: Callable[[], T]) -> T:
         """Everything that touches the storage goes through here: its errors become StoreError."""
@@ -330,6 +300,16 @@ class ObjectStore:
             return action()
         except OSError as error:
             raise StoreError(f"could not {what} below {self.root}: {error}") from error
+
+    def _place(self, name: str) -> tuple[pyarrow.fs.FileSystem, str]:
+        """Where ``name`` is for pyarrow."""
+        filesystem, prefix = self._filesystem()
+        return filesystem, f"{prefix}/{name}"
+
+    def _infos(self, folder: str, *, recursive: bool = False) -> list[pyarrow.fs.FileInfo]:
+        filesystem, path = self._place(folder)
+        selector = pyarrow.fs.FileSelector(path, recursive=recursive, allow_not_found=True)
+        return list(filesystem.get_file_info(selector))
 
     def _filesystem(self) -> tuple[pyarrow.fs.FileSystem, str]:
         if self._remote is None:
