@@ -10,7 +10,7 @@ PYTEST := $(BIN)/python -m pytest
 TEST_PROCESSES := 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test slow cluster gpu check format tree bench clean
+.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench clean
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
@@ -19,6 +19,8 @@ help:
 	@echo "make format       rewrite what ruff can"
 	@echo "make tree         rewrite docs/files.md from the files' own first lines"
 	@echo "make slow | cluster | gpu    the tests with that marker"
+	@echo "                  files that passed as they are now are left out; SWEEP_STAMPS=ignore: none is"
+	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
 	@echo "make bench        every benchmark, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
 
@@ -57,16 +59,23 @@ quickstart: $(STAMP)
 test: $(STAMP)
 	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --durations=10
 
-# A marker that no test carries yet is no failure: pytest exits 5 when it selected nothing.
+# A marker that no test carries yet is no failure: pytest exits 5 when it selected nothing. Files of
+# `slow` and `cluster` that passed as they are now are left out: see tests/support/stamps.py.
 define marked
-$(PYTEST) --durations=10 -m "$(1)" || { code=$$?; test $$code -eq 5 && echo "No test matches -m '$(1)'."; }
+$(PYTEST) --durations=10 $(2) -m "$(1)" || { code=$$?; test $$code -eq 5 && echo "No test matches -m '$(1)'."; }
 endef
 
 slow: $(STAMP)
-	$(call marked,slow and not gpu and not network and not cluster)
+	$(call marked,slow and not gpu and not network and not cluster,-p tests.support.stamps --stage slow)
 
 cluster: $(STAMP)
-	$(call marked,cluster and not gpu and not network)
+	$(call marked,cluster and not gpu and not network,-p tests.support.stamps --stage cluster)
+
+# On a commit: what passes is stamped with it. Commit .ci/stamps.json afterwards.
+everything:
+	@test -z "$$(git status --porcelain)" || { \
+	  echo "Stamps are of a commit. Commit or remove first:"; git status --short; exit 1; }
+	SWEEP_STAMPS=write .ci/run
 
 gpu: $(STAMP)
 	$(call marked,gpu)

@@ -173,6 +173,7 @@ def test_after_eleven_kills_a_random_sweep_equals_an_undisturbed_one(
     assert_tracked_once(sweep)
 
 
+@pytest.mark.always
 def test_after_kills_a_tpe_sweep_has_every_proposal_once_and_unchanged(
     sweep_of: Callable[[Definition], Sweep],
 ) -> None:

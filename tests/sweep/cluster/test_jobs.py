@@ -83,6 +83,7 @@ def wait_for_state(name: str, state: str) -> Any:
 # --- submitting -----------------------------------------------------------------------------------
 
 
+@pytest.mark.always
 def test_a_submitted_sweep_is_read_from_the_laptop_as_on_the_head(
     laptop: Head, space_file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
