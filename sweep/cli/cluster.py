@@ -50,17 +50,21 @@ RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each try after the connection of 
 @click.command()
 @click.argument("space", metavar="SPACE")
 @address_option
-@click.option("--name", metavar="NAME", help="Name of the sweep; default: the space's name.")
+@click.option(
+    "--name",
+    metavar="NAME",
+    help="Name of the sweep; default: the space's name, and -full with --full.",
+)
 @proposals_option
 @seeds_option
 @set_option
 @only_option
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @data_option
+@stall_option
 @storage_option
 @workers_option
-@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
-@stall_option
 @notify_option
 @click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
 def submit(

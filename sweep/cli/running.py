@@ -114,12 +114,12 @@ notify_option = click.option(
 @seeds_option
 @set_option
 @only_option
+@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @data_option
+@stall_option
 @storage_option
 @where_option
 @workers_option
-@stall_option
-@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
 @click.option(
     "--fresh", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
@@ -209,13 +209,13 @@ def asked_for(
 @name_argument
 @proposals_option
 @seeds_option
-@click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @data_option
+@stall_option
+@click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @storage_option
 @address_option
 @where_option
 @workers_option
-@stall_option
 @notify_option
 def resume(
     name: str,
