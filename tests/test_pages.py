@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 import pytest
 
 from search_spaces import catalog
+from sweep.cli.asked import Asked
 from sweep.cli.main import main
-from sweep.cli.running import asked_for
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables.records.arms import RunStore
@@ -86,8 +87,7 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
     if space is not None and not space.startswith("results/"):  # what the page exported before
         catalog.find(space)
         if verb in ("run", "submit"):
-            names = ("space", "name", "proposals", "seeds", "values", "patterns", "data", "full")
-            asked_for(**{name: given[name] for name in names})
+            Asked(**{field.name: given[field.name] for field in fields(Asked)}).definition()
     elif verb in SHOWS and given["address"] is None:
         store_sweep(ObjectStore("sweeps"), {FIRST: [FEASIBLE]}, name=given["name"])
         sweep(verb, *words)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,23 +11,13 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from sweep.cli.asked import OPTIONS, Asked, SweepOptions, collected
 from sweep.cli.options import (
     address_option,
     given_storage,
     name_argument,
     named_here,
-    only_option,
-    set_option,
     storage_option,
-)
-from sweep.cli.running import (
-    asked_for,
-    data_option,
-    notify_option,
-    proposals_option,
-    seeds_option,
-    stall_option,
-    workers_option,
 )
 from sweep.cluster import ask
 from sweep.cluster.submission import ANSWER, Submission
@@ -46,41 +36,29 @@ if TYPE_CHECKING:
 ACCEPT_S = 120.0  # that a submission waits for the head, which may have data to decode
 RECONNECT_S = (1.0, 5.0, 30.0, 60.0)  # before each try after the connection of `logs -f` broke
 
+notify_option = click.option(
+    "--notify",
+    metavar="URL|COMMAND",
+    envvar=notifications.VARIABLE,
+    callback=lambda _, __, target: None if target is None else notifications.check_target(target),
+    help="Send it JSON at the end, at the first winner and when arms hang; or set SWEEP_NOTIFY.",
+)
+
 
 @click.command()
-@click.argument("space", metavar="SPACE")
 @address_option
-@click.option(
-    "--name",
-    metavar="NAME",
-    help="Name of the sweep; default: the space's name, and -full with --full.",
-)
-@proposals_option
-@seeds_option
-@set_option
-@only_option
-@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
-@data_option
-@stall_option
+@collected(asked=Asked)
 @storage_option
-@workers_option
+@OPTIONS["workers"]
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
 @click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
 def submit(
-    space: str,
     address: str | None,
-    name: str | None,
-    proposals: int | None,
-    seeds: str | None,
-    values: Sequence[str],
-    patterns: Sequence[str],
-    data: str | None,
+    asked: Asked,
     storage: str,
     workers: int | None,
-    full: bool,
     mlflow: str | None,
-    stall_after: float | None,
     notify: str | None,
     any_version: bool,
 ) -> None:
@@ -91,10 +69,7 @@ def submit(
     definition again attaches to it; a different one under a name that is taken is refused.
     """
     where = _required(address)
-    _, definition, wanted = asked_for(
-        space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
-        full=full, stall_after=stall_after,
-    )  # fmt: skip
+    _, definition, wanted = asked.definition()
     _refuse_places_of_here(definition.space, mlflow)
     sent = Submission(
         name=definition.name,
@@ -106,7 +81,7 @@ def submit(
         asked_from=advice.place(where, given_storage()),
         mlflow=mlflow,
         notify=_for_the_head(notify),
-        options=_driver_options(data, workers, stall_after),
+        options=_driver_options(asked, workers),
     )
     _submit(where, sent)
 
@@ -114,13 +89,10 @@ def submit(
 def resume_there(
     address: str,
     name: str,
-    *,
-    proposals: int | None,
-    seeds: str | None,
-    retry_failed: bool,
-    data: str | None,
+    options: SweepOptions,
     workers: int | None,
-    stall_after: float | None,
+    *,
+    retry_failed: bool,
     notify: str | None,
 ) -> None:
     """`sweep resume NAME --address`: continue a sweep that the cluster has stored."""
@@ -130,11 +102,11 @@ def resume_there(
         any_version=True,  # no definition is sent: the cluster continues what it has
         storage=given_storage(),
         asked_from=advice.place(address, given_storage()),
-        n_proposals=proposals,
-        seeds=seeds,
+        n_proposals=options.proposals,
+        seeds=options.seeds,
         retry_failed=retry_failed,
         notify=_for_the_head(notify),
-        options=_driver_options(data, workers, stall_after),
+        options=_driver_options(options, workers),
     )
     _submit(address, sent)
 
@@ -175,11 +147,9 @@ def _for_the_head(notify: str | None) -> str | None:
     return None
 
 
-def _driver_options(
-    data: str | None, workers: int | None, stall_after: float | None
-) -> tuple[str, ...]:
-    folder = None if data is None or catalog.is_data_set(data) else data
-    given = {"--data": folder, "--workers": workers, "--stall-after": stall_after}
+def _driver_options(of: SweepOptions, workers: int | None) -> tuple[str, ...]:
+    folder = None if of.data is None or catalog.is_data_set(of.data) else of.data
+    given = {"--data": folder, "--workers": workers, "--stall-after": of.stall_after}
     return tuple(
         word for name, value in given.items() if value is not None for word in (name, str(value))
     )

@@ -8,16 +8,13 @@ from collections.abc import Iterator, Sequence
 import click
 from rich.markup import escape
 
-from search_spaces import catalog
+from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
     address_option,
     console,
     given_storage,
     json_option,
-    only_option,
-    parse_values,
     print_json,
-    set_option,
     storage_option,
 )
 from sweep.doctor.check import Check
@@ -33,9 +30,7 @@ from trainables.errors import Misuse
     metavar="DIR|ADDRESS",
     help="Folder or address of SPACE's data; without SPACE, say what lies there.",
 )
-@set_option
-@only_option
-@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
+@collected(options=SpaceOptions)
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: where sweeps are tracked.")
 @click.option("--notify", metavar="URL|COMMAND", help="Also send a piece of test news.")
 @storage_option
@@ -53,9 +48,7 @@ from trainables.errors import Misuse
 def doctor(
     space: str | None,
     data: str | None,
-    values: Sequence[str],
-    patterns: Sequence[str],
-    full: bool,
+    options: SpaceOptions,
     mlflow: str | None,
     notify: str | None,
     storage: str,
@@ -71,7 +64,7 @@ def doctor(
     arms will run. --address checks a cluster from a laptop: its cluster.yaml, who is let in, ports,
     and every node. Exit 1 if a check fails.
     """
-    wanted = _needs(space, data, values, patterns, full=full)
+    wanted = _needs(space, data, options)
     if needs is not None:
         wanted += tuple(map(Need.from_json, json.loads(needs)))
     folder = data if space is None else None
@@ -94,23 +87,12 @@ def doctor(
     raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
 
 
-def _needs(
-    space: str | None,
-    data: str | None,
-    values: Sequence[str],
-    patterns: Sequence[str],
-    *,
-    full: bool,
-) -> tuple[Need, ...]:
-    if space is None:
-        if values or patterns or full:
-            raise Misuse("--set, --only and --full say what of one space to look at: give SPACE.")
-        return ()
-    wanted = parse_values(values)
-    if data is not None:
-        wanted["data.folder"] = data
-    chosen = catalog.only(catalog.find(space, full=full).space, patterns)
-    return needs_of(catalog.with_values(chosen, wanted))
+def _needs(space: str | None, data: str | None, options: SpaceOptions) -> tuple[Need, ...]:
+    if space is not None:
+        return needs_of(options.space_of(space, {} if data is None else {"data.folder": data}))
+    if options:
+        raise Misuse("--set, --only and --full say what of one space to look at: give SPACE.")
+    return ()
 
 
 def _with_notice(found: Iterator[Check], target: str | None) -> Iterator[Check]:

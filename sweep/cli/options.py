@@ -41,13 +41,6 @@ address_option: Callable[[Verb], Verb] = click.option(
 json_option: Callable[[Verb], Verb] = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs."
 )
-set_option: Callable[[Verb], Verb] = click.option(
-    "--set",
-    "values",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="Set a field of the base run (steps=500) or of the space (sampler=random); repeatable.",
-)
 only_option: Callable[[Verb], Verb] = click.option(
     "--only",
     "patterns",

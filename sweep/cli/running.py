@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import click
 
 from search_spaces import catalog
+from sweep.cli.asked import Asked, SweepOptions, collected
 from sweep.cli.best_text import print_best
+from sweep.cli.cluster import notify_option, resume_there
 from sweep.cli.options import (
     address_option,
     console,
     given_storage,
     name_argument,
     named_here,
-    only_option,
-    parse_values,
-    set_option,
     storage_option,
     tell_that_it_is_here,
 )
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET
-from sweep.executors.executor import Executor, Where
+from sweep.executors.executor import Executor
 from sweep.results import views
 from sweep.results.findings import findings
 from sweep.run import notifications
@@ -49,7 +48,6 @@ from sweep.study.requirements import (
 )
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
-from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -60,66 +58,11 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 
-where_option = click.option(
-    "--where",
-    type=click.Choice(["local", "cluster", "inline"]),
-    default="local",
-    show_default=True,
-    help="Train on a Ray cluster of this machine, on the one that this machine is the head of, or "
-    "in this process, one arm at a time.",
-)
-workers_option = click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's share "
-    "of a cluster.",
-)
-proposals_option = click.option(
-    "--proposals", type=int, metavar="N", help="How many proposals each setting gets."
-)
-seeds_option = click.option(
-    "--seeds", metavar="N|A,B", help="Seeds of every proposal: how many, or a list like 0,1."
-)
-stall_option = click.option(
-    "--stall-after",
-    type=float,
-    metavar="SECONDS",
-    help="How long an arm may go without a report, before its worker's first four times as long. "
-    "Then its worker is ended, and the arm is tried once more. Default: as the space says.",
-)
-data_option = click.option(
-    "--data",
-    metavar="DIR|ADDRESS|hf:NAME",
-    help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME takes "
-    "texts from the library `datasets`.",
-)
-notify_option = click.option(
-    "--notify",
-    metavar="URL|COMMAND",
-    envvar=notifications.VARIABLE,
-    callback=lambda _, __, target: None if target is None else notifications.check_target(target),
-    help="Send it JSON at the end, at the first winner and when arms hang; or set SWEEP_NOTIFY.",
-)
-
 
 @click.command()
-@click.argument("space", metavar="SPACE")
-@click.option(
-    "--name",
-    metavar="NAME",
-    help="Name of the sweep; default: the space's name, and -full with --full.",
-)
-@proposals_option
-@seeds_option
-@set_option
-@only_option
-@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
-@data_option
-@stall_option
+@collected(asked=Asked)
 @storage_option
-@where_option
-@workers_option
+@collected(executor=Executor)
 @click.option(
     "--fresh", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
@@ -127,18 +70,9 @@ notify_option = click.option(
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
 @notify_option
 def run(
-    space: str,
-    name: str | None,
-    proposals: int | None,
-    seeds: str | None,
-    values: Sequence[str],
-    patterns: Sequence[str],
-    data: str | None,
+    asked: Asked,
     storage: str,
-    where: str,
-    workers: int | None,
-    stall_after: float | None,
-    full: bool,
+    executor: Executor,
     fresh: bool,
     mlflow: str | None,
     notify: str | None,
@@ -151,83 +85,37 @@ def run(
     """
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
-    found, definition, wanted = asked_for(
-        space, name, proposals=proposals, seeds=seeds, values=values, patterns=patterns, data=data,
-        full=full, stall_after=stall_after,
-    )  # fmt: skip
+    found, definition, wanted = asked.definition()
     objects = open_store(storage)
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
-    if where != "cluster":  # its head needs no GPU
+    if executor.where != "cluster":  # its head needs no GPU
         require_device(definition.space)
     definition = resolved(definition, say=note)
     if fresh:
         from sweep.run.reproduce import run_fresh
 
-        same = run_fresh(objects, definition, found.expected, Executor(cast(Where, where), workers))
+        same = run_fresh(objects, definition, found.expected, executor)
         raise SystemExit(0 if same else 1)
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
-    code = _train(
-        objects, there, Executor(cast(Where, where), workers), mlflow=mlflow, notify=notify
-    )
-    raise SystemExit(code)
-
-
-def asked_for(
-    space: str,
-    name: str | None,
-    *,
-    proposals: int | None,
-    seeds: str | None,
-    values: Sequence[str],
-    patterns: Sequence[str],
-    data: str | None,
-    full: bool,
-    stall_after: float | None = None,
-) -> tuple[catalog.Found, Definition, list[str]]:
-    """What the options of `sweep run` and `sweep submit` ask for, and which fields they name."""
-    found = catalog.find(space, full=full)
-    wanted: dict[str, Json] = parse_values(values)
-    if proposals is not None:
-        wanted["n_proposals"] = proposals
-    if seeds is not None:
-        wanted["search_seeds"] = parse_seeds(seeds)
-    space_asked = found.space
-    if data is not None and catalog.is_data_set(data):
-        space_asked = catalog.with_data_set(space_asked, data)
-    elif data is not None:
-        wanted["data.folder"] = data
-    if stall_after is not None:
-        wanted["stall_after_s"] = stall_after
-    if name is None:
-        name = f"{found.name}-full" if full else found.name
-    chosen = catalog.only(space_asked, patterns)
-    return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
+    raise SystemExit(_train(objects, there, executor, mlflow=mlflow, notify=notify))
 
 
 @click.command()
 @name_argument
-@proposals_option
-@seeds_option
-@data_option
-@stall_option
+@collected(options=SweepOptions)
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @storage_option
 @address_option
-@where_option
-@workers_option
+@collected(executor=Executor)
 @notify_option
 def resume(
     name: str,
-    proposals: int | None,
-    seeds: str | None,
+    options: SweepOptions,
     retry_failed: bool,
-    data: str | None,
     storage: str,
     address: str | None,
-    where: str,
-    workers: int | None,
-    stall_after: float | None,
+    executor: Executor,
     notify: str | None,
 ) -> None:
     """Continue a sweep, ask more of it, or mend it.
@@ -235,37 +123,28 @@ def resume(
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
     if address is not None:
-        from sweep.cli.cluster import resume_there
-
-        if named_here("where") and where != "cluster":
-            raise Misuse(f"--address trains on a cluster, and --where {where} does not.")
+        if named_here("where") and executor.where != "cluster":
+            raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
         resume_there(
-            address, name, proposals=proposals, seeds=seeds, retry_failed=retry_failed, data=data,
-            workers=workers, notify=notify, stall_after=stall_after,
-        )  # fmt: skip
+            address, name, options, executor.workers, retry_failed=retry_failed, notify=notify
+        )
         return
     require_torch()
     objects = open_store(storage)
     check_name(objects, name)
     there = load_definition(objects, name)
-    if stall_after is not None:
-        there = replace(there, space=replace(there.space, stall_after_s=stall_after))
-    if data is not None:
-        there = with_folder(there, _folder(data))
-    more_seeds = None if seeds is None else parse_seeds(seeds, there.space.search_seeds)
-    there.extended(n_proposals=proposals, search_seeds=more_seeds)  # refused before data are read
+    if options.stall_after is not None:
+        there = replace(there, space=replace(there.space, stall_after_s=options.stall_after))
+    if options.data is not None:
+        there = with_folder(there, _folder(options.data))
+    present = there.space.search_seeds
+    seeds = None if options.seeds is None else parse_seeds(options.seeds, present)
+    there.extended(n_proposals=options.proposals, search_seeds=seeds)  # before data are read
     refuse_second_driver(objects, name)
     resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
     objects.check_writable()
-    there = extended(objects, there, n_proposals=proposals, search_seeds=more_seeds, say=note)
-    code = _train(
-        objects,
-        there,
-        Executor(cast(Where, where), workers),
-        retry_failed=retry_failed,
-        notify=notify,
-    )
-    raise SystemExit(code)
+    there = extended(objects, there, n_proposals=options.proposals, search_seeds=seeds, say=note)
+    raise SystemExit(_train(objects, there, executor, retry_failed=retry_failed, notify=notify))
 
 
 def _folder(data: str) -> str | None:

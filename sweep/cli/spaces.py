@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,13 +13,11 @@ from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
 from search_spaces.paper.comparison import Comparison
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
+from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
     console,
     json_option,
-    only_option,
-    parse_values,
     print_json,
-    set_option,
 )
 from sweep.cli.text_table import table
 from sweep.results.tables.formats import NOTHING
@@ -34,16 +31,12 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False)
-@set_option
-@only_option
-@click.option("--full", is_flag=True, help="Take the space's full-size variant.")
+@collected(options=SpaceOptions)
 @click.option("--gpu", metavar="GPU", help="Estimate the cost on this GPU (h100), not on this CPU.")
 @json_option
 def spaces(
     name: str | None,
-    values: Sequence[str],
-    patterns: Sequence[str],
-    full: bool,
+    options: SpaceOptions,
     gpu: str | None,
     as_json: bool,
 ) -> None:
@@ -53,14 +46,13 @@ def spaces(
     estimate: a few steps of every shape are timed on this CPU, or counted for a GPU.
     """
     if name is None:
-        if values or patterns or full or gpu:
+        if options or gpu:
             raise Misuse(
                 "--set, --only, --full and --gpu say what of one space to show: give NAME."
             )
         _list(as_json)
         return
-    space = catalog.only(catalog.find(name, full=full).space, patterns)
-    space = catalog.with_values(space, parse_values(values))
+    space = options.space_of(name)
     from sweep.cost.estimate import estimate  # loads torch
 
     cost = estimate(space, None if gpu is None else gpu.lower())

@@ -1,0 +1,160 @@
+"""Options by which a command line asks for a sweep, each written once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from search_spaces import catalog
+from search_spaces.space import SearchSpace
+from sweep.cli.options import only_option, parse_values
+from sweep.study.opening import parse_seeds
+from trainables.plain import Json
+
+if TYPE_CHECKING:  # numpy and pyarrow, which showing a space does not need
+    from sweep.study.definition import Definition
+
+Verb = Callable[..., None]
+
+# By the field that takes it, in the order of `--help`.
+OPTIONS: dict[str, Callable[[Verb], Verb]] = {
+    "space": click.argument("space", metavar="SPACE"),
+    "name": click.option(
+        "--name",
+        metavar="NAME",
+        help="Name of the sweep; default: the space's name, and -full with --full.",
+    ),
+    "proposals": click.option(
+        "--proposals", type=int, metavar="N", help="How many proposals each setting gets."
+    ),
+    "seeds": click.option(
+        "--seeds", metavar="N|A,B", help="Seeds of every proposal: how many, or a list like 0,1."
+    ),
+    "values": click.option(
+        "--set",
+        "values",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Set a field of the base run (steps=500) or of the space (sampler=random); "
+        "repeatable.",
+    ),
+    "patterns": only_option,
+    "full": click.option("--full", is_flag=True, help="Take the space's full-size variant."),
+    "data": click.option(
+        "--data",
+        metavar="DIR|ADDRESS|hf:NAME",
+        help="Folder or address (s3://bucket/path) of the data set; or set SWEEP_DATA. hf:NAME "
+        "takes texts from the library `datasets`.",
+    ),
+    "stall_after": click.option(
+        "--stall-after",
+        type=float,
+        metavar="SECONDS",
+        help="How long an arm may go without a report, before its worker's first four times as "
+        "long. Then its worker is ended, and the arm is tried once more. Default: as the space "
+        "says.",
+    ),
+    "where": click.option(
+        "--where",
+        type=click.Choice(["local", "cluster", "inline"]),
+        default="local",
+        show_default=True,
+        help="Train on a Ray cluster of this machine, on the one that this machine is the head "
+        "of, or in this process, one arm at a time.",
+    ),
+    "workers": click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's "
+        "share of a cluster.",
+    ),
+}
+
+
+def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
+    """Give a verb the options that are fields of a dataclass, and hand it them as one argument.
+
+    ``@collected(asked=Asked)`` adds an option for each field of Asked, and calls the verb with
+    ``asked=Asked(...)`` in their place.
+    """
+    names = {taker: [field.name for field in fields(kind)] for taker, kind in kinds.items()}
+
+    def decorated(verb: Verb) -> Verb:
+        @functools.wraps(verb)
+        def handed(**given: Any) -> None:
+            whole = {
+                taker: kind(**{name: given.pop(name) for name in names[taker]})
+                for taker, kind in kinds.items()
+            }
+            verb(**whole, **given)
+
+        taking: Verb = handed
+        for name in reversed(OPTIONS):
+            if any(name in own for own in names.values()):
+                taking = OPTIONS[name](taking)
+        return taking
+
+    return decorated
+
+
+@dataclass(frozen=True)
+class SpaceOptions:
+    """What of a search space is meant."""
+
+    values: Sequence[str]
+    patterns: Sequence[str]
+    full: bool
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.patterns or self.full)
+
+    def space_of(self, name: str, more: Mapping[str, Json] = MappingProxyType({})) -> SearchSpace:
+        """The space of this name or file, with ``more`` fields set."""
+        space = catalog.only(catalog.find(name, full=self.full).space, self.patterns)
+        return catalog.with_values(space, {**parse_values(self.values), **more})
+
+
+@dataclass(frozen=True)
+class SweepOptions:
+    """What can be asked of a stored sweep, too."""
+
+    proposals: int | None
+    seeds: str | None
+    data: str | None
+    stall_after: float | None
+
+
+@dataclass(frozen=True)
+class Asked(SpaceOptions, SweepOptions):
+    """A sweep as `sweep run` and `sweep submit` are asked for it."""
+
+    space: str
+    name: str | None
+
+    def definition(self) -> tuple[catalog.Found, Definition, list[str]]:
+        """The space as it was found, the sweep of it, and which fields were named."""
+        from sweep.study.definition import Definition
+
+        found = catalog.find(self.space, full=self.full)
+        wanted = parse_values(self.values)
+        if self.proposals is not None:
+            wanted["n_proposals"] = self.proposals
+        if self.seeds is not None:
+            wanted["search_seeds"] = parse_seeds(self.seeds)
+        space = found.space
+        if self.data is not None and catalog.is_data_set(self.data):
+            space = catalog.with_data_set(space, self.data)
+        elif self.data is not None:
+            wanted["data.folder"] = self.data
+        if self.stall_after is not None:
+            wanted["stall_after_s"] = self.stall_after
+        default = f"{found.name}-full" if self.full else found.name
+        name = default if self.name is None else self.name
+        chosen = catalog.only(space, self.patterns)
+        return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
