@@ -19,7 +19,7 @@ import torch
 from trainables.build import build_model, build_references, build_task, parameter_dtype
 from trainables.config.arm import RunConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.early_signs import early_signs, reason_to_stop
+from trainables.early_signs import EarlySigns
 from trainables.environment import environment
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
 from trainables.evaluation import evaluate, measure
@@ -144,10 +144,9 @@ class ArmRun:
         arm.training.run_to(min((arm.training.step // every + 1) * every, self.config.steps))
         report = self._report(arm)
         self.record.reports.append(report)
-        history = (self.config, arm.task.scales, self.record.reports)
-        steps_per_epoch, tolerance = arm.task.steps_per_epoch, self._tolerance
-        signs = early_signs(*history, steps_per_epoch=steps_per_epoch, tolerance=tolerance)
-        self.record.warnings += [s for s in signs if s not in self.record.warnings]
+        signs = EarlySigns(self.config, arm.task.scales, arm.task.steps_per_epoch, self._tolerance)
+        found = signs.warnings(self.record.reports)
+        self.record.warnings += [text for text in found if text not in self.record.warnings]
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
             self._end(
@@ -156,7 +155,7 @@ class ArmRun:
             )
         elif arm.training.step >= self.config.steps:
             self._finish(arm)
-        elif why := reason_to_stop(*history, steps_per_epoch=steps_per_epoch, tolerance=tolerance):
+        elif why := signs.reason_to_stop(self.record.reports):
             self._end("stopped", why)
         else:
             state = arm.training.state_dict() | {

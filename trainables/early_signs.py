@@ -47,60 +47,148 @@ class Sign:
 
     text: str  # what is seen and what to do, in words that do not change
     badness: float  # how wrong it is: a run in which this falls is on its way
-    ends: bool  # whether a run that keeps it can be ended
-    of_constraint: bool  # it is about multipliers, which a feasible run may keep as they are
+    ends: bool = False  # whether a run that keeps it can be ended
+    of_constraint: bool = False  # it is about multipliers, which a feasible run may keep
 
 
-def early_signs(
-    config: RunConfig,
-    scales: Scales,
-    reports: Sequence[Report],
-    *,
-    steps_per_epoch: int,
-    tolerance: float = TOLERANCE,
-) -> list[str]:
-    """Warnings that the last of ``reports`` gives rise to; empty when it looks sane.
+@dataclass(frozen=True)
+class EarlySigns:
+    """The early signs of one run, and when they end it."""
 
-    A layer whose missing share is at most ``tolerance`` meets its constraint.
-    """
-    return [sign.text for sign in _signs(config, scales, reports, steps_per_epoch, tolerance)]
+    config: RunConfig
+    scales: Scales
+    steps_per_epoch: int
+    tolerance: float = TOLERANCE  # the missing share up to which a layer meets its constraint
 
+    def warnings(self, reports: Sequence[Report]) -> list[str]:
+        """Those that the last of ``reports`` gives rise to; empty when it looks sane."""
+        return [sign.text for sign in self._signs(reports)]
 
-def reason_to_stop(
-    config: RunConfig,
-    scales: Scales,
-    reports: Sequence[Report],
-    *,
-    steps_per_epoch: int,
-    tolerance: float = TOLERANCE,
-) -> str:
-    """Why to end a run after the last of ``reports``, advice included; empty: train on.
+    def reason_to_stop(self, reports: Sequence[Report]) -> str:
+        """Why to end a run after the last of ``reports``, advice included; empty: train on.
 
-    A sign ends a run when two successive reports show it and what is wrong has not become better in
-    between, after ``SETTLED`` of the steps and never at the last report. One about a constraint
-    needs ``HALFWAY`` of the steps that are left once the whole constraint is in force (warm-up and
-    ramp over), and a report that misses more than ``tolerance``: a run that meets its constraints
-    is never ended for how its multipliers look.
-    """
-    if not config.early_stop or len(reports) < 2 or reports[-1].step >= config.steps:
+        A sign ends a run when two successive reports show it and what is wrong has not become
+        better in between, after ``SETTLED`` of the steps and never at the last report. One about a
+        constraint needs ``HALFWAY`` of the steps that are left once the whole constraint is in
+        force (warm-up and ramp over), and a report that misses more than the tolerance: a run that
+        meets its constraints is never ended for how its multipliers look.
+        """
+        config = self.config
+        if not config.early_stop or len(reports) < 2 or reports[-1].step >= config.steps:
+            return ""
+        before = {sign.text: sign for sign in self._signs(reports[:-1])}
+        for sign in self._signs(reports):
+            stays = sign.text in before and sign.badness > IMPROVING * before[sign.text].badness
+            if sign.ends and stays and self._is_late_enough(sign, reports[-1]):
+                return (
+                    f"ended at step {reports[-1].step} of {config.steps}: {sign.text} "
+                    "With early_stop=false such arms train to their end."
+                )
         return ""
-    before = {s.text: s for s in _signs(config, scales, reports[:-1], steps_per_epoch, tolerance)}
-    for sign in _signs(config, scales, reports, steps_per_epoch, tolerance):
-        stays = sign.text in before and sign.badness > IMPROVING * before[sign.text].badness
-        if sign.ends and stays and _is_late_enough(config, sign, reports[-1], tolerance):
-            return (
-                f"ended at step {reports[-1].step} of {config.steps}: {sign.text} "
-                "With early_stop=false such arms train to their end."
-            )
-    return ""
 
+    def _is_late_enough(self, sign: Sign, report: Report) -> bool:
+        if not sign.of_constraint:
+            # steps that the evaluated weights look back
+            averaged = 1.0 / (1.0 - self.config.weight_ema)
+            return report.step >= SETTLED * self.config.steps + averaged - 1.0
+        is_infeasible = max(report.layers["missing_shares"]) > self.tolerance
+        return is_infeasible and _half_of_the_rest(self.config, report)
 
-def _is_late_enough(config: RunConfig, sign: Sign, report: Report, tolerance: float) -> bool:
-    if not sign.of_constraint:
-        averaged = 1.0 / (1.0 - config.weight_ema)  # steps that the evaluated weights look back
-        return report.step >= SETTLED * config.steps + averaged - 1.0
-    is_infeasible = max(report.layers["missing_shares"]) > tolerance
-    return is_infeasible and _half_of_the_rest(config, report)
+    def _signs(self, reports: Sequence[Report]) -> list[Sign]:
+        report, constraint = reports[-1], self.config.constraint
+        signs = list(_of_the_output(self.config, self.scales, report))
+        if constraint is not None:
+            layers = len(report.layers["losses"]) - 1
+            constraints = descent_constraints(constraint, layers, self.scales)
+            signs += self._wound_up(constraint, constraints, reports)
+            signs += _paid_to_rise(self.scales, report)
+            if constraint.dual_optimizer == "adam":
+                signs += self._stale(constraint, constraints, reports)
+        return signs
+
+    def _wound_up(
+        self,
+        constraint: ConstraintConfig,
+        constraints: DescentConstraints,
+        reports: Sequence[Report],
+    ) -> Iterator[Sign]:
+        """A layer is missed whose multiplier stands where one signal all the time would put it.
+
+        Where that signal is the largest there is (its clip; Adam's steps know no size) the sign
+        ends a run; the signal of a layer that never descended at all gives rise to a warning, once
+        half of the steps are over: whether such runs can end feasible was not measured (decision
+        0092).
+        """
+        report = reports[-1]
+        shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
+        missed = [
+            i for i, share in enumerate(shares_L) if share > self.tolerance and values_L[i] > 0
+        ]
+        if not missed or report.step < SETTLED * self.config.steps:
+            return
+        reach = self._reach(constraint, report.step)
+        is_adam = constraint.dual_optimizer == "adam"
+        bound = 1.0 if is_adam else constraint.signal_clip
+        farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
+        largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
+        idle_L = reach * idle_signals(constraint, constraints, largest_F)
+        for index in missed:
+            layer, value = _layer(report, index), values_L[index]
+            ends = value >= WOUND_UP * farthest
+            is_late = _half_of_the_rest(self.config, report)
+            if ends or (is_late and not is_adam and value >= WOUND_UP * idle_L[index]):
+                yield Sign(
+                    f"The multiplier of layer {layer} only ever rose and its constraint is still "
+                    f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or "
+                    "train longer.",
+                    badness=shares_L[index],
+                    ends=ends,
+                    of_constraint=True,
+                )
+
+    def _reach(self, constraint: ConstraintConfig, last: int) -> float:
+        """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
+
+        With the learning rate's schedule, and with resilience where it is a decay: then that of
+        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; never above the exact
+        one.
+        """
+        hard = self._dual_time(constraint, last)
+        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer == "sgd"
+        if not decays or constraint.resilience == 0:
+            return hard
+        return -math.expm1(-constraint.resilience * hard) / constraint.resilience
+
+    def _dual_time(self, constraint: ConstraintConfig, last: int) -> float:
+        """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
+        return constraint.dual_lr * effective_dual_steps(
+            self.config, steps_per_epoch=self.steps_per_epoch, until=last
+        )
+
+    def _stale(
+        self,
+        constraint: ConstraintConfig,
+        constraints: DescentConstraints,
+        reports: Sequence[Report],
+    ) -> Iterator[Sign]:
+        if len(reports) < 2:
+            return
+        first, report = reports[-2:]
+        before_L, now_L = first.layers["multipliers"], report.layers["multipliers"]
+        # the farthest that Adam's steps go
+        fall = self._dual_time(constraint, report.step) - self._dual_time(constraint, first.step)
+        allowed_L = allowed_losses(constraints, np.array(report.layers["losses"]))
+        for index, (before, now) in enumerate(zip(before_L, now_L, strict=True)):
+            hardly_falls = 0 < STALE * before < now and fall > (1.0 - STALE) * before
+            if hardly_falls and report.layers["violations"][index] < WELL_MET * allowed_L[index]:
+                yield Sign(
+                    f"The multiplier of layer {_layer(report, index)} hardly falls though its "
+                    "constraint is well met: Adam remembers an earlier violation (stale moments). "
+                    "Use dual_optimizer=sgd.",
+                    badness=max(report.layers["missing_shares"], default=math.nan),
+                    ends=True,
+                    of_constraint=True,
+                )
 
 
 def _half_of_the_rest(config: RunConfig, report: Report) -> bool:
@@ -108,28 +196,6 @@ def _half_of_the_rest(config: RunConfig, report: Report) -> bool:
     assert config.constraint is not None
     in_force = settled_from(config.constraint)
     return report.step >= in_force + HALFWAY * (config.steps - in_force)
-
-
-def _signs(
-    config: RunConfig,
-    scales: Scales,
-    reports: Sequence[Report],
-    steps_per_epoch: int,
-    tolerance: float,
-) -> list[Sign]:
-    report = reports[-1]
-    signs = list(_of_the_output(config, scales, report))
-    if config.constraint is not None:
-        constraints = descent_constraints(
-            config.constraint, len(report.layers["losses"]) - 1, scales
-        )
-        signs += _wound_up(
-            config, config.constraint, constraints, reports, steps_per_epoch, tolerance
-        )
-        signs += _paid_to_rise(scales, report)
-        if config.constraint.dual_optimizer == "adam":
-            signs += _stale(config, config.constraint, constraints, reports, steps_per_epoch)
-    return signs
 
 
 def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterator[Sign]:
@@ -147,15 +213,12 @@ def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterato
             f"The held-out loss is above the constant prediction's: {found}",
             badness=loss,
             ends=True,
-            of_constraint=False,
         )
     elif config.train_gamma > 0 and loss >= identity and report.step >= SETTLED * config.steps:
         yield Sign(
             "The held-out loss is not below the unchanged input's after a quarter of the steps. "
             "Train longer or raise primal_lr.",
             badness=loss,
-            ends=False,
-            of_constraint=False,
         )
 
 
@@ -167,72 +230,7 @@ def _of_classifier(config: RunConfig, loss: float, step: int) -> Iterator[Sign]:
             "steps: nothing is learnt yet, or wrong answers are given with certainty. Lower "
             "primal_lr, or train longer.",
             badness=loss,
-            ends=False,
-            of_constraint=False,
         )
-
-
-def _wound_up(
-    config: RunConfig,
-    constraint: ConstraintConfig,
-    constraints: DescentConstraints,
-    reports: Sequence[Report],
-    steps_per_epoch: int,
-    tolerance: float,
-) -> Iterator[Sign]:
-    """A layer is missed whose multiplier stands where one signal all the time would have put it.
-
-    Where that signal is the largest there is (its clip; Adam's steps know no size) the sign ends a
-    run; the signal of a layer that never descended at all gives rise to a warning, once half of the
-    steps are over: whether such runs can end feasible was not measured (decision 0092).
-    """
-    report = reports[-1]
-    shares_L, values_L = report.layers["missing_shares"], report.layers["multipliers"]
-    missed = [i for i, share in enumerate(shares_L) if share > tolerance and values_L[i] > 0]
-    if not missed or report.step < SETTLED * config.steps:
-        return
-    reach = _reach(config, constraint, steps_per_epoch, report.step)
-    is_adam = constraint.dual_optimizer == "adam"
-    bound = 1.0 if is_adam else constraint.signal_clip
-    farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
-    largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
-    idle_L = reach * idle_signals(constraint, constraints, largest_F)
-    for index in missed:
-        layer, value = _layer(report, index), values_L[index]
-        ends = value >= WOUND_UP * farthest
-        is_late = _half_of_the_rest(config, report)
-        if ends or (is_late and not is_adam and value >= WOUND_UP * idle_L[index]):
-            yield Sign(
-                f"The multiplier of layer {layer} only ever rose and its constraint is still "
-                f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or train "
-                "longer.",
-                badness=shares_L[index],
-                ends=ends,
-                of_constraint=True,
-            )
-
-
-def _reach(
-    config: RunConfig, constraint: ConstraintConfig, steps_per_epoch: int, last: int
-) -> float:
-    """What a multiplier would have come to by step ``last`` under a signal of 1 all the time.
-
-    With the learning rate's schedule, and with resilience where it is a decay: then that of small
-    dual steps, (1 - exp(-c r)) / c where hard constraints give r; never above the exact one.
-    """
-    hard = _dual_time(config, constraint, steps_per_epoch, last)
-    decays = constraint.resilience_form == "decay" and constraint.dual_optimizer == "sgd"
-    if not decays or constraint.resilience == 0:
-        return hard
-    return -math.expm1(-constraint.resilience * hard) / constraint.resilience
-
-
-def _dual_time(
-    config: RunConfig, constraint: ConstraintConfig, steps_per_epoch: int, last: int
-) -> float:
-    """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
-    steps = effective_dual_steps(config, steps_per_epoch=steps_per_epoch, until=last)
-    return constraint.dual_lr * steps
 
 
 def idle_signals(
@@ -266,33 +264,6 @@ def _paid_to_rise(scales: Scales, report: Report) -> Iterator[Sign]:
                 f"above {PAID_TO_RISE:g} times the input's. "
                 "Lower dual_lr, or set grad_through_previous to false.",
                 badness=losses_F[layer],
-                ends=True,
-                of_constraint=True,
-            )
-
-
-def _stale(
-    config: RunConfig,
-    constraint: ConstraintConfig,
-    constraints: DescentConstraints,
-    reports: Sequence[Report],
-    steps_per_epoch: int,
-) -> Iterator[Sign]:
-    if len(reports) < 2:
-        return
-    first, report = reports[-2:]
-    before_L, now_L = (r.layers["multipliers"] for r in (first, report))
-    start, end = (_dual_time(config, constraint, steps_per_epoch, r.step) for r in (first, report))
-    fall = end - start  # the farthest that Adam's steps go
-    allowed_L = allowed_losses(constraints, np.array(report.layers["losses"]))
-    for index, (before, now) in enumerate(zip(before_L, now_L, strict=True)):
-        hardly_falls = 0 < STALE * before < now and fall > (1.0 - STALE) * before
-        if hardly_falls and report.layers["violations"][index] < WELL_MET * allowed_L[index]:
-            yield Sign(
-                f"The multiplier of layer {_layer(report, index)} hardly falls though its "
-                "constraint is well met: Adam remembers an earlier violation (stale moments). "
-                "Use dual_optimizer=sgd.",
-                badness=max(report.layers["missing_shares"], default=math.nan),
                 ends=True,
                 of_constraint=True,
             )

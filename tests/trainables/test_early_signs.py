@@ -13,7 +13,7 @@ from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.config.arm import RunConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.early_signs import early_signs, idle_signals, reason_to_stop
+from trainables.early_signs import EarlySigns, idle_signals
 from trainables.primal_dual.constraints import Scales, descent_constraints, missing_shares
 from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.schedule import lr_factor
@@ -35,7 +35,7 @@ SANE = {
 def signs(config: RunConfig = TINY, step: int = 20, **layers: list[float]) -> list[str]:
     before = Report(step=step - 10, timestamp_ms=1, layers=SANE)
     now = Report(step=step, timestamp_ms=2, layers={**SANE, **layers})
-    return early_signs(config, SCALES, [before, now], steps_per_epoch=10)
+    return EarlySigns(config, SCALES, steps_per_epoch=10).warnings([before, now])
 
 
 def adam() -> RunConfig:
@@ -247,7 +247,8 @@ def stopped(
         Report(step=first + interval * i, timestamp_ms=i, layers={**SANE, **layers})
         for i, layers in enumerate(history)
     ]
-    return reason_to_stop(config, SCALES, reports, steps_per_epoch=10, tolerance=tolerance)
+    watched = EarlySigns(config, SCALES, steps_per_epoch=10, tolerance=tolerance)
+    return watched.reason_to_stop(reports)
 
 
 @pytest.mark.parametrize(
@@ -309,8 +310,7 @@ def test_only_the_output_ends_an_unconstrained_arm() -> None:
     plain = TINY.unconstrained()
     assert stopped(BLANK, BLANK, config=plain) != ""
     no_better = {"losses": [0.5, 0.5, 0.5, 0.5]}
-    assert early_signs(
-        plain, SCALES, [Report(step=30, timestamp_ms=1, layers=no_better)], steps_per_epoch=10
-    )
+    report = Report(step=30, timestamp_ms=1, layers=no_better)
+    assert EarlySigns(plain, SCALES, steps_per_epoch=10).warnings([report])
     assert stopped(no_better, no_better, config=plain) == ""  # a warning, as before
     assert stopped(no_better, no_better) == ""

@@ -22,7 +22,7 @@ from tests.sweep.study.test_selection import pair as video_pair
 from tests.sweep.study.test_selection import proposal
 from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.config.task_facts import ACCURACY, RMSE, TASKS, task_of_model
-from trainables.early_signs import early_signs, reason_to_stop
+from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Report
@@ -184,10 +184,11 @@ def test_a_classifier_that_learns_nothing_is_told_so_and_trains_on() -> None:
               "weights": [0.0, 0.0, 0.0, 1.0], "losses": [1.0, 1.0, 1.0, 1.01]}  # fmt: skip
     config = replace(TEXT, steps=100)
     reports = [Report(step=s, timestamp_ms=s, layers=layers) for s in (20, 40, 60)]
-    assert early_signs(config, SCALES, reports[:1], steps_per_epoch=10) == []
-    (sign,) = early_signs(config, SCALES, reports, steps_per_epoch=10)
+    signs = EarlySigns(config, SCALES, steps_per_epoch=10)
+    assert signs.warnings(reports[:1]) == []
+    (sign,) = signs.warnings(reports)
     assert "not below the constant prediction's" in sign
-    assert reason_to_stop(config, SCALES, reports, steps_per_epoch=10) == ""
+    assert signs.reason_to_stop(reports) == ""
 
 
 def test_a_space_has_one_metric() -> None:
