@@ -226,6 +226,38 @@ def test_markdown_links_lead_to_files() -> None:
     assert not dead
 
 
+def headings(page: Path) -> list[str]:
+    """The headings of a page, without code blocks."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """The fragment by which GitHub links to a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def test_links_to_a_heading_lead_to_one() -> None:
+    dead = []
+    for page in (f for f in listed_files() if f.suffix == ".md"):
+        text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.S)
+        for path, fragment in re.findall(r"\]\(([\w./-]*\.md)?#([^)\s]+)\)", text):
+            there = page.parent / path if path else page
+            if fragment not in map(anchor, headings(there)):
+                dead.append(f"{page}: {path}#{fragment}")
+    assert not dead
+
+
+def test_sections_that_code_names_are_on_their_page() -> None:
+    missing = []
+    for file in (f for f in listed_files() if f.suffix == ".py"):
+        text = re.sub(r"\s*\n\s*(#\s*)?", " ", (ROOT / file).read_text(encoding="utf-8"))
+        for page, section in re.findall(r"(docs/\w+\.md), ([A-Z][\w, ]+)", text):
+            if not any(section.startswith(heading) for heading in headings(Path(page))):
+                missing.append(f"{file}: {page}, {section}")
+    assert not missing
+
+
 def test_pages_name_decisions_by_their_titles() -> None:
     elsewhere = ("tests", "docs/decisions")
     files = [f for f in listed_files() if f.suffix == ".md"]
