@@ -4,11 +4,12 @@
 
 A proposal comes to what the nearest recorded arm came to, in the coordinates of the box. ``tpe`` is
 the search as users have it; ``tpe, early ends forgotten`` is told stopped and diverged arms as
-failures, which TPE drops (decision 0064); ``random`` is the space's random sampler. Each repeat has
-a sampler seed of its own. Of the first 8, 16 and 24 proposals, means over the repeats: how often
-there was a feasible and useful one, the regret of the best of them (its objective less the best
-recorded feasible one's; only over repeats that have one), the share of stopped or diverged
-proposals, in all and in the second half, and the least missing share. JSON on standard output.
+failures, which TPE drops (decision: what ends early is told as infeasible); ``random`` is the
+space's random sampler. Each repeat has a sampler seed of its own. Of the first 8, 16 and 24
+proposals, means over the repeats: how often there was a feasible and useful one, the regret of the
+best of them (its objective less the best recorded feasible one's; only over repeats that have one),
+the share of stopped or diverged proposals, in all and in the second half, and the least missing
+share. JSON on standard output.
 """
 
 from __future__ import annotations

@@ -42,9 +42,9 @@ def layer_losses(
     """Per-sample loss of every layer's prediction, [L + 1, B], in the task's unit.
 
     Under ``task.autocast`` only the forward pass is cast: parameters, predictions as the loss sees
-    them, losses and all that follows are of ``task.dtype`` (decision 0023). With
-    ``trains_last_alone`` the losses before the last have no gradient: what has weight 0 is only
-    measured, not passed back through.
+    them, losses and all that follows are of ``task.dtype`` (decision: bfloat16 is the forward pass
+    alone). With ``trains_last_alone`` the losses before the last have no gradient: what has weight
+    0 is only measured, not passed back through.
     """
     *inner, last = layer_predictions(model, task, batch)
     if trains_last_alone:

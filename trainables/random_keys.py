@@ -1,7 +1,7 @@
 """Random generators keyed by what a draw is for, not by global state or order.
 
-Both arms of a pair, and a run that is resumed, see the same numbers (decision 0005: common random
-numbers), whoever draws: data sets, tasks, and models at their start.
+Both arms of a pair, and a run that is resumed, see the same numbers (common random numbers),
+whoever draws: data sets, tasks, and models at their start.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
 
 
 def area(scores: Mapping[str, float]) -> float:
-    """``ood_auc`` of a metric by test gamma: the trapezoid area (decision 0006).
+    """``ood_auc`` of a metric by test gamma: the trapezoid area (docs/results.md, Scores).
 
     >>> area({"0.00": 0.0, "0.10": 4.0, "0.20": 8.0})
     0.8

@@ -92,7 +92,7 @@ class Pair:
     def differences(self) -> dict[str, float]:
         """Constrained minus unconstrained, by measure; empty until both arms can be compared.
 
-        Those of a search's winners are selection-biased (decision 0008).
+        Those of a search's winners are selection-biased (decision: search on few seeds).
         """
         ours = self.constrained.evaluation
         theirs = None if self.compared is None else self.compared.evaluation
@@ -148,7 +148,7 @@ def judge(
     Constraints are linear in the losses, so the mean over seeds is what the arms come to on
     average. Networks that miss in different layers can average to one that meets every constraint
     and that nobody trained: where the median seed (the better one of two) misses more than the
-    mean, it is judged in its place, on its own losses (decision 98).
+    mean, it is judged in its place, on its own losses (decision: the median seed).
 
     Args:
         records: one arm, or the same arm on several seeds.

@@ -5,7 +5,8 @@ setting, k), so a restarted driver asks the same question and never repeats an a
 the space's default point. Random and quasi-random points depend on k alone; TPE and GP see an
 in-memory study rebuilt from the outcomes, in the order of their numbers. They minimise the
 objective under one constraint: worst missing share minus the tolerance. Stopped and diverged
-proposals are told, too, as infeasible: what is not told looks unexplored (decision 0064).
+proposals are told, too, as infeasible: what is not told looks unexplored (decision: what ends early
+is told as infeasible).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CONSTRAINT = "worst_missing_share"
 # What a sampler is told is clipped to this: one exploding layer must not set the scale.
 CONSTRAINT_RANGE = (-1.0, 5.0)
 # A stopped arm counts as one with a layer that removes nothing, at least: of those that were
-# trained to their end all the same, none came near (decision 0015).
+# trained to their end all the same, none came near (decision: early signs that last end an arm).
 STOPPED_SHARE = 1.0
 
 

@@ -159,7 +159,7 @@ def test_a_layer_that_never_descends_is_named_however_little_is_asked_of_it() ->
         "missing_shares": [0.0, 1.0, 0.0],
     }
     assert "layer 2 only ever rose" in signs(modest, **idle)[0]
-    assert stopped(idle, idle, config=modest, first=10) == ""  # it warns: decision 0092
+    assert stopped(idle, idle, config=modest, first=10) == ""  # it warns alone
     half = {**idle, "multipliers": [0.0, 0.5 * idle["multipliers"][1], 0.0]}
     assert signs(modest, **half) == []
 

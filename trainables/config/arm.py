@@ -41,7 +41,7 @@ _ADDED: dict[str, Any] = {
     "constraint.violation_ema": 0.0,
     "constraint.alpha_ramp_steps": 0,
     "weight_ema": 0.0,
-    "early_stop": True,  # an arm that finishes has the same numbers (decision 0015)
+    "early_stop": True,  # an arm that finishes has the same numbers
     "shifts": [],
     "readout_lr": None,
     "warmup_share": 0.0,
@@ -210,7 +210,7 @@ class RunConfig(Section):
     # ^ disturbances beside Gaussian noise that the final result is scored under, never selected by
     dtype: Literal["float32", "float64", "bfloat16"] = "float32"  # bfloat16: autocast, as usual
     device: Literal["cpu", "cuda"] = "cpu"
-    threads: Positive[int] = 1  # CPU threads; part of the numbers (decision 0003)
+    threads: Positive[int] = 1  # CPU threads; part of the numbers
     constraint: ConstraintConfig | None = None
 
     def __post_init__(self) -> None:

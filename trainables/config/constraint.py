@@ -7,8 +7,9 @@ from typing import Annotated, Literal
 
 from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least, require
 
-# A layer delivers at least 90 % of the descent asked of it (decision 0001), unless a space says
-# otherwise: then verdicts keep to that, and early signs of a bad run to the larger (decision 0102).
+# A layer delivers at least 90 % of the descent asked of it (decision: the missing share), unless a
+# space says otherwise: then verdicts keep to that, and early signs of a bad run to the larger
+# (decision: early signs keep to the larger tolerance).
 TOLERANCE = 0.10
 
 

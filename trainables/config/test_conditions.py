@@ -4,8 +4,8 @@ Shifts are what comes beside Gaussian noise. Plain values.
 
 *Seen* is what training used or selection looked at: Gaussian noise up to just above train_gamma.
 All else is *unseen*: larger gammas, and the families below. Only what is unseen says anything about
-robustness out of distribution (decision 0029). How frames are disturbed: tasks/perturbations.py;
-how texts: tasks/text_shifts.py.
+robustness out of distribution (decision: seen and unseen never share a column). How frames are
+disturbed: tasks/perturbations.py; how texts: tasks/text_shifts.py.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _ROUNDING = 1e-9  # gammas have two decimals; their sums in binary do not
 class Family:
     """One kind of shift and the severities it is scored at."""
 
-    severities: tuple[float, ...]  # mild, medium, strong; fixed before any run (decision 0028)
+    severities: tuple[float, ...]  # mild, medium, strong; fixed before any run
     unit: str  # what a severity of 1 is, in words
 
 
 # Of videos: chosen on clean frames, no model involved, so that the disturbance alone is about as
-# large as that of gamma 0.1, 0.25 and 0.5 (decision 0028 has the figures). Whoever changes a grid
-# raises TRAINING_VERSION: stored scores under two grids are not to be averaged.
+# large as that of gamma 0.1, 0.25 and 0.5 (figures: decision on severities of shifts). Whoever
+# changes a grid raises TRAINING_VERSION: stored scores under two grids are not to be averaged.
 VIDEO_FAMILIES: Mapping[str, Family] = {
     "blur": Family((0.5, 2.0, 5.0), "Gaussian blur, std in percent of the frame's side"),
     "salt_and_pepper": Family((0.001, 0.006, 0.025), "share of pixels that turn black or white"),
     "frame_drop": Family((0.2, 0.5, 0.8), "share of frames lost, each shown as the one before"),
     "brightness": Family((0.1, 0.25, 0.5), "added to every pixel, in std of the clean pixels"),
 }
-# Of texts: round shares, fixed before any run (decision 0043).
+# Of texts: round shares, fixed before any run (decision: shifts of texts).
 TEXT_FAMILIES: Mapping[str, Family] = {
     "token_drop": Family((0.1, 0.25, 0.5), "share of tokens dropped"),
     "token_swap": Family((0.1, 0.25, 0.5), "share of neighbouring tokens that change places"),

@@ -8,7 +8,7 @@ Whether a checkpoint can be read so is seen from what it does, not from a list o
 tokens it must return L + 1 states, let every token see those after it, and none see padding.
 
 Dropout is off in training too: layers are judged with it off, and its draws would have to be the
-same for both arms (decision 0037).
+same for both arms (decision: no dropout in texts).
 
 Shape suffixes: B batch, T tokens, H width of the states, E of the words.
 """
@@ -52,7 +52,7 @@ class EncoderStates(nn.Module):
         return list(output.hidden_states)
 
     def train(self, mode: bool = True) -> EncoderStates:
-        """As every module, but the blocks stay in eval mode: no dropout (decision 0037)."""
+        """As every module, but the blocks stay in eval mode: no dropout, in either arm."""
         super().train(mode)
         self.blocks.eval()
         return self

@@ -2,8 +2,8 @@
 
 Projected SGD is ``constraints.dual_step`` and ``slack_step``. Adam is torch's, followed by the same
 projection: for multipliers it maximises, with *coupled* decay (the decayed gradient g - c lambda is
-what Adam normalises); AdamW has another stationary point and is not offered (decision 0002). Only
-the slack forms have slacks; the decay form puts u = c lambda in their place.
+what Adam normalises); AdamW has another stationary point and is not offered (decision: coupled
+decay). Only the slack forms have slacks; the decay form puts u = c lambda in their place.
 
 Source: arXiv 2601.17257, Algorithm 1 and eqs. (34)-(38); Hounie et al. 2023, arXiv 2306.02426.
 """

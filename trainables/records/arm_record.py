@@ -43,7 +43,7 @@ UNITS_MET = "feasibility/units_met"  # share of dev units that meet the least me
 DEMANDED_DESCENT = "feasibility/demanded_descent"  # share of f0 that all layers are asked to remove
 FEASIBLE = "feasibility/feasible"  # 1 or 0
 USEFUL = "feasibility/useful"  # 1 or 0
-OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas (decision 0006)
+OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas
 OOD_MEAN = "ood/mean"  # plain mean of the metric over test_gammas: the tables' mean metric
 OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
 DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
@@ -138,7 +138,7 @@ class Evaluation:
     layer_losses_by_gamma: dict[str, list[float]]  # [L + 1], dev: reported, never gated
     references: dict[str, dict[str, float]]  # identity, constant, wiener...: metric by test gamma
     reference_losses: dict[str, float]  # the same predictors' loss at train_gamma
-    ood_auc: float  # trapezoid area under the metric over test_gammas (decision 0006)
+    ood_auc: float  # trapezoid area under the metric over test_gammas
     objective: float  # what selection minimises (docs/results.md, Scores)
     objective_gammas: list[float]  # the test gammas that the objective looked at
     descent_ratio_quantiles: list[list[float]]  # [L][0, 5, ..., 100 %] of f_l / f_{l-1}, dev

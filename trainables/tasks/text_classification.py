@@ -4,11 +4,11 @@ A sample is one text, or two merged as the tokenizer merges pairs. The loss is t
 the label, in nats; the metric the share of samples whose largest logit is the label's, each sample
 counted alike. The noise is n ~ N(0, sigma^2), drawn per coordinate of every token, special ones
 included, never on padding; sigma = gamma x std, one scalar over the clean word embeddings of the
-training split's tokens (docs/method.md, The task; decision 0040).
+training split's tokens (docs/method.md, The task; decision: noise on words is keyed by sample).
 
 The best constant prediction are the label frequencies of the training split, whose entropy is the
 unit of every loss. The input is no prediction: where denoising has the identity, the constant
-prediction stands (decision 0041).
+prediction stands (decision: the constant stands for the identity).
 
 A held-out unit is a group of texts that belong together: one review, or those of one film; a
 premise with its hypotheses. Shape suffixes: N samples of a split, B batch, T tokens, H width.
