@@ -26,9 +26,9 @@ from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config.arm import RunConfig, default_constraint, field_names
 from trainables.config.constraint import TOLERANCE
-from trainables.config.task_facts import facts_of, task_of_model
 from trainables.errors import InvalidValue, Misuse, UnknownName
 from trainables.plain import Json
+from trainables.registry.lookup import facts_of, model_spec
 
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
@@ -119,7 +119,7 @@ def setting(
     form = f"-{variant}" * bool(variant) + "-detached" * detached
     depth = "" if layers is None else f"-L{layers}"
     name = re.sub(r"[^\w.-]", "-", f"{data}-{called or model}{depth}-g{gamma:g}{form}", flags=re.A)
-    is_answered = gamma == 0 and facts_of(task_of_model(model)).has_identity
+    is_answered = gamma == 0 and facts_of(model_spec(model).task).has_identity
     most = 1 if is_answered else n_proposals
     least = 0.0 if is_answered else least_descent
     return Setting(name, {**sets, **(fields or {})}, most, ranges or {}, least)
@@ -266,7 +266,7 @@ def with_data_set(space: SearchSpace, name: str) -> SearchSpace:
 
     Of a space of several data sets those settings stay that are of the first one.
     """
-    if space.base.task != "text_classification":
+    if not space.base.facts.reads_texts:
         raise InvalidValue(
             f"--data {name} names texts, and {space.name} is of the task {space.base.task}. Give a "
             "folder, or choose a space of text_classification."
@@ -392,9 +392,9 @@ def _of_json(path: Path) -> Found:
 
 
 def _of_run(config: RunConfig) -> Found:
-    """A space of one pair: the arm of this config (config.json of an MLflow run), and the other.
+    """A space of one pair: the arm of this config (config.json of an MLflow run), and its twin.
 
-    Beside an unconstrained arm stands one constrained by its task's defaults.
+    The twin of an unconstrained arm is constrained by its task's defaults.
     """
     constraint = config.constraint or default_constraint(config.task)
     detached = not constraint.grad_through_previous

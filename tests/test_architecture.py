@@ -51,7 +51,7 @@ LIGHT_MODULES = (
     "trainables.primal_dual.certificate",
     "trainables.config.arm",
     "trainables.records.objects",
-    "trainables.plugins",
+    "trainables.registry.lookup",
     "trainables.primal_dual.constraints",
     "trainables.records.arm_record",
     "trainables.records.arms",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trainables.build import build_model, build_references, build_task, parameter_dtype
+from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import RunConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns
@@ -193,7 +193,7 @@ class ArmRun:
             self.config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
         )
         training = Training(self.config, task, model, weighting)
-        arm = _Arm(task, training, build_references(self.config, task), device)
+        arm = _Arm(task, training, task.references(), device)
         if checkpoint is not None:
             state = from_bytes(checkpoint[1], device)
             training.load_state_dict(state)
@@ -229,7 +229,7 @@ class ArmRun:
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
-        if dev.sample_scores is not None:
+        if dev.scores is not None:
             layers["accuracies"] = dev.metrics(arm.task)
         if self.config.constraint is not None:
             constraints = descent_constraints(

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Protocol, cast
+from dataclasses import dataclass
+from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
-from trainables.config.task_facts import TASKS, facts_of, task_of_model
 from trainables.datasets import fetched_folders, places
 from trainables.datasets.fetched_folders import Tell
-from trainables.datasets.video import load as video
-from trainables.errors import BadData, InvalidValue
-from trainables.models.dust import DUST
-from trainables.models.ut import UT
-from trainables.plugins import require_no_clash, task_plugin, wrong_return
+from trainables.errors import BadData
 from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import seed_of
-from trainables.tasks.base import References, Task, TokenTask, TrainingTask
-from trainables.tasks.denoising import Denoising
-from trainables.tasks.frame_denoising import FrameDenoising
-from trainables.tasks.linear_references import linear_references
-from trainables.tasks.video_denoising import VideoDenoising
-
-
-class OwnReferences(Task, Protocol):
-    """A task that measures itself what needs no training; of denoising tasks it is done for it."""
-
-    def references(self, split: str = "dev") -> References:
-        """On a split's units: 'constant', and 'identity' where returning the input is one."""
-        ...
+from trainables.registry.lookup import (
+    facts_of,
+    model_spec,
+    require_no_clash,
+    returning,
+    task_spec,
+)
+from trainables.tasks.base import Task
 
 
 def parameter_dtype(config: RunConfig) -> torch.dtype:
@@ -43,22 +34,14 @@ def parameter_dtype(config: RunConfig) -> torch.dtype:
     return torch.float64 if config.dtype == "float64" else torch.float32
 
 
-def build_task(
-    config: RunConfig, device: torch.device, dtype: torch.dtype
-) -> Denoising | OwnReferences:
+def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> Task:
     """The task that ``config.task`` names, its data opened.
 
     Raises:
         BadData, UnknownName, InvalidValue: as the task.
     """
-    if config.task not in TASKS:
-        return task_plugin(config.task, TASKS).build(config, device, dtype)
-    if config.task == "text_classification":
-        from trainables.tasks.text_classification import TextClassification  # and tokenizers
-
-        return TextClassification(config, device, dtype)
-    kind = FrameDenoising if config.task == "frame_denoising" else VideoDenoising
-    return kind(config, device, dtype)
+    build = returning("tasks", config.task, task_spec(config.task).build, object)
+    return cast(Task, build(config, device, dtype))
 
 
 def check_training(config: RunConfig) -> None:
@@ -79,34 +62,33 @@ def require_no_clashes(config: RunConfig) -> None:
     To be asked before a sweep: it reads what is installed, which descriptions need not. Of data
     sets, whoever lists their files asks.
     """
-    if config.model.plugin is None:
-        require_no_clash("models", config.model.name)
-    if config.task in TASKS:
-        require_no_clash("tasks", config.task)
+    require_no_clash("models", config.model.name)
+    require_no_clash("tasks", config.task)
 
 
-def build_references(
-    config: RunConfig, task: Denoising | OwnReferences, split: str = "dev"
-) -> References:
-    """What needs no training, on the units of ``split``."""
-    if isinstance(task, Denoising):
-        return linear_references(config, task, split)
-    return task.references(split)
+@dataclass(frozen=True)
+class _TextSizes:
+    """What a network of texts is told of its task before there is one."""
+
+    checkpoint: str
+    classes: int = 2
+
+    @property
+    def vocabulary(self) -> int:
+        """Of the checkpoint's tokenizer; asked for once its network is read."""
+        from trainables.datasets.text.tokenizer import load_tokenizer
+
+        return len(load_tokenizer(self.checkpoint))
 
 
 def check_model(config: RunConfig) -> None:
     """Raise what building the run's network would, as far as it depends on files.
 
-    Of a plug-in's network nothing is known before its task is there.
+    Nothing is known before its task is there of a network that asks it for what is in the data.
     """
-    if config.model.checkpoint is None or config.model.plugin is not None:
-        return
-    network = _of_checkpoint(config, classes=2)
-    if config.model.name != "vit":
-        from trainables.datasets.text.tokenizer import load_tokenizer
-
-        checkpoint = config.model.checkpoint
-        _check_vocabulary(checkpoint, network, len(load_tokenizer(checkpoint)))
+    model = config.model
+    if model.checkpoint is not None and not model.spec.needs_data:
+        build_model(config, _TextSizes(model.checkpoint))
 
 
 def depth_of(model: ModelConfig) -> int:
@@ -127,13 +109,8 @@ def resolve_data(config: RunConfig) -> DataConfig:
     Raises:
         UnknownName, BadData: as the loader of the task's data.
     """
-    if config.task not in TASKS:
-        return task_plugin(config.task, TASKS).resolve(config.data)
-    if config.task == "text_classification":
-        from trainables.datasets.text import load as text
-
-        return text.resolve(config.data)
-    return video.resolve(config.data)
+    resolve = returning("tasks", config.task, task_spec(config.task).resolve, DataConfig)
+    return resolve(config.data)
 
 
 def fetch(config: RunConfig, tell: Tell) -> None:
@@ -142,7 +119,7 @@ def fetch(config: RunConfig, tell: Tell) -> None:
     Raises:
         BadData, StoreError, Misuse: as ``fetched_folders.fetched``.
     """
-    if config.task in TASKS:  # those of plug-ins read data in their own ways
+    if config.facts.data:  # a task that reads none of our fields has its own ways
         places.on_this_machine(config.data, tell=tell)
     if config.model.checkpoint is not None:
         fetched_folders.on_this_machine(config.model.checkpoint, tell=tell)
@@ -159,110 +136,28 @@ def model_fingerprint(model: ModelConfig) -> str:
 
     checkpoint = str(model.checkpoint)
     found = checkpoint_fingerprint(checkpoint)
-    if not facts_of(task_of_model(model.name)).reads_texts:
+    if not facts_of(model_spec(model.name).task).reads_texts:
         return found
     both = f"{found} {tokenizer_fingerprint(checkpoint)}"
     return hashlib.sha256(both.encode()).hexdigest()[:16]
 
 
-def build_model(config: RunConfig, task: TrainingTask) -> nn.Module:
+def build_model(config: RunConfig, task: object) -> nn.Module:
     """The run's network at its starting weights, on the CPU; move it to ``parameter_dtype``.
 
-    The start depends on the configuration alone, never on global random state.
+    The start depends on the configuration alone: draws from torch's global generator are keyed for
+    it. The files of a checkpoint must still be those of its fingerprint once it is read.
     """
     model = config.model
-    if model.plugin is not None:
-        return _of_plugin(config, task)
-    if model.name == "dust":
-        one_dictionary = model.variant == "paper" and config.constraint is None
-        return DUST(
-            layers=model.layers,
-            patch_size=config.data.patch_size,
-            atoms_per_side=model.atoms_per_side,
-            threshold=model.threshold,
-            shared=model.variant == "shared" or one_dictionary,
-        )
-    if model.checkpoint is not None:
-        if not isinstance(task, TokenTask):
-            return _of_checkpoint(config, classes=0)
-        network = _of_checkpoint(config, task.classes)
-        _check_vocabulary(model.checkpoint, network, task.vocabulary)
-        return network
-    return UT(
-        layers=model.layers,
-        patch_size=config.data.patch_size,
-        variant=model.variant,
-        noise_energy=task.scales.identity_loss,
-    )
-
-
-def _of_checkpoint(config: RunConfig, classes: int) -> nn.Module:
-    """A network from a checkpoint, whose files must still be those of the fingerprint."""
-    network = _read(config, str(config.model.checkpoint), classes)
-    _require_unchanged(config.model)
-    return network
-
-
-def _of_plugin(config: RunConfig, task: TrainingTask) -> nn.Module:
-    """A network of another package, whose draws from torch's global generator are keyed for it."""
-    model = config.model
-    assert model.plugin is not None
+    build = returning("models", model.name, model_spec(model.name).build, nn.Module)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed_of(config.seed, "start", model.name))
-        network = model.plugin.build(config, task)
-    if not isinstance(network, nn.Module):
-        raise wrong_return("models", model.name, nn.Module, network)
-    if model.checkpoint is not None:
-        _require_unchanged(model)
-    return network
-
-
-def _require_unchanged(model: ModelConfig) -> None:
-    """BadData where the files of the checkpoint are no longer those of its fingerprint."""
-    if model.checkpoint_fingerprint not in ("", found := model_fingerprint(model)):
+        network = build(config, task)
+    known = model.checkpoint_fingerprint
+    if known and (found := model_fingerprint(model)) != known:
         raise BadData(
             f"the files of checkpoint {model.checkpoint!r} changed: expected fingerprint "
-            f"{model.checkpoint_fingerprint}, got {found}. Results of both cannot be compared. "
+            f"{known}, got {found}. Results of both cannot be compared. "
             "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
         )
-
-
-def _check_vocabulary(checkpoint: str, network: nn.Module, vocabulary: int) -> None:
-    """InvalidValue where the tokenizer has tokens that the network has no word for."""
-    words = len(cast(Tensor, network.words))
-    if vocabulary > words:
-        raise InvalidValue(
-            f"the tokenizer of checkpoint {checkpoint!r} has {vocabulary} tokens, but its network "
-            f"has words for {words}: they are of different models. Put the network's own tokenizer "
-            "beside its weights."
-        )
-
-
-def _read(config: RunConfig, checkpoint: str, classes: int) -> nn.Module:
-    """The network; transformers takes seconds to import, so it is where it is needed."""
-    model = config.model
-    if model.name == "vit":
-        from trainables.models.vit import ViT
-
-        return ViT(checkpoint, model.layers, config.data.frame_size)
-    assert model.pooling is not None  # ModelConfig fills it in
-    if model.name == "text_ut":
-        from trainables.models.text_ut import text_ut
-
-        return text_ut(
-            checkpoint,
-            layers=model.layers,
-            classes=classes,
-            pooling=model.pooling,
-            seed=config.seed,
-        )
-    from trainables.models.encoder import encoder
-
-    return encoder(
-        checkpoint,
-        layers=model.layers,
-        classes=classes,
-        pooling=model.pooling,
-        seed=config.seed,
-        max_length=config.data.max_length,
-    )
+    return network

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainables.code_version import code_version
 from trainables.plain import Json
-from trainables.plugins import installed
+from trainables.registry.lookup import installed
 
 PACKAGES = (
     "descent-sweep",

@@ -31,6 +31,14 @@ class InvalidValue(Misuse, ValueError):
     """A value is out of range or of the wrong type."""
 
 
+def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
+    """Raise InvalidValue, in the words that every field is refused with, unless ``ok``."""
+    if not ok:
+        raise InvalidValue(
+            f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else ".")
+        )
+
+
 _MOST_NAMES = 40  # more fill the screen
 _CLOSEST = 12
 

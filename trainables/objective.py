@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from trainables.config.task_facts import Metric
 from trainables.config.test_conditions import gamma_key
+from trainables.registry.task_facts import Metric
 
 Scores = Mapping[str, float]  # the metric by test gamma ("0.15")
 

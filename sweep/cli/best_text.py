@@ -10,13 +10,14 @@ from sweep.cli.options import console
 from sweep.cli.text_table import Paragraph, TextTable, table
 from sweep.results import aggregates, views
 from sweep.results.findings import findings
-from sweep.results.names import model_text, short_names
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, number
 from sweep.results.verdict_text import verdict_lines
-from trainables.config.task_facts import facts_of, reference_label
+from sweep.study.names import model_text, short_names
 from trainables.config.test_conditions import FAMILIES
 from trainables.plain import Json
+from trainables.registry.lookup import facts_of
+from trainables.registry.task_facts import reference_label
 
 FEW_SETTINGS = 4  # of more, each gets a line
 DIFFERENCE = "difference"  # with a star where the pair was selected by it

@@ -24,11 +24,12 @@ from typing import Literal
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
-from trainables.config.task_facts import SAMPLES_PER_UNIT
 from trainables.config.test_conditions import family_of
 from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, Misuse, UnknownName
 from trainables.plain import Json
+from trainables.registry.built_in import MODELS
+from trainables.registry.task_facts import SAMPLES_PER_UNIT
 
 DType = Literal["float32", "float64", "bfloat16"]
 
@@ -286,7 +287,7 @@ def is_timed(config: RunConfig) -> bool:
     """
     work = work_of(config)
     small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
-    is_own = config.model.checkpoint is None and config.model.plugin is None
+    is_own = config.model.checkpoint is None and config.model.name in MODELS
     return is_own and small and work.parameters < LARGEST_BUILT
 
 

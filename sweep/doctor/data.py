@@ -18,10 +18,12 @@ from sweep.doctor.check import Check, nearest
 from trainables.config.arm import DataConfig, ModelConfig
 from trainables.datasets.cache import cache_root
 from trainables.datasets.fetched_folders import listed
-from trainables.datasets.places import FOLDERS, with_default_folder
+from trainables.datasets.places import folders_of, with_default_folder
 from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, StoreError, SweepError
 from trainables.plain import Json
+from trainables.registry.built_in import TEXTS, VIDEOS
+from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 
 DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
 CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come from."
@@ -92,9 +94,9 @@ def look(need: Need) -> Found:
     if need.data is not None:
         data = with_default_folder(need.data)
         if is_address(data.folder):
-            return _at_address(str(data.folder), FOLDERS.get(data.name, ()))
+            return _at_address(str(data.folder), folders_of(data))
         data = replace(data, folder=data.folder and without_scheme(data.folder))
-        return _text_data(data) if _is_text(need.task) else _video_data(data)
+        return _text_data(data) if facts_of(need.task).reads_texts else _video_data(data)
     assert need.model is not None
     if is_address(need.model.checkpoint):
         return _at_address(str(need.model.checkpoint), ())
@@ -109,10 +111,6 @@ def need_check(need: Need) -> Check:
         advice = DATA_ADVICE if need.data is not None else CHECKPOINT_ADVICE
         return Check(need.name, False, str(error), advice)
     return Check(need.name, True, found.text)
-
-
-def _is_text(task: str) -> bool:
-    return task == "text_classification"
 
 
 # --- addresses ------------------------------------------------------------------------------------
@@ -137,11 +135,11 @@ def _at_address(address: str, names: Sequence[str]) -> Found:
 
 
 def _video_data(data: DataConfig) -> Found:
-    from trainables.datasets.video.load import BUILT_IN, list_clips
+    from trainables.datasets.video.load import list_clips
 
     video = list_clips(data)
     counts = f"{len(video.train)} training and {len(video.test)} test clips"
-    place = "built in" if data.name in BUILT_IN else f"in {video.root}"
+    place = f"in {video.root}" if data_set_spec("videos", data.name).reads_folder else "built in"
     return Found(f"{counts} {place}", _listing_digest(video.listing))
 
 
@@ -192,15 +190,15 @@ _Fits = dict[str, tuple[str, str]]  # by data set: what it holds in words, and i
 def _published(folder: str) -> tuple[_Fits, list[str]]:
     """The published data sets that the folder could be, and what is wrong with those it is."""
     from trainables.datasets.layouts import OtherLayout
-    from trainables.datasets.text import load as text
-    from trainables.datasets.video import load as video
 
     fits: _Fits = {}
     problems = []
-    for name in (*video.PUBLISHED, *text.PUBLISHED):
+    for name in (*VIDEOS, *TEXTS):
         data = DataConfig(name=name, folder=folder)
+        if not folders_of(data):
+            continue
         try:
-            fits[name] = _clips(data) if name in video.PUBLISHED else _texts(data)
+            fits[name] = _clips(data) if name in VIDEOS else _texts(data)
         except OtherLayout:
             continue
         except BadData as error:  # it looks like this one, and something in it is wrong; or it is
@@ -235,7 +233,7 @@ def _checkpoint(model: ModelConfig) -> Found:
 
     place = str(model.checkpoint)
     depth = depth_of(model)  # the first to say what is missing, and how to get it
-    if model.name != "vit":
+    if facts_of(model_spec(model.name).task).needs_tokenizer:
         from trainables.datasets.text.tokenizer import load_tokenizer
 
         load_tokenizer(place)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from trainables.config.task_facts import Metric, facts_of
 from trainables.plain import Json
+from trainables.registry.lookup import facts_of
+from trainables.registry.task_facts import Metric
 
 # A linear filter that training the network is to beat, the one that knows least first.
 FILTERS = ("wiener_train", "wiener")

@@ -19,10 +19,10 @@ from sweep.results.aggregates import (
     difference_entry,
     references_entry,
 )
-from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import join
+from sweep.study.parallel_reads import at_once
 from sweep.study.proposals import (
     ArmEnd,
     ProposalOutcome,
@@ -43,7 +43,6 @@ from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
-from trainables.records.parallel_reads import at_once
 
 BATCH = 400  # records that are in memory at a time, about
 State = Literal["running", "stopped", "failed", "finished"]
@@ -201,21 +200,21 @@ class _Asked:
         *,
         from_records: bool,
     ) -> None:
-        name = setting.name
+        space, seeds = definition.space, definition.space.search_seeds
         self.setting, self.proposals = setting, tuple(proposals)
-        self.tolerance = definition.space.tolerance
-        self.baselines = [arm.signature for arm in baselines(definition, name)]
+        self.tolerance = space.tolerance
+        self.twins = [space.run(setting, {}, seed=s).unconstrained().signature() for s in seeds]
         self.arms = {
-            p.number: [a.signature for a in arms_of_proposal(definition, name, p.number, p.point)]
+            p.number: tuple(space.run(setting, p.point, seed=s).signature() for s in seeds)
             for p in proposals
         }
         self.points = {p.number: p.point for p in proposals}
         self.judged: dict[int, ProposalOutcome] = {}
-        if not from_records:
-            verdicts = [p.verdict_on(self.arms[p.number]) for p in proposals]
-            self.judged = {o.number: o for o in verdicts if o is not None}
+        if not from_records:  # an outcome stands while it was judged from these seeds
+            stored = [p.outcome for p in proposals if p.outcome is not None]
+            self.judged = {o.number: o for o in stored if o.signatures == self.arms[o.number]}
         known = {arm.signature for o in self.judged.values() for arm in o.arms}
-        every = (*self.baselines, *(s for of in self.arms.values() for s in of))
+        every = (*self.twins, *(s for of in self.arms.values() for s in of))
         self.needed = [s for s in every if s not in known]  # to be read before all can be judged
 
     def judge(self, records: _Records) -> None:
@@ -236,7 +235,7 @@ class _Asked:
     def of_shown(self) -> list[str]:
         """Signatures of the pair to show, and of the unconstrained arms."""
         shown = self.shown
-        return [*self.baselines, *(() if shown is None else self.arms[shown])]
+        return [*self.twins, *(() if shown is None else self.arms[shown])]
 
     def stands(self, records: _Records) -> bool:
         """Whether the verdict on the pair to show is that of its records; else it is replaced."""
@@ -254,9 +253,9 @@ class _Asked:
     def whole(self, number: int, records: _Records) -> ProposalResult | None:
         """A proposal with its records, where its constrained arms are final on every seed."""
         ours = [r for r in map(records, self.arms[number]) if r is not None and r.is_final]
-        if len(ours) < len(self.baselines):
+        if len(ours) < len(self.twins):
             return None
-        theirs = map(records, self.baselines)
+        theirs = map(records, self.twins)
         pairs = tuple(
             join(our, their, self.tolerance) for our, their in zip(ours, theirs, strict=True)
         )
@@ -285,7 +284,7 @@ class _Asked:
             self.setting,
             self.proposals,
             (
-                *(place(signature, None) for signature in self.baselines),
+                *(place(signature, None) for signature in self.twins),
                 *(place(s, number) for number, of in self.arms.items() for s in of),
             ),
             results,

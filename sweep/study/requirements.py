@@ -22,6 +22,7 @@ from trainables.code_version import DISTRIBUTION
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
 from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
+from trainables.registry.lookup import known_data_set
 
 TELL_EVERY_S = 5.0  # how far a fetch is
 
@@ -81,7 +82,6 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
     """
     from trainables.build import resolve_data as resolve
-    from trainables.datasets.video.load import BUILT_IN
 
     _refuse_unread_folder(space)
     space = _mapped(space, "data.folder", absolute)
@@ -92,7 +92,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
         try:
             seen[data] = seen.get(data) or resolve(runs[name]).fingerprint
         except BadData as error:
-            gives_none = data.folder is None and data.name not in BUILT_IN
+            gives_none = data.folder is None and _reads_folder(runs[name])
             hint = (
                 " Give the folder or address with --data, or set SWEEP_DATA." if gives_none else ""
             )
@@ -221,13 +221,10 @@ def absolute(folder: str | None) -> str | None:
 
 def _refuse_unread_folder(space: SearchSpace) -> None:
     """Raise Misuse when a folder is given and every setting's data set is built in."""
-    from trainables.datasets.video.load import BUILT_IN
-
     runs = [space.base.with_fields(s.fields) for s in space.settings]
-    data = [run.data for run in runs if run.task != "text_classification"]
-    folder = next((d.folder for d in data if d.folder is not None), None)
-    if folder is not None and all(d.name in BUILT_IN for d in data):
-        names = ", ".join(sorted({d.name for d in data}))
+    folder = next((run.data.folder for run in runs if run.data.folder is not None), None)
+    if folder is not None and not any(map(_reads_folder, runs)):
+        names = ", ".join(sorted({run.data.name for run in runs}))
         raise Misuse(
             f"the data set {names} is built in and reads no folder, got {folder}. Leave --data and "
             "data.folder out, or choose a space whose data set lies in a folder."
@@ -279,3 +276,9 @@ def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition
     return replace(
         definition, space=definition.space.with_base({"model.checkpoint": model.checkpoint})
     )
+
+
+def _reads_folder(run: RunConfig) -> bool:
+    """Whether the run's data lie in data.folder; those of an unknown name may."""
+    found = None if run.facts.reads_texts else known_data_set(run.data.name)
+    return found is None or found.reads_folder

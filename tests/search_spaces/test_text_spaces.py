@@ -22,8 +22,8 @@ from sweep.cost import estimate
 from sweep.results.views import SweepView, load_sweep
 from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.data.text_runs import LONGEST, checkpoint_in
-from trainables.config.task_facts import SAMPLES_PER_UNIT
 from trainables.records.objects import ObjectStore
+from trainables.registry.task_facts import SAMPLES_PER_UNIT
 
 # Two steps of what the spaces train, on texts of 32 tokens, measured on one unit.
 TINY = {

@@ -142,7 +142,7 @@ def test_signatures_stay_those_of_the_first_version() -> None:
         ({"model.variant": "paper"}, "variant must be one of 'distance', 'sharp', 'literal' for"),
         ({"model.threshold": 0.5}, "threshold must be left at 0.01 for ut, got 0.5: only dust"),
         ({"model.name": "vit"}, "checkpoint must be the name or folder"),
-        ({**TEXT, "model.checkpoint": None}, "of a Hugging Face encoder where model.name is"),
+        ({**TEXT, "model.checkpoint": None}, "of a Hugging Face model where model.name is"),
         ({**TEXT, "task": "video_denoising"}, "'text_classification' for model encoder"),
         ({**TEXT, "data.frames": 7}, "data.frames must be left at 10 in text_classification"),
         ({**TEXT, "shifts": ["blur"]}, "shifts must be without 'blur' in text_classification"),
@@ -164,7 +164,7 @@ def test_signatures_stay_those_of_the_first_version() -> None:
                 "model.checkpoint": "one",
                 "shifts": ["blur", "frame_drop"],
             },
-            "without 'frame_drop' where a sample is one frame",
+            "without 'frame_drop' in frame_denoising",
         ),
     ],
 )

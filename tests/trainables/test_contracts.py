@@ -12,14 +12,13 @@ from tests.support.oracles import TINY
 from tests.support.plugins import broken_plugins
 from tests.support.plugins.broken_plugins import MODELS
 from tests.support.plugins.plugin_packages import write_package
-from trainables import plugins
 from trainables.config.arm import DataConfig, RunConfig
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.promises import BrokenContract
 from trainables.contracts.tasks import check_task
 from trainables.environment import environment
-from trainables.plugins import TaskPlugin
+from trainables.registry import TaskSpec, lookup
 
 SMALL = TINY.with_fields(
     {"steps": 2, "report_every": 1, "eval_windows": 2, "constraint.alpha": 0.1}
@@ -36,7 +35,7 @@ TEXTS = {
     "an_empty_text": "an example must have a text",
     "texts_by_chance": "read anew, the data must have the fingerprint",
 }
-TASKS = [name for name, plugin in vars(broken_plugins).items() if isinstance(plugin, TaskPlugin)]
+TASKS = [name for name, plugin in vars(broken_plugins).items() if isinstance(plugin, TaskSpec)]
 
 
 @pytest.fixture(autouse=True)
@@ -52,10 +51,10 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         group: {name.lower(): f"tests.support.plugins.broken_plugins:{name}" for name in of_group}
         for group, of_group in names.items()
     }
-    plugins._entry_points.cache_clear()
+    lookup._entry_points.cache_clear()
     monkeypatch.syspath_prepend(write_package(tmp_path / "site", "broken", "1.0", points, {}))
     yield
-    plugins._entry_points.cache_clear()
+    lookup._entry_points.cache_clear()
     environment.cache_clear()
 
 
@@ -89,7 +88,7 @@ def test_a_model_that_breaks_a_promise_is_told(variant: str, message: str) -> No
 
 def test_the_model_that_they_are_made_of_is_whole() -> None:
     check_model(of_model("Whole"))
-    assert set(MODELS) < set(of_model("Whole").model.plugin.variants)
+    assert set(MODELS) < set(of_model("Whole").model.spec.variants)
 
 
 def test_a_model_that_reads_padding_is_told(tmp_path: Path) -> None:

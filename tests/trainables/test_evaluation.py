@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.oracles import TINY
-from trainables.build import build_references
 from trainables.config.test_conditions import (
     VIDEO_FAMILIES,
     gamma_key,
@@ -26,6 +25,7 @@ from trainables.evaluation import (
     evaluate,
     measure,
     measure_shifted,
+    unit_losses,
     units_of,
 )
 from trainables.objective import objective
@@ -52,7 +52,7 @@ def task() -> VideoDenoising:
 
 
 def test_unit_losses_equal_a_naive_average_over_draws_and_patches(task: VideoDenoising) -> None:
-    got = measure(Shrinking(), task, "dev", 0.2, 2).units
+    got = unit_losses(Shrinking(), task, "dev", 0.2, 2)
     sums = np.zeros_like(got)
     counts = np.zeros(len(got))
     for draw in range(2):
@@ -72,7 +72,7 @@ def test_the_first_draw_is_that_of_a_measurement_of_one_draw(task: VideoDenoisin
 
 
 def test_the_identitys_loss_is_the_noise_energy(task: VideoDenoising) -> None:
-    identity = measure(Shrinking(), task, "dev", TINY.train_gamma, 2).units[:, 0].mean()
+    identity = unit_losses(Shrinking(), task, "dev", TINY.train_gamma, 2)[:, 0].mean()
     # 4 windows x 64 patches x 3 frames x 16 pixels x 2 draws: the sampling error is about 1 %
     assert identity == pytest.approx(task.scales.identity_loss, rel=0.03)
 
@@ -161,7 +161,7 @@ def test_an_unknown_split_is_named(task: VideoDenoising) -> None:
 
 def test_the_test_split_is_evaluated_where_it_is_asked_for() -> None:
     task = VideoDenoising(EVERY, torch.device("cpu"), torch.float32)
-    references = build_references(EVERY, task, "test")
+    references = task.references("test")
     found, by_unit = evaluate(EVERY, task, Shrinking(), references, [], "test")
     assert (found.split, by_unit.split) == ("test", "test")
     assert tuple(found.dev_units) == tuple(by_unit.units) == task.test_units
@@ -218,7 +218,7 @@ def test_losses_under_a_shift_equal_a_naive_average(task: VideoDenoising) -> Non
             for layer, factor in enumerate(Shrinking.factors):
                 sums[layer] += float((factor * noisy - clean).square().sum(-1).mean())
     np.testing.assert_allclose(found.losses, sums / count, rtol=1e-5)
-    assert found.metrics(task)[-1] == task.metric(float(found.losses[-1]))
+    assert found.metric == task.metric(float(found.losses[-1]))
     # layer 0 of this model is the input
     assert found.unchanged == pytest.approx(task.metric(float(found.losses[0])))
 

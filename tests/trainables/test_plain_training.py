@@ -12,7 +12,7 @@ from torch import Tensor
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
-from trainables.build import build_references, build_task, parameter_dtype
+from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
 from trainables.contracts.tiny_runs import model_of, moved, task_of, tensors_in
 from trainables.evaluation import evaluate
@@ -120,7 +120,7 @@ def test_weights_reports_and_result_are_those_of_the_long_way(
     every = EveryLoss(config.model.layers, CPU, parameter_dtype(config))
     ours, theirs = training_of(config, task), training_of(config, task, every)
     assert same(ours, theirs)
-    references = build_references(config, task)
+    references = task.references()
     results = [evaluate(config, task, t.evaluated, references, [])[0] for t in (ours, theirs)]
     assert results[0] == results[1]
 

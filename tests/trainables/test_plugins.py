@@ -5,6 +5,7 @@ The page's own example is what is installed here; no line of it is repeated.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,10 +28,8 @@ from tests.support.plugins.plugin_packages import (
     write_package,
 )
 from tests.support.sweeps import SPACE
-from trainables import plugins
 from trainables.build import build_model, build_task, resolve_data
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
-from trainables.config.task_facts import facts_of
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.tasks import check_task
@@ -39,14 +38,17 @@ from trainables.datasets.video.load import load_video
 from trainables.environment import environment
 from trainables.errors import BadData, InvalidValue, Misuse, UnknownName
 from trainables.records.objects import ObjectStore
+from trainables.registry import ModelSpec, TaskSpec, lookup
+from trainables.registry.built_in import MODELS, TASKS, VIDEOS
+from trainables.registry.lookup import facts_of
 
 Install = Callable[..., Path]
 
 
 def forget() -> None:
     """What this process knows of installed packages is looked up anew."""
-    plugins._entry_points.cache_clear()
-    plugins._loaded.cache_clear()
+    lookup._entry_points.cache_clear()
+    lookup._loaded.cache_clear()
     environment.cache_clear()
 
 
@@ -175,16 +177,42 @@ def test_installed_by_pip_it_is_found_by_the_workers_of_ray(
     assert [record and record.status for record in records] == ["finished"] * 2
 
 
+def test_a_row_and_a_file_are_all_that_a_built_in_one_is(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, root: Path
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "acme_here.py").write_text((page / "acme_sweep.py").read_text())
+    network = ModelSpec(task="theirs", build="acme_here:build", variants=("linear", "affine"))
+    facts = replace(facts_of("video_denoising"), models=())
+    task = TaskSpec(
+        facts=facts, build="acme_here:LastFrame", resolve=TASKS["video_denoising"].resolve
+    )
+    monkeypatch.setitem(MODELS, "ours", network)
+    monkeypatch.setitem(TASKS, "theirs", task)
+    monkeypatch.setitem(VIDEOS, "yours", "acme_here:WAVES")
+    names = {
+        "task": "theirs",
+        "data.name": "yours",
+        "model.name": "ours",
+        "model.variant": "affine",
+    }
+    config = of_page().with_fields(names)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()))
+    sweep("run", str(tmp_path / "config.json"), "--name", "built_in", "--where", "inline")
+    records = [place.record for place in load_sweep(ObjectStore(root), "built_in").arms.values()]
+    assert [record and record.status for record in records] == ["finished"] * 2
+
+
 # --- names, versions, and what is looked at -------------------------------------------------------
 
 MODEL = """
-from trainables.plugins import ModelPlugin
+from trainables.registry import ModelSpec
 
 def build(config, task):
     from torch import nn
     return {returns}
 
-MINE = ModelPlugin(task="video_denoising", build=build{more})
+MINE = ModelSpec(task="video_denoising", build=build{more})
 """
 LINEAR = MODEL.format(returns="nn.Linear(3, 3)", more="")
 
@@ -210,14 +238,14 @@ def test_names_that_files_cannot_have_are_not_found(install: Install) -> None:
     for name in ("a/b", "c d", ""):
         with pytest.raises(UnknownName, match=r"Known: dust, encoder, text_ut, ut, vit\."):
             ModelConfig(name=name)
-    assert plugins.installed() == {}
+    assert lookup.installed() == {}
 
 
 def test_a_description_of_built_in_things_asks_for_no_plug_in() -> None:
     code = (
-        "import sys; from search_spaces import catalog; from trainables import plugins;"
+        "import sys; from search_spaces import catalog; from trainables.registry import lookup;"
         "catalog.find('quickstart'); catalog.find('video_denoising_ut');"
-        "print(plugins._entry_points.cache_info().misses, 'torch' in sys.modules)"
+        "print(lookup._entry_points.cache_info().misses, 'torch' in sys.modules)"
     )
     ran = subprocess.run((sys.executable, "-c", code), cwd=REPOSITORY, capture_output=True)
     assert ran.stdout.split() == [b"0", b"False"], ran.stderr
@@ -272,7 +300,7 @@ def test_the_start_is_keyed_by_the_runs_seed_and_leaves_global_draws_alone(page:
 
 # --- what is refused ------------------------------------------------------------------------------
 
-WRONG = {"models": "a ModelPlugin", "tasks": "a TaskPlugin", "videos": "a function", "texts": "a f"}
+WRONG = {"models": "a ModelSpec", "tasks": "a TaskSpec"} | dict.fromkeys(("videos", "texts"), "a D")
 
 
 def asked_for(group: str, name: str) -> None:
@@ -324,9 +352,16 @@ def test_a_wrong_field_of_a_plug_in_is_named(install: Install, more: str, messag
         ModelConfig(name="mine")
 
 
+LISTED = """
+from trainables.registry import DataSetSpec
+
+LISTED = DataSetSpec(list=lambda data: [data])
+"""
+
+
 def test_what_a_plug_in_returns_is_checked(install: Install) -> None:
-    code = MODEL.format(returns="[1]", more="") + "def listed(data):\n    return [data]\n"
-    points = {"models": "MINE", "videos": "listed", "texts": "listed"}
+    code = MODEL.format(returns="[1]", more="") + LISTED
+    points = {"models": "MINE", "videos": "LISTED", "texts": "LISTED"}
     install({group: {"mine": f"acme_sweep:{name}"} for group, name in points.items()}, code)
     config = TINY.with_fields({"model.name": "mine"})
     task = build_task(config, torch.device("cpu"), torch.float32)
@@ -389,12 +424,15 @@ def test_frames_of_another_size_are_refused_when_they_are_decoded(
     code = """
 import numpy as np
 from trainables.datasets.video.clips import RawClip, RawVideo
+from trainables.registry import DataSetSpec
 
 def listed(data):
     clips = [RawClip(f"c{i}", lambda: iter([np.zeros((8, 32), np.uint8)] * 20)) for i in range(4)]
     return RawVideo(train=tuple(clips[:3]), test=tuple(clips[3:]), listing=(), root="mine")
+
+LISTED = DataSetSpec(list=listed)
 """
-    install({"videos": {"mine": "acme_sweep:listed"}}, code)
+    install({"videos": {"mine": "acme_sweep:LISTED"}}, code)
     with pytest.raises(BadData, match=r"clip c0 \(train\) has the shape \(8, 32\), .* 16 x 16"):
         load_video(DataConfig(name="mine", frame_size=16))
 
@@ -402,13 +440,16 @@ def listed(data):
 def test_texts_of_a_plug_in_are_read_split_and_known(install: Install) -> None:
     code = """
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+from trainables.registry import DataSetSpec
 
 def listed(data):
     def read(split):
         return RawSplit([RawExample(f"{split} review {i}", None, i % 2) for i in range(12)])
     return RawText(labels=("bad", "good"), read=read, listing=(("mine", 0, 1),), root="mine")
+
+LISTED = DataSetSpec(list=listed)
 """
-    install({"texts": {"mine": "acme_sweep:listed"}}, code)
+    install({"texts": {"mine": "acme_sweep:LISTED"}}, code)
     data = DataConfig(name="mine", dev_share=0.4)
     check_texts(data)
     assert load_text(data).lengths == {"train": 6, "dev": 6, "test": 12}

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
-from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least, require
-from trainables.config.task_facts import TaskFacts, check_task_fields, facts_of
-from trainables.errors import UnknownName
+from trainables.config.data import DataConfig as DataConfig
+from trainables.config.fields import NotNegative, Positive, Rule, Section
+from trainables.config.model import ModelConfig as ModelConfig
+from trainables.errors import UnknownName, require
 from trainables.plain import Json
-from trainables.plugins import ModelPlugin, model_plugin
+from trainables.registry.lookup import facts_of, model_spec
+from trainables.registry.task_facts import TEXT_DATA, VIDEO_DATA, TaskFacts
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -50,126 +52,6 @@ _ADDED: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataConfig(Section):
-    """Which data, and how samples are made of them (docs/method.md, The task).
-
-    A task reads its own part of these fields; the others must keep their defaults (task_facts.py).
-    """
-
-    name: str = "photographs"  # a data set of trainables/datasets, or a plug-in's
-    folder: str | None = None  # where its files lie; a place, not part of the signature
-    frame_size: int = 160  # frames are scaled to frame_size x frame_size grey pixels
-    patch_size: Positive[int] = 16  # a token is one patch: patch_size squared pixels
-    frames: Positive[int] = 10  # T: a sequence is the same patch over T consecutive frames
-    stride: Positive[int] = 5  # frames between the starts of two training windows
-    dev_share: Annotated[float, Rule(lambda share: 0 < share < 1, "in (0, 1)")] = 0.25
-    # ^ of the training clips (text: groups): held out as dev, rounded up
-    max_clips: Annotated[int | None, at_least(2)] = None  # the first of each split; None: all
-    max_length: Annotated[int, Rule(lambda n: 4 <= n <= 8192, "in 4..8192")] = 256
-    # ^ text: tokens of a sample, special ones included; longer ones are cut
-    max_items: Annotated[int | None, at_least(2)] = None  # text: samples of a split; None: all
-    fingerprint: str = ""  # hash of the pixels or texts; filled in when the data are resolved
-
-    def _check(self) -> None:
-        self.require(
-            self.frame_size > 0 and self.frame_size % self.patch_size == 0,
-            "frame_size",
-            f"a positive multiple of patch_size {self.patch_size}",
-        )
-
-
-# The forwards of each model, its default first; models/<name>.py says what they are.
-VARIANTS: dict[str, tuple[str, ...]] = {
-    "ut": ("distance", "sharp", "literal"),
-    "dust": ("per_layer", "shared", "paper"),
-    "vit": ("blocks",),
-    "encoder": ("blocks",),
-    "text_ut": ("literal",),
-}
-# What a classifier reads of a layer: its first token ([CLS]), or the mean over its tokens.
-POOLINGS: dict[str, Literal["cls", "mean"]] = {"encoder": "cls", "text_ut": "mean"}
-_OF_CHECKPOINTS = ("vit", "encoder", "text_ut")
-_ONLY_OF: dict[str, tuple[str, ...]] = {
-    "checkpoint": _OF_CHECKPOINTS,
-    "checkpoint_fingerprint": _OF_CHECKPOINTS,
-    "pooling": tuple(POOLINGS),
-    "atoms_per_side": ("dust",),
-    "threshold": ("dust",),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelConfig(Section):
-    """Which network. ``variant`` names a forward of that model; '' is its default."""
-
-    name: str = "ut"  # one of VARIANTS, or a plug-in's (plugins.py)
-    layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
-    variant: str = ""  # one of VARIANTS[name], or of the plug-in's
-    checkpoint: str | None = None  # vit, encoder: a Hugging Face model by name or folder
-    # ^ text_ut: the model whose tokenizer and word embeddings it takes
-    checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
-    atoms_per_side: int = 24  # dust: m, a dictionary of m x m cosine atoms
-    threshold: float = 0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
-    pooling: Literal["cls", "mean"] | None = None  # what a classifier reads; None: POOLINGS[name]
-
-    def __post_init__(self) -> None:
-        """Fill in the model's default variant and pooling, then check."""
-        known = ", ".join(map(repr, VARIANTS))
-        is_name = isinstance(self.name, str)  # a file may give what has no hash
-        require(is_name, "name", self.name, f"one of {known}, or the name of a plug-in")
-        if self.variant == "":
-            object.__setattr__(self, "variant", variants_of(self.name)[0])
-        if self.pooling is None:
-            object.__setattr__(self, "pooling", POOLINGS.get(self.name))
-        super().__post_init__()
-
-    def _check(self) -> None:
-        least = 0 if self.name == "encoder" else 1
-        require(least <= self.layers <= 64, "layers", self.layers, f"in {least}..64")
-        known = variants_of(self.name)
-        allowed = f"one of {', '.join(map(repr, known))} for {self.name}"
-        require(self.variant in known, "variant", self.variant, allowed)
-        for name, owners in _ONLY_OF.items():
-            value, default = getattr(self, name), type(self).__dataclass_fields__[name].default
-            require(
-                self._reads(name) or value == default,
-                name,
-                value,
-                f"left at {default!r} for {self.name}",
-                f"only {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it.",
-            )
-        kind = "ViT" if self.name == "vit" else "encoder" if self.plugin is None else "model"
-        require(
-            not self._reads("checkpoint") or self.checkpoint is not None,
-            "checkpoint",
-            self.checkpoint,
-            f"the name or folder of a Hugging Face {kind} where model.name is {self.name!r}",
-        )
-        require(1 <= self.atoms_per_side <= 256, "atoms_per_side", self.atoms_per_side, "in 1..256")
-        require(self.threshold >= 0, "threshold", self.threshold, "at least 0")
-
-    @property
-    def plugin(self) -> ModelPlugin | None:
-        """What another package brings under this name; None: the model is built in."""
-        return None if self.name in VARIANTS else model_plugin(self.name, VARIANTS)
-
-    def _reads(self, option: str) -> bool:
-        """Whether this model has a field that others have not."""
-        if self.plugin is None:
-            return self.name in _ONLY_OF[option]
-        return option.removesuffix("_fingerprint") in self.plugin.options
-
-
-def variants_of(model: str) -> tuple[str, ...]:
-    """The forwards of a model, built in or a plug-in's; its default first.
-
-    Raises:
-        UnknownName, Misuse: as ``model_plugin``.
-    """
-    return VARIANTS[model] if model in VARIANTS else model_plugin(model, VARIANTS).variants
-
-
 Shift = Literal[
     "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
 ]
@@ -179,7 +61,7 @@ Shift = Literal[
 class RunConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
-    task: str = "video_denoising"  # one of TASKS (task_facts.py), or a plug-in's
+    task: str = "video_denoising"  # one of registry/built_in.py, or a plug-in's
     # ^ sequences of co-located patches; or whole frames, one by one (vit); or texts with labels
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -243,11 +125,17 @@ class RunConfig(Section):
             f"a positive divisor of batch_size {self.batch_size}",
         )
         self.require(len(set(self.shifts)) == len(self.shifts), "shifts", "named once each")
-        check_task_fields(self)
+        self._check_task()
         if self.constraint is not None:
             self._check_constrained(self.constraint)
 
     def _check_constrained(self, constraint: ConstraintConfig) -> None:
+        constraint.require(
+            self.facts.has_identity or constraint.reference_unit != "identity",
+            "reference_unit",
+            f"'constant' or 'absolute' in {self.task}",
+            "the unchanged input is no prediction there.",
+        )
         constraint.require(
             constraint.warmup_steps <= self.steps,
             "warmup_steps",
@@ -290,6 +178,49 @@ class RunConfig(Section):
             "no network can lose that much.",
         )
 
+    def _check_task(self) -> None:
+        """Raise InvalidValue where a field is set that the task never reads, or one is missing."""
+        task, facts, model = self.task, self.facts, self.model
+        if model.name not in facts.models:
+            own = model_spec(model.name).task
+            self.require(task == own, "task", f"{own!r} for model {model.name}")
+        require(
+            model.checkpoint is not None or not facts.needs_tokenizer,
+            "model.checkpoint",
+            model.checkpoint,
+            f"given for model {model.name}",
+            "its tokenizer makes the tokens; a plug-in has 'checkpoint' among its options.",
+        )
+        for f in dataclasses.fields(self.data):
+            is_others = f.name in VIDEO_DATA + TEXT_DATA and f.name not in facts.data
+            value = getattr(self.data, f.name)
+            require(
+                not is_others or value == f.default,
+                f"data.{f.name}",
+                value,
+                f"left at {f.default!r} in {task}",
+                f"it reads {', '.join(facts.data) or 'none of these fields'}.",
+            )
+        for shift in self.shifts:
+            self.require(
+                shift in facts.shifts,
+                "shifts",
+                f"without {shift!r} in {task}",
+                f"it takes {', '.join(facts.shifts)}.",
+            )
+        self.require(
+            "frame_drop" not in self.shifts or self.data.frames > 1,
+            "shifts",
+            "without 'frame_drop' where a sample is one frame",
+            "a frame that is lost cannot be restored from itself.",
+        )
+        self.require(
+            self.readout_lr is None or facts.reads_texts,
+            "readout_lr",
+            f"left at None in {task}",
+            "its models have no readout.",
+        )
+
     def unconstrained(self) -> RunConfig:
         """The other arm of this run's pair."""
         return dataclasses.replace(self, constraint=None)
@@ -308,10 +239,10 @@ class RunConfig(Section):
     def matched_capacity(self) -> bool:
         """Whether the two arms of this run's pair have the same parameters to train.
 
-        False for DUST's ``paper`` variant alone: L dictionaries in the constrained arm, one in the
+        False for DUST's ``paper`` variant, say: L dictionaries in the constrained arm, one in the
         other, so that their difference is not that of constraining.
         """
-        return (self.model.name, self.model.variant) != ("dust", "paper")
+        return self.model.variant not in self.model.spec.unmatched
 
     def with_fields(self, values: Mapping[str, Json]) -> RunConfig:
         """Replace fields by dotted name: ``{"constraint.alpha": 0.2, "model.layers": 5}``.

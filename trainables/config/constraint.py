@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least, require
+from trainables.config.fields import NotNegative, Positive, Rule, Section, at_least
+from trainables.errors import require
 
 # A layer delivers at least 90 % of the descent asked of it (decision: the missing share), unless a
 # space says otherwise: then verdicts keep to that, and early signs of a bad run to the larger

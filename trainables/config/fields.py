@@ -16,18 +16,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import UnknownName, require
 from trainables.plain import Json
 
 _LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
-
-
-def require(ok: bool, name: str, got: object, allowed: str, advice: str = "") -> None:
-    """Raise InvalidValue, in the words that every field is refused with, unless ``ok``."""
-    if not ok:
-        raise InvalidValue(
-            f"{name} must be {allowed}, got {got!r}" + (f": {advice}" if advice else ".")
-        )
 
 
 @dataclass(frozen=True, eq=False)  # hashed at every check, quickly

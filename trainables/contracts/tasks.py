@@ -12,7 +12,6 @@ import torch
 
 from trainables.build import (
     build_model,
-    build_references,
     build_task,
     parameter_dtype,
     resolve_data,
@@ -179,7 +178,7 @@ def references_are_measured(config: RunConfig) -> None:
     """The constant prediction, and the unchanged input where it is one, at every test gamma."""
     task = build_task(config, CPU, parameter_dtype(config))
     introduce(build_model(config, task), task)
-    found = build_references(config, task)
+    found = task.references()
     wanted = {"constant", "identity"} if config.facts.has_identity else {"constant"}
     gammas = {gamma_key(gamma) for gamma in config.test_gammas}
     require_kept(wanted <= set(found.metrics), f"references must have {wanted}", set(found.metrics))

@@ -12,25 +12,25 @@ import os
 from trainables.config.arm import DataConfig
 from trainables.datasets import fetched_folders
 from trainables.datasets.fetched_folders import Tell
-from trainables.datasets.text import imdb, mnli
-from trainables.datasets.video import avenue, shanghaitech, ucsd
+from trainables.registry.lookup import known_data_set
 
 VARIABLE = "SWEEP_DATA"
-# By data set, the usual names of its folder below one that holds several. These alone are looked
-# for in SWEEP_DATA: others need no folder, or are whatever folder is given.
-FOLDERS: dict[str, tuple[str, ...]] = {
-    **ucsd.FOLDERS,
-    "cuhk_avenue": avenue.FOLDERS,
-    "shanghaitech": shanghaitech.FOLDERS,
-    "imdb": imdb.FOLDERS,
-    "mnli": mnli.FOLDERS,
-}
+
+
+def folders_of(data: DataConfig) -> tuple[str, ...]:
+    """The usual names of the data set's folder below one that holds several.
+
+    Data sets that have some are looked for in SWEEP_DATA: others need no folder, or are whatever
+    folder is given.
+    """
+    found = known_data_set(data.name)
+    return () if found is None else found.folders
 
 
 def with_default_folder(data: DataConfig) -> DataConfig:
     """``data`` with the folder or address of SWEEP_DATA, where none is given and it needs one."""
     default = os.environ.get(VARIABLE)
-    if data.folder is not None or not default or data.name not in FOLDERS:
+    if data.folder is not None or not default or not folders_of(data):
         return data
     return dataclasses.replace(data, folder=default)
 
@@ -47,6 +47,5 @@ def on_this_machine(data: DataConfig, *, tell: Tell | None = None) -> DataConfig
     """
     if data.folder is None:
         return data
-    names = FOLDERS.get(data.name, ())
-    folder = fetched_folders.on_this_machine(data.folder, names, tell=tell)
+    folder = fetched_folders.on_this_machine(data.folder, folders_of(data), tell=tell)
     return dataclasses.replace(data, folder=folder)

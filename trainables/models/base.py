@@ -11,6 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from trainables.primal_dual.constraints import Scales
+
 
 class LayerwiseModel(Protocol):
     """A torch module; layer 0 is the embedding or the input itself."""
@@ -18,6 +20,22 @@ class LayerwiseModel(Protocol):
     def __call__(self, inputs: Tensor) -> list[Tensor]:
         """L + 1 predictions, in reading order, each of the targets' shape."""
         ...
+
+
+class Measured(Protocol):
+    """What a model of videos may ask of its task before training: how large its losses are."""
+
+    @property
+    def scales(self) -> Scales:
+        """Of the constant prediction and of the unchanged input."""
+        ...
+
+
+class Labelled(Protocol):
+    """What a model of texts may ask of its task before training."""
+
+    classes: int  # how many labels there are: the width of a prediction
+    vocabulary: int  # token ids are below it
 
 
 @runtime_checkable

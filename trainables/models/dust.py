@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softshrink
 
+from trainables.config.arm import RunConfig
 from trainables.errors import InvalidValue
 from trainables.models.attention import inner_products
 
@@ -88,6 +89,19 @@ class DUST(nn.Module):
     def _shrunk(self, code_BTK: Tensor) -> Tensor:
         shrunk: Tensor = softshrink(code_BTK, self.threshold)
         return shrunk
+
+
+def build(config: RunConfig, task: object) -> DUST:
+    """The run's network at its start; the ``paper`` variant's plain arm has one dictionary."""
+    model = config.model
+    one_dictionary = model.variant == "paper" and config.constraint is None
+    return DUST(
+        layers=model.layers,
+        patch_size=config.data.patch_size,
+        atoms_per_side=model.atoms_per_side,
+        threshold=model.threshold,
+        shared=model.variant == "shared" or one_dictionary,
+    )
 
 
 def overcomplete_dct(patch_size: int, atoms_per_side: int) -> Tensor:

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables.checkpoints import Checkpoint
+from trainables.config.arm import RunConfig
 from trainables.errors import InvalidValue
-from trainables.models.base import TextInputs
-from trainables.models.readout import Pooling, Readout, TextClassifier
+from trainables.models.base import Labelled, TextInputs
+from trainables.models.readout import Pooling, Readout, TextClassifier, require_words
 from trainables.random_keys import keyed_generator
 
 NEEDS = ("config.json", "model.safetensors")
@@ -56,6 +57,22 @@ class EncoderStates(nn.Module):
         super().train(mode)
         self.blocks.eval()
         return self
+
+
+def build(config: RunConfig, task: Labelled) -> TextClassifier:
+    """The run's network at its start, with words for all tokens of its tokenizer."""
+    model = config.model
+    assert model.checkpoint is not None  # ModelConfig requires it, and fills in the pooling
+    assert model.pooling is not None
+    network = encoder(
+        model.checkpoint,
+        layers=model.layers,
+        classes=task.classes,
+        pooling=model.pooling,
+        seed=config.seed,
+        max_length=config.data.max_length,
+    )
+    return require_words(network, task.vocabulary, model.checkpoint)
 
 
 def encoder(

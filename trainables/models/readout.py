@@ -16,6 +16,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from trainables.errors import InvalidValue
 from trainables.models.base import TextInputs
 from trainables.random_keys import keyed_generator
 
@@ -85,3 +86,14 @@ class TextClassifier(nn.Module):
     def forward(self, inputs: TextInputs) -> list[Tensor]:
         """L + 1 predictions in reading order: logits [B, C]."""
         return [self.readout(pooled_BH) for pooled_BH in self.features(inputs)]
+
+
+def require_words(network: TextClassifier, vocabulary: int, checkpoint: str) -> TextClassifier:
+    """The network; InvalidValue where its tokenizer has tokens that it has no word for."""
+    if vocabulary > len(network.words):
+        raise InvalidValue(
+            f"the tokenizer of checkpoint {checkpoint!r} has {vocabulary} tokens, but its network "
+            f"has words for {len(network.words)}: they are of different models. Put the network's "
+            "own tokenizer beside its weights."
+        )
+    return network

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables.checkpoints import Checkpoint
+from trainables.config.arm import RunConfig
 from trainables.models.attention import inner_products
-from trainables.models.base import TextInputs
-from trainables.models.readout import Pooling, Readout, TextClassifier
+from trainables.models.base import Labelled, TextInputs
+from trainables.models.readout import Pooling, Readout, TextClassifier, require_words
 from trainables.random_keys import keyed_generator
 
 NEEDS = ("config.json", "model.safetensors")
@@ -64,6 +65,21 @@ class TextUTStates(nn.Module):
         for layer in self.layers:
             states.append(layer(states[-1], inputs.attention_mask))
         return states
+
+
+def build(config: RunConfig, task: Labelled) -> TextClassifier:
+    """The run's network at its start, with words for all tokens of its tokenizer."""
+    model = config.model
+    assert model.checkpoint is not None  # ModelConfig requires it, and fills in the pooling
+    assert model.pooling is not None
+    network = text_ut(
+        model.checkpoint,
+        layers=model.layers,
+        classes=task.classes,
+        pooling=model.pooling,
+        seed=config.seed,
+    )
+    return require_words(network, task.vocabulary, model.checkpoint)
 
 
 def text_ut(

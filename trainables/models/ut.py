@@ -22,7 +22,9 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from trainables.config.arm import RunConfig
 from trainables.models.attention import inner_products, squared_norms
+from trainables.models.base import Measured
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,16 @@ class UT(nn.Module):
         for layer in self.layers:
             predictions.append(layer(predictions[-1]))
         return predictions
+
+
+def build(config: RunConfig, task: Measured) -> UT:
+    """The run's network at its start."""
+    return UT(
+        layers=config.model.layers,
+        patch_size=config.data.patch_size,
+        variant=config.model.variant,
+        noise_energy=task.scales.identity_loss,
+    )
 
 
 def dct_matrix(size: int) -> Tensor:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoImageProcessor
 
 from trainables.checkpoints import Checkpoint
+from trainables.config.arm import RunConfig
 from trainables.errors import InvalidValue
 
 CHANNELS = 3
@@ -83,6 +84,11 @@ class ViT(nn.Module):
         grid = tokens_BNH.reshape(-1, side, side, patch, patch, CHANNELS)
         pixels_BCSS = grid.permute(0, 5, 1, 3, 2, 4).reshape(-1, CHANNELS, *[side * patch] * 2)
         return (pixels_BCSS * self.pixel_std + self.pixel_mean) / self.scale
+
+
+def build(config: RunConfig, task: object) -> ViT:
+    """The run's network at its checkpoint's weights."""
+    return ViT(str(config.model.checkpoint), config.model.layers, config.data.frame_size)
 
 
 def _checked_patch_size(checkpoint: str, config: Any) -> int:

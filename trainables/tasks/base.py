@@ -136,6 +136,10 @@ class Task(TrainingTask, Protocol):
         """Loss of the input itself as the prediction, [B]; None where it is no prediction."""
         ...
 
+    def references(self, split: str = "dev") -> References:
+        """On a split's units: 'constant', and 'identity' where returning the input is one."""
+        ...
+
 
 @runtime_checkable
 class TokenTask(Protocol):

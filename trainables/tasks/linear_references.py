@@ -206,8 +206,8 @@ def _fitted(config: RunConfig, task: Denoising, frames: int) -> WienerFilter:
 
 def _fit_key(config: RunConfig, task: Denoising) -> dict[str, Any]:
     data = dataclasses.replace(config.data, folder=None, fingerprint=task.video.fingerprint)
-    key = {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES, "data": data.to_json()}
-    return key if config.task == "video_denoising" else key | {"task": config.task}
+    limits = {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES}
+    return limits | {"task": config.task, "data": data.to_json()}
 
 
 def _clean_blocks(task: Denoising) -> Iterator[Singles]:

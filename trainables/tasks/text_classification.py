@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.config.arm import RunConfig
-from trainables.config.task_facts import SAMPLES_PER_UNIT
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.datasets.text.bucketing import bucketed_order
 from trainables.datasets.text.examples import Example, SplitName
@@ -38,6 +37,7 @@ from trainables.datasets.text.tokenizer import Tokenizer, encode, load_tokenizer
 from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
+from trainables.registry.task_facts import SAMPLES_PER_UNIT
 from trainables.tasks.base import Batch, Embed, Tokens, autocast_of
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 

@@ -24,6 +24,7 @@ from trainables.tasks.denoising import (
     noise_gamma,
     window_starts,
 )
+from trainables.tasks.linear_references import LinearReferences, linear_references
 
 
 class VideoDenoising(Denoising):
@@ -81,3 +82,7 @@ class VideoDenoising(Denoising):
     def clean_reference_sequences(self, indices_B: Indices) -> Pixels:
         """The training sequences."""
         return self.clean_train_samples(indices_B)
+
+    def references(self, split: str = "dev") -> LinearReferences:
+        """What needs no training, on the units of ``split``."""
+        return linear_references(self._config, self, split)

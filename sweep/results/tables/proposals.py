@@ -8,10 +8,10 @@ from sweep.results.aggregates import ARMS, arms_entry, difference_entry
 from sweep.results.tables.formats import Row
 from sweep.results.views import SweepView
 from sweep.study.pairs import Pair, join
+from sweep.study.parallel_reads import at_once
 from trainables.config.arm import RunConfig
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord
-from trainables.records.parallel_reads import at_once
 
 Read = Callable[[str], ArmRecord | None]  # the record of a signature
 OF_ARM = ("objective", "ood_auc", "seen_mean", "unseen_mean", "held_out_loss")
@@ -30,7 +30,7 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
         winner = setting.chosen.winner
         for seed in space.search_seeds:
             configs = [space.run(setting.setting, p.point, seed=seed) for p in setting.proposals]
-            baseline, *records = at_once(
+            twin, *records = at_once(
                 read,
                 [
                     space.run(setting.setting, {}, seed=seed).unconstrained().signature(),
@@ -45,17 +45,17 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
                     **{name.removeprefix("constraint."): v for name, v in proposal.point.items()},
                     "outcome": outcomes.get(proposal.number),
                     "winner": winner is not None and winner.number == proposal.number,
-                    **_of_seed(config, record, baseline, space.tolerance),
+                    **_of_seed(config, record, twin, space.tolerance),
                 }
 
 
 def _of_seed(
-    config: RunConfig, record: ArmRecord | None, baseline: ArmRecord | None, tolerance: float
+    config: RunConfig, record: ArmRecord | None, twin: ArmRecord | None, tolerance: float
 ) -> Row:
     row: Row = {"signature": config.signature(), "status": record.status if record else None}
     if record is None or not record.is_final:
         return row
-    pair = join(record, baseline, tolerance)
+    pair = join(record, twin, tolerance)
     row |= {
         "reason": record.reason or None,
         "outcome_of_seed": pair.outcome,

@@ -38,12 +38,6 @@ from sweep.results.verdict_text import (
     verdict_notes,
 )
 from trainables.config.arm import RunConfig
-from trainables.config.task_facts import (
-    Metric,
-    TaskFacts,
-    reference_label,
-    shift_references,
-)
 from trainables.config.test_conditions import (
     FAMILIES,
     gamma_key,
@@ -52,6 +46,12 @@ from trainables.config.test_conditions import (
     unseen_gammas,
 )
 from trainables.plain import Json
+from trainables.registry.task_facts import (
+    Metric,
+    TaskFacts,
+    reference_label,
+    shift_references,
+)
 
 
 def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from trainables.config.arm import DataConfig, RunConfig
-from trainables.config.task_facts import TASKS
 from trainables.datasets.text import load as text
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.video import load as video
@@ -19,7 +18,8 @@ from trainables.datasets.video.clips import Pixels, RawClip, RawVideo
 from trainables.models.base import TextInputs
 from trainables.models.readout import TextClassifier
 from trainables.models.text_ut import text_ut
-from trainables.plugins import ModelPlugin, TaskPlugin
+from trainables.registry import DataSetSpec, ModelSpec, TaskSpec
+from trainables.registry.built_in import TASKS
 from trainables.tasks.base import Batch, Task, Tokens
 from trainables.tasks.text_classification import TextClassification
 from trainables.tasks.video_denoising import VideoDenoising
@@ -126,7 +126,7 @@ def _build(config: RunConfig, task: Task) -> nn.Module:
     return MODELS[config.model.variant](config.model.layers, 16)
 
 
-MODEL = ModelPlugin(task="video_denoising", build=_build, variants=(*MODELS, "DeeperInOneArm"))
+MODEL = ModelSpec(task="video_denoising", build=_build, variants=(*MODELS, "DeeperInOneArm"))
 
 
 class ReadsPadding(TextClassifier):
@@ -141,7 +141,7 @@ def _build_text(config: RunConfig, task: Task) -> nn.Module:
     return ReadsPadding(made.words, made.states, made.readout)
 
 
-TEXT_MODEL = ModelPlugin(task="text_classification", build=_build_text, options=("checkpoint",))
+TEXT_MODEL = ModelSpec(task="text_classification", build=_build_text, options=("checkpoint",))
 
 # --- tasks ----------------------------------------------------------------------------------------
 
@@ -210,9 +210,9 @@ def _of_any_content(data: DataConfig) -> DataConfig:
     return replace(data, fingerprint="the same")
 
 
-def _of_videos(build: Any, resolve: Any = video.resolve, **facts: Any) -> TaskPlugin:
-    known = replace(TASKS["video_denoising"], **facts)
-    return TaskPlugin(facts=known, build=build, resolve=resolve)
+def _of_videos(build: Any, resolve: Any = video.resolve, **facts: Any) -> TaskSpec:
+    known = replace(TASKS["video_denoising"].facts, models=("ut",), **facts)
+    return TaskSpec(facts=known, build=build, resolve=resolve)
 
 
 WHOLE = _of_videos(VideoDenoising)
@@ -228,14 +228,20 @@ UNDISTURBED = _of_videos(Undisturbed)
 OF_NEGATIVE_LOSS = _of_videos(OfNegativeLoss)
 WITHOUT_IDENTITY = _of_videos(VideoDenoising, has_identity=False)
 UNNAMED_REFERENCE = _of_videos(
-    VideoDenoising, metric=replace(TASKS["video_denoising"].metric, references=("constant",))
+    VideoDenoising, metric=replace(TASKS["video_denoising"].facts.metric, references=("constant",))
 )
 WITH_SHIFTED_TARGETS = _of_videos(WithShiftedTargets)
-WITH_NOISY_PADDING = TaskPlugin(
-    facts=TASKS["text_classification"], build=WithNoisyPadding, resolve=text.resolve
+WITH_NOISY_PADDING = TaskSpec(
+    facts=replace(TASKS["text_classification"].facts, models=("encoder",)),
+    build=WithNoisyPadding,
+    resolve=text.resolve,
 )
 
 # --- data sets ------------------------------------------------------------------------------------
+
+
+def _listed(function: Callable[[DataConfig], RawVideo | RawText]) -> DataSetSpec:
+    return DataSetSpec(list=function)
 
 
 def _clip(name: str, first: int, kind: Literal["whole", "float", "random"] = "whole") -> RawClip:
@@ -252,28 +258,35 @@ def _videos(*train: RawClip, test: RawClip) -> RawVideo:
     return RawVideo(train=train, test=(test,), listing=(), root="written by a test")
 
 
+@_listed
 def whole_videos(data: DataConfig) -> RawVideo:
     return _videos(_clip("a", 0), _clip("b", 10), test=_clip("c", 20))
 
 
+@_listed
 def shared_frames(data: DataConfig) -> RawVideo:
     return _videos(_clip("a", 0), _clip("b", 10), test=_clip("c", 3))
 
 
+@_listed
 def float_frames(data: DataConfig) -> RawVideo:
     return _videos(_clip("a", 0), _clip("b", 10, "float"), test=_clip("c", 20))
 
 
+@_listed
 def random_frames(data: DataConfig) -> RawVideo:
     return _videos(_clip("a", 0), _clip("b", 10), test=_clip("c", 20, "random"))
 
 
+@_listed
 def one_name(data: DataConfig) -> RawVideo:
     return _videos(_clip("a", 0), _clip("a", 10), test=_clip("c", 20))
 
 
+@_listed
 def no_test(data: DataConfig) -> RawVideo:
-    return replace(whole_videos(data), test=())
+    first, second = _clip("a", 0), _clip("b", 10)
+    return RawVideo(train=(first, second), test=(), listing=(), root="written by a test")
 
 
 def _texts(labels: tuple[str, ...], first: str = "", last: str = "") -> RawText:
@@ -284,17 +297,21 @@ def _texts(labels: tuple[str, ...], first: str = "", last: str = "") -> RawText:
     return RawText(labels=labels, read=read, listing=(), root="written by a test")
 
 
+@_listed
 def whole_texts(data: DataConfig) -> RawText:
     return _texts(("bad", "good"))
 
 
+@_listed
 def labels_of_one_name(data: DataConfig) -> RawText:
     return _texts(("bad", "bad"))
 
 
+@_listed
 def an_empty_text(data: DataConfig) -> RawText:
     return _texts(("bad", "good"), first=" ")
 
 
+@_listed
 def texts_by_chance(data: DataConfig) -> RawText:
     return _texts(("bad", "good"), last=f" {np.random.default_rng().random()}")

@@ -21,11 +21,13 @@ from tests.support.records import SCALES, evaluation
 from tests.sweep.study.test_selection import pair as video_pair
 from tests.sweep.study.test_selection import proposal
 from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
-from trainables.config.task_facts import ACCURACY, RMSE, TASKS, task_of_model
 from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Report
+from trainables.registry.built_in import TASKS
+from trainables.registry.lookup import model_spec
+from trainables.registry.task_facts import ACCURACY, RMSE
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # at alpha 0.2 and f0 = f_c = 1: every layer descends
 TEXT = RunConfig(
@@ -75,11 +77,11 @@ def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord
 
 
 def test_every_task_says_its_metric_and_every_model_its_task() -> None:
-    assert {name: facts.metric for name, facts in TASKS.items()} == {
+    assert {name: spec.facts.metric for name, spec in TASKS.items()} == {
         "video_denoising": RMSE, "frame_denoising": RMSE, "text_classification": ACCURACY,
     }  # fmt: skip
     assert (RMSE.direction, ACCURACY.direction) == ("lower is better", "higher is better")
-    assert task_of_model("text_ut") == task_of_model("encoder") == "text_classification"
+    assert model_spec("text_ut").task == model_spec("encoder").task == "text_classification"
 
 
 def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
@@ -100,9 +102,9 @@ def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
 def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> None:
     from sweep.study.pairs import join
 
-    baseline = finished(TEXT.unconstrained(), [1.0, 1.0, 1.0, LOSSES[-1]])  # misses the constraint
+    twin = finished(TEXT.unconstrained(), [1.0, 1.0, 1.0, LOSSES[-1]])  # misses the constraint
     better, worse = (
-        ProposalResult(n, {}, (join(replace_objective(finished(TEXT, LOSSES), value), baseline),))
+        ProposalResult(n, {}, (join(replace_objective(finished(TEXT, LOSSES), value), twin),))
         for n, value in ((1, 0.2), (0, 0.3))
     )
     chosen = select("one", [worse, better])

@@ -26,7 +26,7 @@ from tests.support.data.checkpoints import tiny_vit
 from tests.support.oracles import TINY
 from tests.support.sweeps import SPACE
 from trainables.build import build_model, build_task
-from trainables.datasets.video import load as video
+from trainables.datasets.video import photographs
 from trainables.errors import BadData, InvalidValue, UnknownName
 from trainables.models.checkpoint_files import checkpoint_fingerprint
 from trainables.records.objects import ObjectStore
@@ -38,7 +38,8 @@ def test_a_relative_data_folder_is_stored_as_it_is_found_from_anywhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(video, "BUILT_IN", ())  # any data set: this one does not look at it
+    reads_one = replace(photographs.DATA_SET, reads_folder=True)  # it does not look at it
+    monkeypatch.setattr(photographs, "DATA_SET", reads_one)
     setting = type(SPACE.settings[0])
     settings = (setting("base", {}), setting("own", {"data.folder": "own"}))
     base = TINY.with_fields({"data.folder": "data"})

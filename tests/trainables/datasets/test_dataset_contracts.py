@@ -24,15 +24,16 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import DataConfig, RunConfig
 from trainables.contracts.data_sets import TEXTS, VIDEOS, check_videos
-from trainables.datasets.video import load as video
 from trainables.datasets.video.clips import Clip, Pixels
 from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
-from trainables.evaluation import measure
+from trainables.evaluation import unit_losses
 from trainables.layer_losses import layer_losses
 from trainables.records.arm_record import Evaluation
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.registry import built_in
+from trainables.registry.lookup import data_set_spec
 from trainables.tasks.denoising import Denoising
 from trainables.training import from_bytes
 
@@ -166,7 +167,7 @@ def test_an_arm_on_it_gives_its_numbers_again_and_its_weights_come_back(
     task = task_of(run)
     model = build_model(run, task).to(parameter_dtype(run))
     model.load_state_dict(from_bytes(content, CPU)["model"])
-    found = measure(model, task, "dev", run.train_gamma, run.eval_draws).units
+    found = unit_losses(model, task, "dev", run.train_gamma, run.eval_draws)
     np.testing.assert_array_equal(found, measured[0].dev_losses)
 
 
@@ -276,10 +277,10 @@ def test_an_empty_folder_and_another_layout_are_told(layout: Layout, tmp_path: P
 
 
 def test_every_data_set_in_a_folder_is_under_this_contract() -> None:
-    assert {layout.data_set for layout in LAYOUTS.values()} == (
-        set(video._SOURCES) - set(video.BUILT_IN)
-    )
-    assert set(video.PUBLISHED) == set(video._SOURCES) - {*video.BUILT_IN, "clips"}
+    specs = {name: data_set_spec("videos", name) for name in built_in.VIDEOS}
+    in_folders = {name for name, spec in specs.items() if spec.reads_folder}
+    assert {layout.data_set for layout in LAYOUTS.values()} == in_folders
+    assert {name for name, spec in specs.items() if spec.folders} == in_folders - {"clips"}
 
 
 def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:

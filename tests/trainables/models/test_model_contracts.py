@@ -14,14 +14,14 @@ import torch
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
-from trainables.config.arm import VARIANTS, RunConfig
-from trainables.config.task_facts import TASKS
+from trainables.config.arm import RunConfig
 from trainables.contracts.models import MODEL, parameters_by_layer
 from trainables.contracts.tasks import TASK
 from trainables.contracts.tiny_runs import model_of, moved, task_of
 from trainables.layer_losses import layer_losses
+from trainables.registry.built_in import MODELS, TASKS
 
-EVERY = [(name, variant) for name, variants in VARIANTS.items() for variant in variants]
+EVERY = [(name, variant) for name, spec in MODELS.items() for variant in spec.variants]
 DTYPES = ["float32", "bfloat16"]
 Promise = Callable[[RunConfig], None]
 
@@ -41,7 +41,7 @@ def of_model(checkpoint: Path, text: RunConfig) -> Callable[[str, str], RunConfi
     """A tiny constrained run of one model and variant, in float32."""
 
     def run(name: str, variant: str = "") -> RunConfig:
-        if name in text.facts.models:
+        if MODELS[name].task == text.task:
             return text.with_fields({"model.name": name, "model.variant": variant})
         fields: dict[str, Any] = {"model.name": name, "model.variant": variant, "steps": 2}
         fields |= {"report_every": 1, "constraint.alpha": 0.1, "eval_windows": 2}
@@ -72,7 +72,8 @@ def test_a_model_keeps_its_promises(single: RunConfig, dtype: str, promise: Prom
 def test_a_task_keeps_its_promises(
     of_model: Callable[[str], RunConfig], task: str, dtype: str, promise: Promise
 ) -> None:
-    promise(replace(of_model(TASKS[task].models[0]), dtype=dtype))
+    first = next(name for name, spec in MODELS.items() if spec.task == task)
+    promise(replace(of_model(first), dtype=dtype))
 
 
 # --- what our own models do beyond it -------------------------------------------------------------

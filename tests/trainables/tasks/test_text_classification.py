@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from tests.support.data.text_runs import LONGEST, text_task, tiny_text
 from trainables import evaluation
 from trainables.arm_run import ArmRun
-from trainables.build import build_model, build_references, build_task
+from trainables.build import build_model, build_task
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.errors import InvalidValue, UnknownName
@@ -95,7 +95,7 @@ def test_the_constant_prediction_is_that_of_the_training_labels(config: RunConfi
     units = [by_group[name] for name in task.dev_units]
     losses = [np.mean([-math.log(counts[label] / total) for label in unit]) for unit in units]
     labels = [label for unit in units for label in unit]
-    found = build_references(config, task)
+    found = task.references()
     assert found.losses == {"constant": pytest.approx(np.mean(losses))}
     right = np.mean([label == guess for label in labels])
     gammas = ["0.00", "0.40", "0.60", "0.80", "2.00"]
@@ -342,7 +342,7 @@ def test_features_are_what_the_readout_sees(reviews: RunConfig) -> None:
     assert found.features is not None
     labels = [int(t) for b in task.held_out("dev", 0.4, 0) for t in b.targets]
     assert found.features.labels.tolist() == labels
-    logits = [model.readout(torch.from_numpy(x)) for x in found.features.features]
+    logits = [model.readout(torch.from_numpy(x)) for x in found.features.layers]
     right = [(x.argmax(1).numpy() == labels).mean() for x in logits]
     assert found.metrics(task) == pytest.approx(right)
 
@@ -503,7 +503,7 @@ def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) 
     assert found.shift_references.keys() == {"constant"}
     alone = measure_shifted(model, task, "typos", 0.05)
     assert alone.unchanged is None
-    assert found.shift_scores["typos"]["0.05"] == alone.metrics(task)[-1]
+    assert found.shift_scores["typos"]["0.05"] == alone.metric
     assert found.shift_layer_losses["typos"]["0.05"] == alone.losses.tolist()
     without = evaluate(reviews, task, model, task.references(), [])[0]
     assert without.objective == found.objective

@@ -23,6 +23,7 @@ from trainables.datasets.layouts import given_folder
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import Damage, Damaged, listing, require_whole
 from trainables.errors import BadData
+from trainables.registry import DataSetSpec
 
 PAIRS = (  # columns of two texts, the one that groups first
     ("premise", "hypothesis"),
@@ -59,6 +60,9 @@ def list_text(data: DataConfig) -> RawText:
         root=str(root),
         reader=f"datasets {library.__version__}",
     )
+
+
+DATA_SET = DataSetSpec(list=list_text)
 
 
 def _library(data: DataConfig) -> Any:

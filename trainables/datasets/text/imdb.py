@@ -19,6 +19,7 @@ from trainables.datasets.layouts import OtherLayout, contents, given_folder
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import Damage, Damaged, listing, whole_text
 from trainables.errors import BadData
+from trainables.registry import DataSetSpec
 
 FOLDERS = ("aclImdb",)
 LABELS = ("neg", "pos")
@@ -44,6 +45,9 @@ def list_text(data: DataConfig) -> RawText:
         listing=listing(root, files + urls["train"] + urls["test"]),
         root=str(root),
     )
+
+
+DATA_SET = DataSetSpec(list=list_text, folders=FOLDERS)
 
 
 Reviews = list[tuple[Path, int, int]]  # file, number, label

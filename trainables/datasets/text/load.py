@@ -11,13 +11,11 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.cache import built_once
 from trainables.datasets.places import on_this_machine
-from trainables.datasets.text import hub, imdb, mnli
 from trainables.datasets.text.examples import (
     Example,
     RawText,
@@ -27,15 +25,9 @@ from trainables.datasets.text.examples import (
 )
 from trainables.datasets.text.splits import carved, grouped, limited
 from trainables.errors import BadData
-from trainables.plugins import listing_plugin, require_no_clash
+from trainables.registry.lookup import listed, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
-_SOURCES: dict[str, Callable[[DataConfig], RawText]] = {
-    "imdb": imdb.list_text,
-    "mnli": mnli.list_text,
-}
-PUBLISHED = tuple(_SOURCES)
-HUB = "hf:"  # hf:NAME or hf:NAME:CONFIGURATION, through the library `datasets`
 
 
 def load_text(data: DataConfig) -> TextSplits:
@@ -88,11 +80,8 @@ def list_text(data: DataConfig) -> RawText:
         BadData: the folder is missing, empty, of another layout, or cannot be read.
         Misuse: another package's data set of this name lists no texts, or this one is built in.
     """
-    source = hub.list_text if data.name.startswith(HUB) else _SOURCES.get(data.name)
-    if source is None:
-        source = listing_plugin("texts", data.name, (*_SOURCES, f"{HUB}NAME"), RawText)
-    elif data.name in _SOURCES:
-        require_no_clash("texts", data.name)
+    source = listed("texts", data.name, RawText)
+    require_no_clash("texts", data.name)
     data = on_this_machine(data)
     try:
         return source(data)

@@ -30,6 +30,7 @@ from trainables.datasets.text.files import (
     require_whole,
 )
 from trainables.errors import BadData
+from trainables.registry import DataSetSpec
 
 LABELS = ("entailment", "neutral", "contradiction")  # in the order of Hugging Face's copies
 _NO_LABEL = "-"  # the annotators did not agree
@@ -65,6 +66,9 @@ def list_text(data: DataConfig) -> RawText:
         listing=listing(root, files.values()),
         root=str(root),
     )
+
+
+DATA_SET = DataSetSpec(list=list_text, folders=FOLDERS)
 
 
 def _find(data: DataConfig) -> tuple[Path, Layout]:

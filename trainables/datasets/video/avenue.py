@@ -9,11 +9,11 @@ from __future__ import annotations
 from trainables.config.arm import DataConfig
 from trainables.datasets.layouts import Layout, Published, Split, list_published
 from trainables.datasets.video.clips import RawVideo
+from trainables.registry import DataSetSpec
 
 _IMAGES = (".jpg", ".jpeg", ".png")
-FOLDERS = ("Avenue Dataset", "Avenue_Dataset", "avenue")
 _PUBLISHED = Published(
-    folders=FOLDERS,
+    folders=("Avenue Dataset", "Avenue_Dataset", "avenue"),
     layouts=(
         Layout(
             Split("training_videos", r"(\d+)", "01.avi", (".avi",), videos=True),
@@ -35,3 +35,6 @@ _PUBLISHED = Published(
 def list_clips(data: DataConfig) -> RawVideo:
     """Find the clips in ``data.folder``. BadData for every way a folder can be wrong."""
     return list_published(data, _PUBLISHED)
+
+
+DATA_SET = DataSetSpec(list=list_clips, folders=_PUBLISHED.folders)

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -20,22 +20,11 @@ import PIL
 from trainables.config.arm import DataConfig
 from trainables.datasets.cache import built_once
 from trainables.datasets.places import on_this_machine
-from trainables.datasets.video import avenue, own_clips, photographs, shanghaitech, ucsd
 from trainables.datasets.video.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
 from trainables.errors import BadData
-from trainables.plugins import listing_plugin, require_no_clash
+from trainables.registry.lookup import listed, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
-_SOURCES: dict[str, Callable[[DataConfig], RawVideo]] = {
-    "photographs": photographs.list_clips,
-    "ucsd_ped1": ucsd.list_clips,
-    "ucsd_ped2": ucsd.list_clips,
-    "cuhk_avenue": avenue.list_clips,
-    "shanghaitech": shanghaitech.list_clips,
-    "clips": own_clips.list_clips,
-}
-BUILT_IN = ("photographs",)  # these read no folder
-PUBLISHED = ("ucsd_ped2", "ucsd_ped1", "cuhk_avenue", "shanghaitech")
 
 
 def load_video(data: DataConfig) -> VideoClips:
@@ -85,11 +74,8 @@ def list_clips(data: DataConfig) -> RawVideo:
         BadData: the folder is missing, empty, of another layout, or cannot be read.
         Misuse: another package's data set of this name lists no clips, or this one is built in.
     """
-    source = _SOURCES.get(data.name)
-    if source is None:
-        source = listing_plugin("videos", data.name, _SOURCES, RawVideo)
-    else:
-        require_no_clash("videos", data.name)
+    source = listed("videos", data.name, RawVideo)
+    require_no_clash("videos", data.name)
     data = on_this_machine(data)
     try:
         return source(data)

@@ -21,6 +21,7 @@ from trainables.datasets.video.clips import RawClip, RawVideo
 from trainables.datasets.video.frame_files import decode_frames, numbered_frames
 from trainables.datasets.video.video_files import VIDEO_SUFFIXES, decode_video, decoder
 from trainables.errors import BadData
+from trainables.registry import DataSetSpec
 
 TEST_SHARE = 0.25  # of all clips, where they are not divided already
 _FEWEST = 3  # one to train on, one for dev, one for test
@@ -52,6 +53,9 @@ def list_clips(data: DataConfig) -> RawVideo:
         root=str(root),
         decoder=decoder() if any(_is_video(place) for place in train + test) else "",
     )
+
+
+DATA_SET = DataSetSpec(list=list_clips)
 
 
 def _divided(root: Path) -> tuple[list[Path], list[Path]]:

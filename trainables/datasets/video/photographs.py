@@ -25,6 +25,7 @@ from trainables.config.arm import DataConfig
 from trainables.datasets.video.clips import Pixels, RawClip, RawVideo
 from trainables.errors import BadData, InvalidValue
 from trainables.random_keys import seed_of
+from trainables.registry import DataSetSpec
 
 Floats = NDArray[np.float64]
 Box = tuple[int, int, int, int]  # left, top, and the first column and row that lie outside
@@ -87,6 +88,9 @@ def list_clips(data: DataConfig) -> RawVideo:
         listing=tuple((n, (folder / n).stat().st_size, _CAMERA_VERSION) for n in PHOTOGRAPHS),
         root="scikit-learn's sample images",
     )
+
+
+DATA_SET = DataSetSpec(list=list_clips, reads_folder=False)
 
 
 def camera(split: str, index: int) -> Camera:

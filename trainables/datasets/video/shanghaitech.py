@@ -10,13 +10,13 @@ from __future__ import annotations
 from trainables.config.arm import DataConfig
 from trainables.datasets.layouts import Layout, Published, Split, list_published
 from trainables.datasets.video.clips import RawVideo
+from trainables.registry import DataSetSpec
 
 _CLIP = r"(\d+)_(\d+)"
 _IMAGES = (".jpg", ".jpeg", ".png")
 _TEST = Split("testing/frames", _CLIP, "01_0014", _IMAGES)
-FOLDERS = ("shanghaitech", "ShanghaiTech")
 _PUBLISHED = Published(
-    folders=FOLDERS,
+    folders=("shanghaitech", "ShanghaiTech"),
     layouts=(
         Layout(Split("training/videos", _CLIP, "01_001.avi", (".avi",), videos=True), _TEST),
         Layout(Split("training/frames", _CLIP, "01_001", _IMAGES), _TEST),
@@ -32,3 +32,6 @@ _PUBLISHED = Published(
 def list_clips(data: DataConfig) -> RawVideo:
     """Find the clips in ``data.folder``. BadData for every way a folder can be wrong."""
     return list_published(data, _PUBLISHED)
+
+
+DATA_SET = DataSetSpec(list=list_clips, folders=_PUBLISHED.folders)

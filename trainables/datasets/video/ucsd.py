@@ -9,6 +9,7 @@ from __future__ import annotations
 from trainables.config.arm import DataConfig
 from trainables.datasets.layouts import Layout, Published, Split, list_published
 from trainables.datasets.video.clips import RawVideo
+from trainables.registry import DataSetSpec
 
 _TIFF = (".tif", ".tiff")
 _IMAGES = (".jpg", ".jpeg", ".png")
@@ -23,7 +24,7 @@ _LAYOUTS = (
         Split("testing/frames", r"(\d+)", "01", _IMAGES),
     ),
 )
-FOLDERS = {
+_FOLDERS = {
     "ucsd_ped1": ("UCSDped1", "UCSD_Anomaly_Dataset.v1p2/UCSDped1", "ped1"),
     "ucsd_ped2": ("UCSDped2", "UCSD_Anomaly_Dataset.v1p2/UCSDped2", "ped2"),
 }
@@ -35,10 +36,13 @@ def list_clips(data: DataConfig) -> RawVideo:
     A clip is called by its number ("clip08") in either layout. Raises BadData for every way a
     folder can be wrong.
     """
-    original, _, frames = folders = FOLDERS[data.name]
+    original, _, frames = folders = _FOLDERS[data.name]
     expected = (
         f"Give a folder that is or contains {original}/Train/Train001/001.tif and "
         f"{original}/Test/Test001/001.tif (as published), or {frames}/training/frames/01/000.jpg "
         f"and {frames}/testing/frames/01/000.jpg."
     )
     return list_published(data, Published(folders, _LAYOUTS, expected))
+
+
+PED1, PED2 = (DataSetSpec(list=list_clips, folders=folders) for folders in _FOLDERS.values())

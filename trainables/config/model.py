@@ -1,0 +1,68 @@
+"""Configuration of the network: which one, and its options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from trainables.config.fields import NotNegative, Rule, Section
+from trainables.registry.built_in import MODELS
+from trainables.registry.lookup import model_spec
+from trainables.registry.specs import OPTIONS, ModelSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(Section):
+    """Which network. ``variant`` names a forward of that model; '' is its default."""
+
+    name: str = "ut"  # one of registry/built_in.py, or a plug-in's
+    layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
+    variant: str = ""  # one of the model's variants
+    checkpoint: str | None = None  # vit, encoder: a Hugging Face model by name or folder
+    # ^ text_ut: the model whose tokenizer and word embeddings it takes
+    checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
+    atoms_per_side: Annotated[int, Rule(lambda n: 1 <= n <= 256, "in 1..256")] = 24
+    # ^ dust: m, a dictionary of m x m cosine atoms
+    threshold: NotNegative[float] = (
+        0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
+    )
+    pooling: Literal["cls", "mean"] | None = None
+    # ^ what a classifier reads of a layer: its first token, or the mean; None: the model's
+
+    def __post_init__(self) -> None:
+        """Fill in the model's default variant and pooling, then check."""
+        known = ", ".join(map(repr, MODELS))
+        is_name = isinstance(self.name, str)  # a file may give what has no hash
+        self.require(is_name, "name", f"one of {known}, or the name of a plug-in")
+        if self.variant == "":
+            object.__setattr__(self, "variant", self.spec.variants[0])
+        if self.pooling is None:
+            object.__setattr__(self, "pooling", self.spec.pooling)
+        super().__post_init__()
+
+    def _check(self) -> None:
+        spec = self.spec
+        least = 0 if spec.open_depth else 1
+        self.require(least <= self.layers <= 64, "layers", f"in {least}..64")
+        allowed = f"one of {', '.join(map(repr, spec.variants))} for {self.name}"
+        self.require(self.variant in spec.variants, "variant", allowed)
+        for name in (*OPTIONS, "checkpoint_fingerprint"):
+            option = name.removesuffix("_fingerprint")
+            default = type(self).__dataclass_fields__[name].default
+            owners = [model for model, row in MODELS.items() if option in row.options]
+            self.require(
+                option in spec.options or getattr(self, name) == default,
+                name,
+                f"left at {default!r} for {self.name}",
+                f"only {' and '.join(owners)} {'has' if len(owners) == 1 else 'have'} it.",
+            )
+        self.require(
+            "checkpoint" not in spec.options or self.checkpoint is not None,
+            "checkpoint",
+            f"the name or folder of a Hugging Face model where model.name is {self.name!r}",
+        )
+
+    @property
+    def spec(self) -> ModelSpec:
+        """What is known of the model without loading it; raises as ``model_spec``."""
+        return model_spec(self.name)

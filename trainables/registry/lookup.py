@@ -1,0 +1,193 @@
+"""Look-up of models, tasks and data sets: built-in ones, then entry points.
+
+Which other packages bring some is looked up when a name is asked for that is not built in, and an
+object is loaded when a configuration names it: nothing that is installed can slow down, break or
+change what is built in.
+"""
+
+from __future__ import annotations
+
+import functools
+import pkgutil
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from trainables.errors import Misuse, SweepError, UnknownName
+from trainables.registry.built_in import BUILT_IN, Group
+from trainables.registry.specs import DataSetSpec, Function, ModelSpec, TaskSpec
+from trainables.registry.task_facts import TaskFacts
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+KINDS: dict[Group, str] = {
+    "models": "model",
+    "tasks": "task",
+    "videos": "data set",
+    "texts": "text data set",
+}  # the entry points' groups are descent_sweep.models, ...; in messages: what is in them
+PAGE = "docs/plugins.md says what a plug-in is."
+HUB = "hf:"  # hf:NAME or hf:NAME:CONFIGURATION, through the library `datasets`
+T = TypeVar("T")
+S = TypeVar("S", ModelSpec, TaskSpec, DataSetSpec)
+
+
+def model_spec(name: str) -> ModelSpec:
+    """The model called ``name``.
+
+    Raises:
+        UnknownName: it is not built in, and no installed package brings it.
+        Misuse: two packages do, or what one brings cannot be loaded or is none.
+    """
+    return _found("models", name, ModelSpec)
+
+
+def task_spec(name: str) -> TaskSpec:
+    """The task called ``name``; raises as ``model_spec``."""
+    return _found("tasks", name, TaskSpec)
+
+
+def data_set_spec(group: Literal["videos", "texts"], name: str) -> DataSetSpec:
+    """The data set called ``name``; raises as ``model_spec``."""
+    return _found(group, _row(name), DataSetSpec)
+
+
+def facts_of(task: str) -> TaskFacts:
+    """What is known of a task without loading it; raises as ``model_spec``."""
+    return task_spec(task).facts
+
+
+def listed(group: Literal["videos", "texts"], name: str, gives: type[T]) -> Callable[..., T]:
+    """The function that lists the data set called ``name`` from a DataConfig.
+
+    It raises Misuse where what it returns is none of ``gives`` (RawVideo or RawText); looking it up
+    raises as ``model_spec``.
+    """
+    return returning(group, _row(name), data_set_spec(group, name).list, gives)
+
+
+def returning(group: Group, name: str, function: Function, gives: type[T]) -> Callable[..., T]:
+    """A specification's function, imported; Misuse where it cannot be, or returns another type."""
+    called: Callable[..., Any] = (
+        _attempted(group, name, functools.partial(pkgutil.resolve_name, function))
+        if isinstance(function, str)
+        else function
+    )
+
+    def checked(*given: object) -> T:
+        result = called(*given)
+        if isinstance(result, gives):
+            return result
+        raise Misuse(
+            f"{_described(group, name)} must return {_a(gives)}, got {_a(type(result))}. {PAGE}"
+        )
+
+    return checked
+
+
+def known_data_set(name: str) -> DataSetSpec | None:
+    """The data set of videos or texts called ``name``; None where there is none."""
+    groups: tuple[Literal["videos", "texts"], ...] = ("videos", "texts")
+    for group in groups:
+        named = _row(name) in BUILT_IN[group]
+        if named or any(point.name == name for point in _entry_points(group)):
+            return data_set_spec(group, name)
+    return None
+
+
+def require_no_clash(group: Group, name: str) -> None:
+    """Misuse where an installed package gives ``name``, which is built in, to something else.
+
+    The built-in one is what the name means, everywhere; but whoever installed such a package may
+    believe otherwise.
+    """
+    if name in BUILT_IN[group] and any(point.name == name for point in _entry_points(group)):
+        raise Misuse(
+            f"{_described(group, name)} has the name of a built-in one. Uninstall that package, or "
+            "have its authors give it another name."
+        )
+
+
+def installed() -> dict[str, dict[str, str]]:
+    """Package and version of every plug-in that is installed, by group and name."""
+    return {
+        group: {point.name: _package(point) for point in points}
+        for group in KINDS
+        if (points := [p for p in _entry_points(group) if _is_name(p.name)])
+    }
+
+
+# --- finding and loading --------------------------------------------------------------------------
+
+
+@functools.cache
+def _entry_points(group: Group) -> tuple[EntryPoint, ...]:
+    """Those of all installed packages; read once per process, some hundredths of a second."""
+    import importlib.metadata
+
+    return tuple(importlib.metadata.entry_points(group=f"descent_sweep.{group}"))
+
+
+def _row(data_set: str) -> str:
+    """The row of a data set's name: one for all of the library `datasets`."""
+    return f"{HUB}NAME" if data_set.startswith(HUB) else data_set
+
+
+def _found(group: Group, name: str, kind: type[S]) -> S:
+    found = BUILT_IN[group][name] if name in BUILT_IN[group] else _of_package(group, name)
+    found = pkgutil.resolve_name(found) if isinstance(found, str) else found
+    if not isinstance(found, kind):
+        raise Misuse(f"{_described(group, name)} must be {_a(kind)}, got {_a(type(found))}. {PAGE}")
+    return found
+
+
+def _of_package(group: Group, name: str) -> object:
+    points = [point for point in _entry_points(group) if point.name == name and _is_name(name)]
+    if not points:
+        names = [point.name for point in _entry_points(group)]
+        unknown = UnknownName.of(KINDS[group], name, {*BUILT_IN[group], *filter(_is_name, names)})
+        raise UnknownName(f"{unknown} Plug-ins are known where their package is installed.")
+    if len(points) > 1:
+        packages = " and ".join(_package(point) for point in points)
+        raise Misuse(
+            f"the {KINDS[group]} {name!r} is brought by several packages: {packages}. Uninstall "
+            "all but one of them."
+        )
+    return _loaded(group, points[0])
+
+
+@functools.cache
+def _loaded(group: Group, point: EntryPoint) -> object:
+    return _attempted(group, point.name, point.load)
+
+
+def _attempted(group: Group, name: str, load: Callable[[], Any]) -> Any:
+    try:
+        return load()
+    except Exception as error:  # whatever the module of another package does when it is imported
+        what = str(error) if isinstance(error, SweepError) else f"{type(error).__name__}: {error}"
+        raise Misuse(
+            f"{_described(group, name)} cannot be loaded: {what}. Mend or uninstall that package."
+        ) from error
+
+
+def _is_name(name: str) -> bool:
+    """Whether a name can stand in settings, files and tracking; others are never found."""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name) is not None
+
+
+def _described(group: Group, name: str) -> str:
+    for point in _entry_points(group):
+        if point.name == name:
+            where = f"{_package(point)} (entry point {name} = {point.value})"
+            return f"the {KINDS[group]} {name!r} of {where}"
+    return f"the {KINDS[group]} {name!r}"
+
+
+def _package(point: EntryPoint) -> str:
+    return "an unknown package" if point.dist is None else f"{point.dist.name} {point.dist.version}"
+
+
+def _a(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'aeiouAEIOU' else 'a'} {kind.__name__}"

@@ -1,0 +1,83 @@
+"""Specifications of models, tasks and data sets: known before they are loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from trainables.errors import require
+from trainables.registry.task_facts import TaskFacts
+
+OPTIONS = ("checkpoint", "pooling", "atoms_per_side", "threshold")  # of ModelConfig
+# A function, or "module:name" of one that is imported when it is first called: torch takes seconds.
+Function = Callable[..., Any] | str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A model: what an entry point of descent_sweep.models refers to."""
+
+    task: str  # the task it is for; another one may name it among its models
+    build: Function
+    # ^ (run, Task) -> the network at its start, on the CPU: a LayerwiseModel or a TextModel
+    #   (models/base.py)
+    variants: tuple[str, ...] = ("default",)  # its forwards, the default first: model.variant
+    options: tuple[str, ...] = ()
+    # ^ which of OPTIONS it reads beside model.name, layers and variant
+    pooling: Literal["cls", "mean"] | None = None  # what its classifier reads unless a run says
+    open_depth: bool = False  # whether model.layers may be 0: as many as its checkpoint has
+    needs_data: bool = True
+    # ^ False: ``build`` asks its task for no more than ``classes`` and ``vocabulary``, so that a
+    #   sweep can try its checkpoint before it opens data
+    unmatched: tuple[str, ...] = ()
+    # ^ variants whose two arms differ in how many parameters they train
+
+    def __post_init__(self) -> None:
+        """Refuse what is of another type; the message names the field."""
+        require(isinstance(self.task, str), "task", self.task, "the name of a task")
+        _require_function("build", self.build, "a run and its task")
+        for name in ("variants", "options", "unmatched"):
+            names = getattr(self, name)
+            ok = isinstance(names, tuple) and all(isinstance(text, str) for text in names)
+            require(ok, name, names, "a tuple of names")
+        require("" not in (self.variants or ("",)), "variants", self.variants, "names, at least 1")
+        known = set(self.options) <= set(OPTIONS)
+        require(known, "options", self.options, f"some of {', '.join(OPTIONS)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """A task: what an entry point of descent_sweep.tasks refers to."""
+
+    facts: TaskFacts
+    build: Function  # (run, device, dtype) -> a Task (tasks/base.py), its data opened
+    resolve: Function
+    # ^ DataConfig -> the data with the fingerprint of their content; BadData where they carry
+    #   another one. Of data sets of videos or texts: ``resolve`` of datasets/video or datasets/text
+
+    def __post_init__(self) -> None:
+        """Refuse what is of another type; the message names the field."""
+        require(isinstance(self.facts, TaskFacts), "facts", self.facts, "TaskFacts")
+        _require_function("build", self.build, "run, device and dtype")
+        _require_function("resolve", self.resolve, "a DataConfig")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSetSpec:
+    """A data set: what an entry point of descent_sweep.videos or descent_sweep.texts refers to."""
+
+    list: Function  # DataConfig -> RawVideo (datasets/video/clips.py) or RawText (text/examples.py)
+    folders: tuple[str, ...] = ()
+    # ^ usual names of its folder below one that holds several data sets, as SWEEP_DATA does
+    reads_folder: bool = True  # whether it lies in data.folder; False: nothing has to be given
+
+    def __post_init__(self) -> None:
+        """Refuse what is of another type; the message names the field."""
+        _require_function("list", self.list, "a DataConfig")
+        require(isinstance(self.folders, tuple), "folders", self.folders, "a tuple of names")
+
+
+def _require_function(name: str, got: object, arguments: str) -> None:
+    ok = callable(got) or (isinstance(got, str) and ":" in got)
+    require(ok, name, got, f"a function of {arguments}, or its 'module:name'")

@@ -1,0 +1,94 @@
+"""Task facts known without loading it: its fields, metric and kind of data.
+
+They say which metric a task reports, in which unit, and whether higher is better. A field that a
+task never reads must keep its default, so that two runs that train alike have one signature and
+nobody tunes what does nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips")
+TEXT_DATA = ("max_length", "max_items")
+# of texts: eval_windows stand for so many samples each, however large groups are (a premise has 3,
+# an IMDb film about 7)
+SAMPLES_PER_UNIT = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """What a task reports of a model at every test gamma. The objective is always minimised."""
+
+    key: str  # in the names of columns and files
+    label: str  # in tables
+    unit: str  # in words, after the label
+    higher_is_better: bool
+    references: tuple[str, ...]  # predictors that need no training and stand beside both arms
+    shown: tuple[str, ...]  # those of them that short tables have room for
+
+    @property
+    def direction(self) -> str:
+        """Which way is better, in words."""
+        return f"{'higher' if self.higher_is_better else 'lower'} is better"
+
+
+def reference_label(name: str) -> str:
+    """What tables call a predictor that needs no training.
+
+    >>> reference_label("wiener"), reference_label("wiener_train")
+    ('Wiener', 'Wiener (train)')
+    """
+    return {"wiener_train": "Wiener (train)"}.get(name, name.capitalize().replace("_", " "))
+
+
+RMSE = Metric(
+    key="rmse",
+    label="RMSE",
+    unit="grey levels",
+    higher_is_better=False,
+    references=("identity", "constant", "wiener", "wiener_train", "wiener_temporal"),
+    shown=("identity", "wiener", "wiener_train"),
+)
+ACCURACY = Metric(
+    key="accuracy",
+    label="accuracy",
+    unit="shares of samples",
+    higher_is_better=True,
+    references=("constant",),
+    shown=("constant",),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskFacts:
+    """What one task reads of a configuration, where others read something else, and reports."""
+
+    data: tuple[str, ...]  # fields of DataConfig that only such tasks read
+    shifts: tuple[str, ...]  # beside Gaussian noise
+    metric: Metric
+    near_shift: float  # the objective looks at gammas in (train_gamma, train_gamma + this]
+    has_identity: bool  # whether returning the input is a prediction
+    samples: str  # what held-out units are made of, in messages
+    noise_unit: str  # what a gamma of 1 is
+    test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
+    # ^ what a run is scored at unless it names others
+    models: tuple[str, ...] = ()  # that it takes beside those that say they are for it
+    needs_tokenizer: bool = False  # whether a model must have a checkpoint, for its tokenizer
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether samples are texts, so that models have a tokenizer and a readout."""
+        return "max_length" in self.data
+
+    @property
+    def unit(self) -> str:
+        """What one held-out unit is: a window of a clip, a text (with those of its group)."""
+        if self.reads_texts:
+            return "text"
+        return "window" if "frames" in self.data else "unit"
+
+
+def shift_references(task: TaskFacts) -> tuple[str, ...]:
+    """The predictors without training that are measured under shifts beside Gaussian noise."""
+    return ("identity", "constant") if task.has_identity else ("constant",)
