@@ -275,6 +275,13 @@ def test_the_readme_names_files_that_there_are() -> None:
     assert not [name for name in named if not (ROOT / name).is_file()]
 
 
+def test_the_glossary_names_files_that_there_are() -> None:
+    text = (ROOT / "docs/words.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+/[a-z_/.]+)`", text)
+    assert len(named) >= 25
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
 def test_every_decision_record_is_short_and_complete() -> None:
     here = [f for f in listed_files() if f.parent == Path("docs/decisions")]
     records = [f for f in here if f.name != "README.md"]
