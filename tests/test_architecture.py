@@ -21,7 +21,7 @@ OWNERS = {
     "datasets": ("trainables/datasets/text/hub.py",),
     "mlflow": ("sweep/tracking/tracker.py", "sweep/tracking/client.py", "sweep/tracking/runs.py"),
     "optuna": ("sweep/study/sampler.py",),
-    "pyarrow": ("trainables/records/objects.py", "trainables/datasets/remote_folders.py"),
+    "pyarrow": ("trainables/records/objects.py", "trainables/fetching/remote_folders.py"),
     "ray": (
         "trainables/trial.py",
         "sweep/doctor/yaml_check.py",

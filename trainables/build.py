@@ -10,9 +10,10 @@ import torch
 from torch import nn
 
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
-from trainables.datasets import fetched_folders, places
-from trainables.datasets.fetched_folders import Tell
+from trainables.datasets import places
 from trainables.errors import BadData
+from trainables.fetching import fetched_folders
+from trainables.fetching.fetched_folders import Tell
 from trainables.primal_dual.weighting import weighting_of
 from trainables.random_keys import seed_of
 from trainables.registry.lookup import (

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel
 from transformers.utils import logging
 
-from trainables.datasets.fetched_folders import on_this_machine
-from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, InvalidValue, UnknownName
+from trainables.fetching.fetched_folders import on_this_machine
+from trainables.fetching.remote_folders import is_address
 
 # a network, and how images enter it, in either file
 _DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json")

@@ -22,9 +22,9 @@ from ray.tune import PlacementGroupFactory, Trainable
 from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import RunConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.datasets.fetched_folders import Background
-from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
+from trainables.fetching.fetched_folders import Background
+from trainables.fetching.remote_folders import is_address
 from trainables.plain import Json
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report

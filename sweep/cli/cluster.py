@@ -27,8 +27,8 @@ from sweep.study.advice import ADDRESS, note
 from sweep.study.requirements import refuse_keys
 from sweep.tracking.address import tracking_uri
 from trainables.code_version import code_version
-from trainables.datasets.remote_folders import is_address
 from trainables.errors import Failure, Misuse, UnknownName
+from trainables.fetching.remote_folders import is_address
 
 if TYPE_CHECKING:
     from sweep.cluster.jobs import Jobs

@@ -25,8 +25,8 @@ from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.config.test_conditions import family_of
-from trainables.datasets.remote_folders import is_address
 from trainables.errors import BadData, Misuse, UnknownName
+from trainables.fetching.remote_folders import is_address
 from trainables.plain import Json
 from trainables.registry.built_in import MODELS
 from trainables.registry.task_facts import SAMPLES_PER_UNIT

@@ -16,11 +16,11 @@ from pathlib import Path
 from search_spaces.space import SearchSpace
 from sweep.doctor.check import Check, nearest
 from trainables.config.arm import DataConfig, ModelConfig
-from trainables.datasets.cache import cache_root
-from trainables.datasets.fetched_folders import listed
 from trainables.datasets.places import folders_of, with_default_folder
-from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, StoreError, SweepError
+from trainables.fetching.cache import cache_root
+from trainables.fetching.fetched_folders import listed
+from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.plain import Json
 from trainables.registry.built_in import TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec

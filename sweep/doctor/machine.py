@@ -122,7 +122,7 @@ def storage_check(storage: str) -> Check:
 
 def cache() -> Check:
     """Whether the folder that data sets are decoded into can be written."""
-    from trainables.datasets.cache import cache_root
+    from trainables.fetching.cache import cache_root
 
     return writable("cache", cache_root(), "Set SWEEP_CACHE to a folder you own.")
 

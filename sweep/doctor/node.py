@@ -130,7 +130,7 @@ def shared_storage(storage: str, probe: str, node: str) -> Check:
 
 def _cache() -> Check:
     """Whether data sets can be decoded here, and whether there is room for one."""
-    from trainables.datasets.cache import cache_root
+    from trainables.fetching.cache import cache_root
 
     advice = "Set SWEEP_CACHE, where `ray start` runs, to a folder with room on the node's disk."
     folder = cache_root()

@@ -20,8 +20,8 @@ from sweep.study.definition import Definition
 from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
-from trainables.datasets.remote_folders import is_address, without_scheme
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
+from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.lookup import known_data_set
 
 TELL_EVERY_S = 5.0  # how far a fetch is

@@ -10,8 +10,8 @@ import dataclasses
 import os
 
 from trainables.config.arm import DataConfig
-from trainables.datasets import fetched_folders
-from trainables.datasets.fetched_folders import Tell
+from trainables.fetching import fetched_folders
+from trainables.fetching.fetched_folders import Tell
 from trainables.registry.lookup import known_data_set
 
 VARIABLE = "SWEEP_DATA"

@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from trainables.config.arm import RunConfig
-from trainables.datasets.cache import built_once
+from trainables.fetching.cache import built_once
 from trainables.tasks.denoising import Denoising
 
 Floats = NDArray[np.float64]

@@ -15,10 +15,10 @@ from PIL import Image
 from tests.support.command_line import refused, sweep
 from tests.support.data.data_folders import LAYOUTS, noise, scene, write_video
 from trainables.config.arm import DataConfig
-from trainables.datasets.cache import _is_whole
 from trainables.datasets.video.load import load_video, resolve
 from trainables.datasets.video.video_files import VIDEO_SUFFIXES
 from trainables.errors import BadData
+from trainables.fetching.cache import _is_whole
 
 FRAMES = 5
 QUICK, ALL = 72, 1800  # cases of damage, over all kinds of folders

@@ -30,10 +30,10 @@ from tests.trainables.datasets.test_damaged_files import (
     zero_a_run,
 )
 from trainables.config.arm import DataConfig
-from trainables.datasets.cache import _is_whole
 from trainables.datasets.text.examples import TextSplits
 from trainables.datasets.text.load import load_text
 from trainables.errors import BadData
+from trainables.fetching.cache import _is_whole
 
 QUICK, ALL = 100, 1000  # cases of damage, over all layouts
 KINDS = tuple(TEXT_LAYOUTS)

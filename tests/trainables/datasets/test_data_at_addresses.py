@@ -25,7 +25,7 @@ from tests.support.servers.clouds import BUCKET, Cloud
 from tests.support.sweeps import SPACE as TWO
 from tests.trainables.test_trial import trial_of
 from trainables.config.arm import RunConfig
-from trainables.datasets import fetched_folders
+from trainables.fetching import fetched_folders
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 from trainables.trial import FETCHING, FINISHED, REPORT

@@ -14,7 +14,6 @@ import json
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.cache import built_once
 from trainables.datasets.places import on_this_machine
 from trainables.datasets.text.examples import (
     Example,
@@ -25,6 +24,7 @@ from trainables.datasets.text.examples import (
 )
 from trainables.datasets.text.splits import carved, grouped, limited
 from trainables.errors import BadData
+from trainables.fetching.cache import built_once
 from trainables.registry.lookup import listed, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes

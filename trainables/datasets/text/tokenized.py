@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.cache import built_once
 from trainables.datasets.text.examples import Example, SplitName, TextSplits
 from trainables.datasets.text.tokenizer import (
     Tokenizer,
@@ -29,6 +28,7 @@ from trainables.datasets.text.tokenizer import (
     require_known_words,
     tokenizer_fingerprint,
 )
+from trainables.fetching.cache import built_once
 
 _FORMAT = 1  # raised when what an entry holds, or how texts become tokens, changes
 _CHUNK = 1000  # texts that are tokenized at a time: bounds memory, changes nothing

@@ -19,9 +19,9 @@ import numpy as np
 from huggingface_hub import snapshot_download
 from numpy.typing import NDArray
 
-from trainables.datasets.fetched_folders import on_this_machine
 from trainables.datasets.text.examples import Example
 from trainables.errors import BadData, InvalidValue
+from trainables.fetching.fetched_folders import on_this_machine
 
 _VOCABULARIES = (  # a tokenizer has one of them; merges.txt goes with vocab.json
     *("tokenizer.json", "vocab.txt", "vocab.json", "merges.txt"),

@@ -18,10 +18,10 @@ import numpy as np
 import PIL
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.cache import built_once
 from trainables.datasets.places import on_this_machine
 from trainables.datasets.video.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
 from trainables.errors import BadData
+from trainables.fetching.cache import built_once
 from trainables.registry.lookup import listed, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes

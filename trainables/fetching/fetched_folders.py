@@ -25,15 +25,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 
-from trainables.datasets.cache import cache_root
-from trainables.datasets.remote_folders import (
+from trainables.errors import BadData, Misuse, StoreError
+from trainables.fetching.cache import cache_root
+from trainables.fetching.remote_folders import (
     RemoteFile,
     RemoteFolder,
     Replaced,
     is_address,
     without_scheme,
 )
-from trainables.errors import BadData, Misuse, StoreError
 
 KIND = "fetched"  # the folder below the cache root
 COPIES = 16  # at a time: small files take as long as an answer takes

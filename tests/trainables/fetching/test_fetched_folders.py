@@ -20,9 +20,9 @@ import pytest
 
 from tests.support.drivers import ROOT, wait_until
 from tests.support.servers.clouds import BUCKET, REGION, Cloud, Request
-from trainables.datasets import fetched_folders, remote_folders
-from trainables.datasets.fetched_folders import Background, fetched, listed
+from trainables.fetching import fetched_folders, remote_folders
 from trainables.errors import BadData, StoreError
+from trainables.fetching.fetched_folders import Background, fetched, listed
 
 ADDRESS = f"s3://{BUCKET}/data"
 FILES = {f"Train/{n:03d}.tif": bytes([n]) * 1000 for n in range(40)}
@@ -94,7 +94,7 @@ def test_of_several_at_once_one_copies_and_the_others_hear_how_far_it_is(cloud: 
     assert copied(cloud) == dict.fromkeys(FILES, 1)
 
 
-KILLED = "import sys; from trainables.datasets.fetched_folders import fetched; fetched(sys.argv[1])"
+KILLED = "import sys; from trainables.fetching.fetched_folders import fetched; fetched(sys.argv[1])"
 
 
 def test_after_a_kill_only_the_rest_is_copied(cloud: Cloud) -> None:

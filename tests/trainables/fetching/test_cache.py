@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.cache import built_once, cache_root
 from trainables.datasets.video.load import load_video
 from trainables.errors import BadData, Misuse
+from trainables.fetching.cache import built_once, cache_root
 
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 BUILDER = """
 import os, pathlib, sys, time
-from trainables.datasets.cache import built_once
+from trainables.fetching.cache import built_once
 
 def build(folder):
     print("built")
