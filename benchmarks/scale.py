@@ -47,8 +47,8 @@ from sweep.executors.executor import Executor, Where
 from sweep.results import views
 from sweep.run.coordinator import Coordinator
 from sweep.run.run_sweep import run_sweep
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
-from sweep.study.plan import Arm
 from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.writer import BackgroundTracker

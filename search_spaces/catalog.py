@@ -392,9 +392,9 @@ def _of_json(path: Path) -> Found:
 
 
 def _of_run(config: RunConfig) -> Found:
-    """A space of one pair: the arm of this config (config.json of an MLflow run), and its twin.
+    """A space of one pair: the arm of this config (config.json of an MLflow run), and the other.
 
-    The twin of an unconstrained arm is constrained by its task's defaults.
+    Beside an unconstrained arm stands one constrained by its task's defaults.
     """
     constraint = config.constraint or default_constraint(config.task)
     detached = not constraint.grad_through_previous

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from sweep.study.plan import Arm
 from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
 from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Evaluation, Report

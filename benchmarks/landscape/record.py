@@ -81,13 +81,13 @@ def trained(config: RunConfig, runs: RunStore) -> ArmRecord:
     return run.record
 
 
-def entry(record: ArmRecord, twin: ArmRecord) -> dict[str, Json]:
+def entry(record: ArmRecord, baseline: ArmRecord) -> dict[str, Json]:
     """What one constrained arm came to; absent measurements are null."""
     constraint = record.config.constraint
     assert constraint is not None
     last = record.reports[-1]
     judgement: Judgement | None = judge(record, constraint)
-    beside = judge(twin, constraint)
+    beside = judge(baseline, constraint)
     assert beside is not None
     factors = record.config.model.layers - 1  # bound_first
     evaluation = record.evaluation

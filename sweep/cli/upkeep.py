@@ -19,10 +19,10 @@ from sweep.cluster import ask
 from sweep.errors import AlreadyRunning
 from sweep.study import advice
 from sweep.study.advice import note
+from sweep.study.arms import stored_arms
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
 from sweep.study.lock import driver_of
 from sweep.study.opening import check_name, open_store
-from sweep.study.proposals import stored_arms
 from sweep.tracking.address import (
     TrackingError,
     is_server,

@@ -36,15 +36,14 @@ from sweep.run.forget_failed import forget_failed
 from sweep.run.signals import KNOWN, request_stop, stop_request
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, ASKED_FROM
+from sweep.study.arms import all_judged, arms_of_proposal, baselines
 from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.lock import driver_lock, driver_of, driving_jobs
 from sweep.study.opening import check_name, open_store, parse_seeds
-from sweep.study.plan import arms_of_proposal, baselines
 from sweep.study.proposals import (
     listed_proposals,
     retired_settings,
     stored_point,
-    stored_proposals,
 )
 from sweep.study.registration import extended, refuse_second_driver, registered, resolved
 from sweep.tracking.address import place_of, remember_place
@@ -303,20 +302,9 @@ class Progress:
         try:
             definition = load_definition(self._objects, self._name)
             retired = retired_settings(self._objects, self._name)
-            space = definition.space
-            for setting in space.settings:
-                if setting.name in retired:
-                    continue
-                wanted, seeds = space.proposals_of(setting), len(space.search_seeds)
-                if sum(listed_proposals(self._objects, self._name, setting.name).values()) < wanted:
-                    return False
-                stored = stored_proposals(self._objects, self._name, setting.name)
-                judged = [p for p in stored if p.outcome and len(p.outcome.signatures) == seeds]
-                if len(judged) < wanted:
-                    return False
+            return all_judged(self._objects, definition, but=retired)
         except StoreError:
             return False
-        return True
 
 
 def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:

@@ -12,8 +12,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from sweep.study.plan import Arm
 from trainables.memory import CONTEXT_MB
 from trainables.records.arm_record import TRAIN_PEAK_MEMORY_MB, ArmRecord
 

@@ -15,7 +15,7 @@ from sweep.executors.capacity import Room
 from sweep.executors.resources import ResourceClass, ResourceClasses
 from sweep.executors.stalls import FIRST_TAKES, Stall, Stalls
 from sweep.run.coordinator import Coordinator
-from sweep.study.plan import Arm
+from sweep.study.arms import Arm
 from trainables.errors import StoreError
 from trainables.records.arm_record import ArmRecord, Report
 

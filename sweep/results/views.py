@@ -19,6 +19,7 @@ from sweep.results.aggregates import (
     difference_entry,
     references_entry,
 )
+from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import join
@@ -200,21 +201,21 @@ class _Asked:
         *,
         from_records: bool,
     ) -> None:
-        space, seeds = definition.space, definition.space.search_seeds
+        name = setting.name
         self.setting, self.proposals = setting, tuple(proposals)
-        self.tolerance = space.tolerance
-        self.twins = [space.run(setting, {}, seed=s).unconstrained().signature() for s in seeds]
+        self.tolerance = definition.space.tolerance
+        self.baselines = [arm.signature for arm in baselines(definition, name)]
         self.arms = {
-            p.number: tuple(space.run(setting, p.point, seed=s).signature() for s in seeds)
+            p.number: [a.signature for a in arms_of_proposal(definition, name, p.number, p.point)]
             for p in proposals
         }
         self.points = {p.number: p.point for p in proposals}
         self.judged: dict[int, ProposalOutcome] = {}
-        if not from_records:  # an outcome stands while it was judged from these seeds
-            stored = [p.outcome for p in proposals if p.outcome is not None]
-            self.judged = {o.number: o for o in stored if o.signatures == self.arms[o.number]}
+        if not from_records:
+            verdicts = [p.verdict_on(self.arms[p.number]) for p in proposals]
+            self.judged = {o.number: o for o in verdicts if o is not None}
         known = {arm.signature for o in self.judged.values() for arm in o.arms}
-        every = (*self.twins, *(s for of in self.arms.values() for s in of))
+        every = (*self.baselines, *(s for of in self.arms.values() for s in of))
         self.needed = [s for s in every if s not in known]  # to be read before all can be judged
 
     def judge(self, records: _Records) -> None:
@@ -235,7 +236,7 @@ class _Asked:
     def of_shown(self) -> list[str]:
         """Signatures of the pair to show, and of the unconstrained arms."""
         shown = self.shown
-        return [*self.twins, *(() if shown is None else self.arms[shown])]
+        return [*self.baselines, *(() if shown is None else self.arms[shown])]
 
     def stands(self, records: _Records) -> bool:
         """Whether the verdict on the pair to show is that of its records; else it is replaced."""
@@ -253,9 +254,9 @@ class _Asked:
     def whole(self, number: int, records: _Records) -> ProposalResult | None:
         """A proposal with its records, where its constrained arms are final on every seed."""
         ours = [r for r in map(records, self.arms[number]) if r is not None and r.is_final]
-        if len(ours) < len(self.twins):
+        if len(ours) < len(self.baselines):
             return None
-        theirs = map(records, self.twins)
+        theirs = map(records, self.baselines)
         pairs = tuple(
             join(our, their, self.tolerance) for our, their in zip(ours, theirs, strict=True)
         )
@@ -284,7 +285,7 @@ class _Asked:
             self.setting,
             self.proposals,
             (
-                *(place(signature, None) for signature in self.twins),
+                *(place(signature, None) for signature in self.baselines),
                 *(place(s, number) for number, of in self.arms.items() for s in of),
             ),
             results,

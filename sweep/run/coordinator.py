@@ -13,7 +13,7 @@ import logging
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -24,9 +24,10 @@ from sweep.run.forget_failed import failures, forget_failed
 from sweep.run.late_records import SEEN_WITHIN_S, LateRecords
 from sweep.run.summary import RunSummary
 from sweep.study import advice
+from sweep.study.arms import Arm, OnRecord, RecordReader, arms_of_proposal
 from sweep.study.definition import Definition
 from sweep.study.pairs import join
-from sweep.study.plan import Arm, Ask, OnRecord, Plan, arms_of_proposal
+from sweep.study.plan import Ask, Plan
 from sweep.study.proposals import (
     Point,
     ProposalOutcome,
@@ -50,7 +51,6 @@ from trainables.records.objects import ObjectStore
 OnFinal = Callable[[Arm, ArmRecord], None]
 
 log = logging.getLogger(__name__)
-KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 _Key = tuple[str, int]  # setting, proposal number
 
 
@@ -69,7 +69,7 @@ class _Open:
     """A stored proposal without an outcome."""
 
     signatures: tuple[str, ...]  # its arms, in the order of the search seeds
-    missing: set[str]  # of these and of their twins: those that are not final
+    missing: set[str]  # of these and of their baselines: those that are not final
 
 
 class Coordinator:
@@ -121,7 +121,7 @@ class Coordinator:
         self._points: dict[str, dict[int, Point]] = {}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
-        self._twins: dict[str, ArmRecord] = {}
+        self._read = RecordReader(self.runs)
         self._failed_baselines: dict[str, str] = {}  # signature -> why
         self._ahead: dict[_Key, Future[Point]] = {}
         slow = definition.space.sampler == "gp"
@@ -274,13 +274,6 @@ class Coordinator:
             self.problems.append(problem)
         self.stop(what)
 
-    def arms(self) -> Iterator[Arm]:
-        """Every arm asked for so far: baselines, then the arms of stored proposals."""
-        for setting in self.definition.space.settings:
-            yield from self.plan.baselines[setting.name]
-            for number, point in sorted(self._points.get(setting.name, {}).items()):
-                yield from arms_of_proposal(self.definition, setting.name, number, point)
-
     def best(self, setting: str) -> ProposalOutcome | None:
         """The best feasible and useful proposal of a setting so far."""
         return winner_of(list(self.outcomes.get(setting, {}).values()))
@@ -316,13 +309,9 @@ class Coordinator:
         arms = self.plan.add_proposal(setting, proposal.number, proposal.point)
         self._points[setting][proposal.number] = proposal.point
         signatures = tuple(arm.signature for arm in arms)
-        outcome = proposal.outcome
-        # An outcome stands while it was judged from these seeds and its arms were not forgotten.
-        if (
-            outcome is not None
-            and outcome.signatures == signatures
-            and all(map(self.runs.has_final, signatures))
-        ):
+        outcome = proposal.verdict_on(signatures)
+        # It stands while its arms were not forgotten.
+        if outcome is not None and all(map(self.runs.has_final, signatures)):
             self.outcomes[setting][proposal.number] = outcome
             self._has_winner |= outcome.can_win
             for arm in arms:
@@ -330,7 +319,7 @@ class Coordinator:
                 if self._on_record is not None:
                     self._tell(self._on_record, arm, True)
         else:
-            if outcome is not None:  # readers believe it
+            if proposal.outcome is not None:  # readers believe it
                 drop_outcome(self.objects, self.definition.name, setting, proposal.number)
             self._await(setting, proposal.number, arms)
 
@@ -412,15 +401,15 @@ class Coordinator:
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, store the outcome, let the search know."""
         signatures = self._open.pop((setting, number)).signatures
-        twins, space = self.plan.baselines[setting], self.definition.space
+        baselines, space = self.plan.baselines[setting], self.definition.space
         try:
             pairs = tuple(
                 join(
                     last if last and last.signature == signature else self._final(signature),
-                    self._twin(twin.signature),
+                    self._final(baseline.signature),
                     space.tolerance,
                 )
-                for signature, twin in zip(signatures, twins, strict=True)
+                for signature, baseline in zip(signatures, baselines, strict=True)
             )
             least = space.setting(setting).least_descent
             result = ProposalResult(number, self._points[setting][number], pairs, least)
@@ -442,16 +431,8 @@ class Coordinator:
             self._has_winner = True
             self.tell_news(events.of_first_winner(name, setting, outcome))
 
-    def _twin(self, signature: str) -> ArmRecord:
-        """An unconstrained arm's record: every proposal of its setting is joined to it."""
-        if signature not in self._twins:
-            if len(self._twins) >= KEPT_TWINS:
-                self._twins.clear()
-            self._twins[signature] = self._final(signature)
-        return self._twins[signature]
-
     def _final(self, signature: str) -> ArmRecord:
-        record = self.runs.record(signature)
+        record = self._read(signature)
         if record is None:
             raise StoreError(
                 f"the record of arm {signature} is gone below {self.objects.root}. "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from sweep.study.arms import Arm, arms_by_proposal, baselines
 from sweep.study.definition import Definition
-from sweep.study.plan import Arm, arms_of_proposal, baselines
-from sweep.study.proposals import ProposalOutcome, drop_outcome, stored_proposals
+from sweep.study.proposals import ProposalOutcome, drop_outcome
 from trainables.errors import StoreError
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
@@ -30,9 +30,8 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
     # failed unconstrained arm could not win, whatever it came to.
     lost = {s.name: failed(baselines(definition, s.name)) for s in definition.space.settings}
     for setting, without in lost.items():
-        for stored in stored_proposals(objects, definition.name, setting):
+        for stored, arms in arms_by_proposal(objects, definition, setting):
             is_failed = stored.outcome is None or stored.outcome.outcome == "failed"
-            arms = arms_of_proposal(definition, setting, stored.number, stored.point)
             again = failed(arms) if is_failed else []
             if again or without:
                 drop_outcome(objects, definition.name, setting, stored.number)

@@ -14,10 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from sweep.run.coordinator import Coordinator, LiveArm
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from sweep.study.names import short_names
 from sweep.study.pairs import judge
-from sweep.study.plan import Arm
 from sweep.study.selection import counted
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 from trainables.registry.task_facts import Metric

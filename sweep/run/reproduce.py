@@ -13,8 +13,8 @@ from sweep.results.export import expected
 from sweep.results.provenance import environment_differences
 from sweep.results.views import load_sweep
 from sweep.run.run_sweep import Executor, run_sweep
+from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, put_definition
-from sweep.study.plan import arms_of_proposal, baselines
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json

@@ -2,15 +2,14 @@
 
 Records are never touched. An arm may serve several sweeps, so every sweep notes what it keeps, one
 that is not done keeps all that it has asked for, and nothing that another sweep keeps is dropped.
-Unconstrained arms keep their weights: they are few, and twins of winners that are yet to come.
+Unconstrained arms keep their weights: they are few, and baselines of winners that are yet to come.
 """
 
 from __future__ import annotations
 
 from sweep.results.views import SweepView
+from sweep.study.arms import all_judged, stored_arms
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
-from sweep.study.plan import arms_of_proposal
-from sweep.study.proposals import stored_proposals
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
@@ -41,17 +40,10 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
 def _kept_by(objects: ObjectStore, definition: Definition) -> set[str]:
     """What a sweep noted, and the arms of its proposals while it is not done."""
     noted: set[str] | None = objects.get_derived(_note(definition.name), set)
-    asked: set[str] = set()
-    is_done = noted is not None
-    for setting in definition.space.settings:
-        proposals = stored_proposals(objects, definition.name, setting.name)
-        is_done &= len(proposals) >= definition.space.proposals_of(setting)
-        for stored in proposals:
-            arms = arms_of_proposal(definition, setting.name, stored.number, stored.point)
-            signatures = tuple(arm.signature for arm in arms)
-            asked.update(signatures)
-            is_done &= stored.outcome is not None and stored.outcome.signatures == signatures
-    return (noted or set()) | (set() if is_done else asked)
+    if noted is not None and all_judged(objects, definition):
+        return noted
+    arms = stored_arms(objects, definition)
+    return {arm.signature for arm in arms if arm.proposal is not None} | (noted or set())
 
 
 def _note(name: str) -> str:

@@ -21,9 +21,9 @@ from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
 from sweep.run.standstill import standstill_watch
 from sweep.run.summary import RunSummary
 from sweep.study.advice import resume
+from sweep.study.arms import OnRecord
 from sweep.study.definition import Definition
 from sweep.study.lock import driver_lock
-from sweep.study.plan import OnRecord
 from sweep.study.selection import OnProposal
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore

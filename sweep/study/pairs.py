@@ -1,8 +1,8 @@
 """Pairs: join of two arms, and verdicts under the pair's own constraint. Pure.
 
 A pair is a constrained arm and the unconstrained arm that differs in nothing else. The join is by
-config, never by position: arms that are no twins are refused. Arms that differ in their seed alone
-are judged by the mean of their losses.
+config, never by position: an arm that is not its baseline is refused. Arms that differ in their
+seed alone are judged by the mean of their losses.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Pair:
-    """A constrained arm beside its twin. ``differences`` are constrained minus unconstrained."""
+    """A constrained arm and its baseline. ``differences`` are constrained minus unconstrained."""
 
     constrained: ArmRecord
     unconstrained: ArmRecord | None  # None while it is not finished
     judgement: Judgement | None  # of the constrained arm; None unless it finished
-    unconstrained_judgement: Judgement | None  # of its twin, under the constrained arm's constraint
+    unconstrained_judgement: Judgement | None  # of its baseline, under the same constraint
     outcome: Outcome
     tolerance: float = TOLERANCE  # the missing share that is still feasible
 
@@ -123,7 +123,7 @@ def join(
         and unconstrained.signature != constrained.config.unconstrained().signature()
     ):
         raise InvalidValue(
-            f"arm {unconstrained.signature} is no twin of {constrained.signature}: "
+            f"arm {unconstrained.signature} is not the baseline of {constrained.signature}: "
             "they differ in more than the constraint."
         )
     judgement = judge([constrained], constraint, tolerance)
@@ -135,9 +135,9 @@ def join(
         outcome: Outcome = "failed" if constrained.status == "finished" else constrained.status
     else:
         outcome = "feasible" if judgement.feasible else "infeasible"
-    final_twin = unconstrained if unconstrained is not None and unconstrained.is_final else None
-    twin = None if final_twin is None else judge([final_twin], constraint, tolerance)
-    return Pair(constrained, final_twin, judgement, twin, outcome, tolerance)
+    final = unconstrained if unconstrained is not None and unconstrained.is_final else None
+    beside = None if final is None else judge([final], constraint, tolerance)
+    return Pair(constrained, final, judgement, beside, outcome, tolerance)
 
 
 def judge(
@@ -152,7 +152,7 @@ def judge(
 
     Args:
         records: one arm, or the same arm on several seeds.
-        constraint: what is asked; it may be their twins'.
+        constraint: what is asked; it may be that of the arms they are baselines of.
         tolerance: the missing share that is still feasible.
     """
     measured = [r.evaluation for r in records if r.evaluation is not None]

@@ -13,29 +13,16 @@ work is left.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from search_spaces.space import Setting
+from sweep.study.arms import Arm, arms_of_proposal, baselines
 from sweep.study.definition import Definition
-from trainables.config.arm import RunConfig
 from trainables.plain import Json
 
 # The order of everything: (proposal number or -1 for baselines, setting, seed).
 _Key = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Arm:
-    """One training run to hand out."""
-
-    config: RunConfig
-    signature: str
-    setting: str
-    proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
-
-
-OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
 
 
 @dataclass(frozen=True)
@@ -54,26 +41,6 @@ class _SettingState:
     proposed: set[int] = field(default_factory=set)
     asked: set[int] = field(default_factory=set)  # asked for, not yet stored
     retired: bool = False
-
-
-def arms_of_proposal(
-    definition: Definition, setting: str, number: int, point: Mapping[str, Json]
-) -> list[Arm]:
-    """The constrained arms of one proposal, in the order of the search seeds."""
-    configs = [
-        definition.space.run(definition.space.setting(setting), point, seed=s)
-        for s in definition.space.search_seeds
-    ]
-    return [Arm(config, config.signature(), setting, number) for config in configs]
-
-
-def baselines(definition: Definition, setting: str) -> list[Arm]:
-    """The unconstrained arms of one setting, in the order of the search seeds."""
-    configs = [
-        definition.space.run(definition.space.setting(setting), {}, seed=seed).unconstrained()
-        for seed in definition.space.search_seeds
-    ]
-    return [Arm(config, config.signature(), setting, None) for config in configs]
 
 
 class Plan:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 
-from sweep.study.definition import Definition, folder
+from sweep.study.definition import folder
 from sweep.study.parallel_reads import at_once
-from sweep.study.plan import Arm, arms_of_proposal, baselines
 from sweep.study.selection import Hindrance, ProposalResult
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
@@ -175,6 +174,11 @@ class StoredProposal:
     point: Point
     outcome: ProposalOutcome | None
 
+    def verdict_on(self, signatures: Sequence[str]) -> ProposalOutcome | None:
+        """Its outcome, where it was judged from these constrained arms."""
+        is_theirs = self.outcome is not None and self.outcome.signatures == tuple(signatures)
+        return self.outcome if is_theirs else None
+
 
 def put_proposal(
     objects: ObjectStore, sweep: str, setting: str, number: int, point: Point
@@ -265,27 +269,6 @@ def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[Sto
     listed = listed_proposals(objects, sweep, setting).items()
     found = at_once(lambda item: _stored(objects, sweep, setting, *item), listed)
     return [proposal for proposal in found if proposal is not None]
-
-
-def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
-    """Every arm asked for so far, each signature once.
-
-    Unconstrained arms come first, so that the others can name their twin's run.
-    """
-    settings = [setting.name for setting in definition.space.settings]
-    seen: set[str] = set()
-
-    def every() -> Iterator[Arm]:
-        for setting in settings:
-            yield from baselines(definition, setting)
-        for setting in settings:
-            for stored in stored_proposals(objects, definition.name, setting):
-                yield from arms_of_proposal(definition, setting, stored.number, stored.point)
-
-    for arm in every():
-        if arm.signature not in seen:
-            seen.add(arm.signature)
-            yield arm
 
 
 def all_proposals(

@@ -50,7 +50,7 @@ class ProposalResult:
 
     @cached_property
     def unconstrained_judgement(self) -> Judgement | None:
-        """Of its twins' mean losses, under its constraint; None unless every one finished."""
+        """Of its baselines' mean losses, under its constraint; None unless every one finished."""
         arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
         whole = len(arms) == len(self.pairs)
         return judge(arms, self.constraint, self.tolerance) if whole else None
@@ -140,7 +140,7 @@ class ProposalResult:
         return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
 
     @property
-    def counted_twins(self) -> int:
+    def counted_baselines(self) -> int:
         """How many unconstrained arms ended early and count as the constant prediction."""
         ended = (p.compared is not None and p.compared.status in COUNTED for p in self.pairs)
         return sum(ended)
@@ -324,8 +324,8 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     judgement, number = closest.judgement, closest.number
     assert judgement is not None  # a worst missing share was measured
     if closest.hindrance == "no unconstrained arm":
-        twins = [p.unconstrained for p in closest.pairs if p.compared is None]
-        reasons = [twin.reason for twin in twins if twin is not None and twin.reason]
+        baselines = [p.unconstrained for p in closest.pairs if p.compared is None]
+        reasons = [arm.reason for arm in baselines if arm is not None and arm.reason]
         return f"proposal {number} has no finished unconstrained arm to stand beside" + (
             f": {reasons[0]}" if reasons else ""
         )

@@ -96,7 +96,7 @@ class TrackedArm:
     )  # by metric name, known once the pair is joined
     # Tags of a judged pair: certificate, edges, vacuous, unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
-    unconstrained_signature: str | None = None  # the twin of a constrained arm
+    unconstrained_signature: str | None = None  # the baseline of a constrained arm
 
     @property
     def signature(self) -> str:
@@ -108,7 +108,7 @@ def run_name(arm: TrackedArm) -> str:
     """Name of the arm's run; what differs comes first, because lists cut after 25 characters or so.
 
     A proposal's constrained arm on seed 0 of setting ut_l3_g015 is 'p03 s0 ut_l3_g015 constrained',
-    its unconstrained twin 'base s0 ut_l3_g015 unconstrained'.
+    its baseline 'base s0 ut_l3_g015 unconstrained'.
     """
     proposal = "base" if arm.proposal is None else f"p{arm.proposal:02d}"
     config = arm.record.config

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 RUNS_KEPT = 512  # runs whose tags and names stay in memory, about 7 KB each
-# Tags of ours: step of the newest report that is there, how many final rows are, the twin's run.
-SYNCED_STEP, SYNCED_FINAL, TWIN = "synced_step", "synced_final", "unconstrained_run_id"
+# Tags of ours: step of the newest report there, how many final rows are, the baseline's run.
+SYNCED_STEP, SYNCED_FINAL, BASELINE = "synced_step", "synced_final", "unconstrained_run_id"
 
 
 @dataclass
@@ -68,9 +68,9 @@ class Known:
 
     @property
     def is_whole(self) -> bool:
-        """A finished arm's run that lacks nothing, its pair's numbers and twin included."""
+        """A finished arm's run that lacks nothing, its pair's numbers and baseline included."""
         is_alone = "unconstrained_signature" not in self.tags
-        is_joined = TWIN in self.tags and OBJECTIVE_DIFFERENCE in self.metrics
+        is_joined = BASELINE in self.tags and OBJECTIVE_DIFFERENCE in self.metrics
         has_ended = self.status == "FINISHED" and SYNCED_FINAL in self.tags
         return has_ended and (is_alone or is_joined)
 
@@ -135,14 +135,14 @@ class Runs:
         self._client.delete_run(known.run_id)
         self.let_go(signature)
 
-    def rename_twin(self, old: str, new: str) -> None:
-        """Have every run that names the run ``old`` as its twin's name ``new``."""
-        named = search_runs(self._client, self._experiment_id, f"tags.{TWIN} = '{old}'")
+    def rename_baseline(self, old: str, new: str) -> None:
+        """Have every run that names the run ``old`` as its baseline's name ``new``."""
+        named = search_runs(self._client, self._experiment_id, f"tags.{BASELINE} = '{old}'")
         for run_id, signature in [(r.info.run_id, r.data.tags["signature"]) for r in named]:
-            self._client.set_tag(run_id, TWIN, new)
+            self._client.set_tag(run_id, BASELINE, new)
             self._whole.discard(signature)  # its differences are to the old one
             if signature in self._known:
-                self._known[signature].tags[TWIN] = new
+                self._known[signature].tags[BASELINE] = new
 
     def doubt(self, signature: str) -> None:
         """A request failed: a run may have been made all the same, or one be gone."""

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import COUNTED, Pair, join
-from sweep.study.plan import Arm
-from sweep.study.proposals import stored_arms
 from sweep.study.selection import ProposalResult
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
 from trainables.primal_dual.constraints import demanded_descent
@@ -37,7 +36,7 @@ from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
-    from sweep.study.plan import OnRecord
+    from sweep.study.arms import OnRecord
     from sweep.study.selection import OnProposal
 
 # A pair's differences, constrained minus unconstrained, are metrics of the constrained arm.
@@ -46,7 +45,6 @@ _DIFFERENCES = {
     "ood_mean": difference_of(OOD_MEAN),
     "held_out_loss": difference_of(HELD_OUT_LOSS),
 }
-KEPT_TWINS = 64  # records of unconstrained arms that are kept in memory
 
 
 class StoredArms:
@@ -54,22 +52,21 @@ class StoredArms:
 
     def __init__(self, objects: ObjectStore, definition: Definition) -> None:
         """Nothing is read yet."""
-        self._store = RunStore(objects)
+        self._read = RecordReader(RunStore(objects))
         self._sweep, self._space = definition.name, definition.space
-        self._twins: dict[str, ArmRecord] = {}  # final ones: most arms of a setting share theirs
 
     def __call__(self, arm: Arm) -> TrackedArm | None:
-        """The arm, joined to its twin where both are final; None when it has no record."""
-        record = self._store.record(arm.signature)
+        """The arm, joined to its baseline where both are final; None when it has no record."""
+        record = self._read(arm.signature)
         if record is None:
             return None
         if arm.config.constraint is None:
             return self._tracked(arm, record, outcome=record.status)
-        twin = arm.config.unconstrained().signature()
+        baseline = arm.config.unconstrained().signature()
         if not record.is_final:
-            return self._tracked(arm, record, twin=twin)
-        pair = join(record, self._twin(twin), self._space.tolerance)
-        return self._tracked(arm, record, outcome=pair.outcome, pair=pair, twin=twin)
+            return self._tracked(arm, record, baseline=baseline)
+        pair = join(record, self._read(baseline), self._space.tolerance)
+        return self._tracked(arm, record, outcome=pair.outcome, pair=pair, baseline=baseline)
 
     def _tracked(
         self,
@@ -78,7 +75,7 @@ class StoredArms:
         *,
         outcome: str = "running",
         pair: Pair | None = None,
-        twin: str | None = None,
+        baseline: str | None = None,
     ) -> TrackedArm:
         return TrackedArm(
             record=record,
@@ -88,7 +85,7 @@ class StoredArms:
             outcome=outcome,
             pair={} if pair is None else pair_metrics(pair),
             verdict={} if pair is None else self._verdict(arm, pair),
-            unconstrained_signature=twin,
+            unconstrained_signature=baseline,
         )
 
     def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:
@@ -103,14 +100,6 @@ class StoredArms:
         if pair.unconstrained is not None and pair.unconstrained.status in COUNTED:
             tags["unconstrained_ended"] = pair.unconstrained.status
         return {name: value for name, value in tags.items() if value}
-
-    def _twin(self, signature: str) -> ArmRecord | None:
-        record = self._twins.get(signature) or self._store.record(signature)
-        if record is not None and record.is_final:
-            if len(self._twins) >= KEPT_TWINS:
-                self._twins.clear()
-            self._twins[signature] = record
-        return record
 
 
 def pair_metrics(pair: Pair) -> dict[str, float]:
@@ -150,7 +139,7 @@ def listeners(offer: Callable[[Arm, bool], None]) -> tuple[OnRecord, OnProposal]
     """What a driver is given so that ``offer`` hears of every arm, and of every whole pair."""
 
     def on_proposal(setting: str, result: ProposalResult) -> None:
-        for pair in result.pairs:  # the twin may have become final after the arm
+        for pair in result.pairs:  # the baseline may have become final after the arm
             ours = pair.constrained
             offer(Arm(ours.config, ours.signature, setting, result.number), True)
 

@@ -43,7 +43,7 @@ from sweep.tracking.rows import (
     summary_tags,
     tags_of,
 )
-from sweep.tracking.runs import SYNCED_FINAL, SYNCED_STEP, TWIN, Known, Runs
+from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Known, Runs
 from trainables.plain import Json
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Tracker:
         self.artifact_root = None if is_server(uri) else (artifact_root or beside)
         self._made: MlflowClient | None = None
         self._runs_of: dict[str, Runs] = {}  # by sweep
-        self._unlinked: dict[tuple[str, str], dict[str, Known]] = {}  # runs by the twin they lack
+        self._unlinked: dict[tuple[str, str], dict[str, Known]] = {}  # by the baseline they lack
         self._artifact_failures = 0  # in a row
         self.rows_sent = 0
 
@@ -161,16 +161,16 @@ class Tracker:
             tags[SYNCED_FINAL] = str(max(known.final_rows(), len(final_rows(arm))))
         if arm.unconstrained_signature:
             runs = self._runs(arm.sweep)
-            twin = runs.run_id(arm.unconstrained_signature, check=record.is_final)
-            if twin is None:
+            baseline = runs.run_id(arm.unconstrained_signature, check=record.is_final)
+            if baseline is None:
                 wanted = (arm.sweep, arm.unconstrained_signature)
                 self._unlinked.setdefault(wanted, {})[arm.signature] = known
             else:
-                tags[TWIN] = twin
+                tags[BASELINE] = baseline
         self._send(known, rows + final, params, tags)
         known.synced_step = synced_step
         for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
-            self._send(other, [], {}, {TWIN: known.run_id})
+            self._send(other, [], {}, {BASELINE: known.run_id})
         self._artifact(known, "config.json", config_json(record))
         self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
         self._runs(arm.sweep).note_whole(arm.signature, known)
@@ -185,7 +185,7 @@ class Tracker:
             return known
         runs.replace(arm.signature, known)
         again = runs.get(*wanted)
-        runs.rename_twin(known.run_id, again.run_id)
+        runs.rename_baseline(known.run_id, again.run_id)
         return again
 
     def _synced_step(self, known: Known, record: ArmRecord) -> int:
@@ -302,7 +302,7 @@ def sync_all(
 ) -> SyncCounts:
     """Complete MLflow from the records; a new, empty server ends up as if it had always been there.
 
-    Fastest with unconstrained arms first: the others then name their twin's run at once.
+    Fastest with unconstrained arms first: the others then name their baseline's run at once.
     """
     created, rows = tracker.created, tracker.rows_sent
     done = 0

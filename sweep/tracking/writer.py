@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sweep.study.advice import command
-from sweep.study.plan import Arm
+from sweep.study.arms import Arm
 from sweep.tracking.address import shown
 from sweep.tracking.rows import TrackedArm
 from sweep.tracking.tracker import Tracker

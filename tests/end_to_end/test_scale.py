@@ -14,8 +14,8 @@ from benchmarks.imitated.arms import definition, finished_record, train
 from benchmarks.scale import counted, judged, measured, requests_per_pair
 from sweep.results import views
 from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
-from sweep.study.plan import Arm
 from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from tests.support.tracked_arms import content, history

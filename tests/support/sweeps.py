@@ -73,7 +73,7 @@ def store_sweep(
         for number, came_to in enumerate(losses):
             put_proposal(objects, name, setting_name, number, point(number))
             pairs = []
-            for seed, twin in zip(space.search_seeds, plain, strict=True):
+            for seed, baseline in zip(space.search_seeds, plain, strict=True):
                 config = space.run(setting, point(number), seed=seed)
                 objective = (objectives or {}).get((setting_name, number), -0.2) + 0.01 * seed
                 if isinstance(came_to, str):
@@ -81,7 +81,7 @@ def store_sweep(
                 else:
                     scores = {g: s + seed - 0.5 for g, s in SCORES.items()}
                     record = finished(config, came_to, objective=objective, scores=scores)
-                pairs.append(join(store.put_record(_in_environment(record)), twin))
+                pairs.append(join(store.put_record(_in_environment(record)), baseline))
             result = ProposalResult(number, dict(point(number)), tuple(pairs))
             put_outcome(objects, name, setting_name, ProposalOutcome.of(result))
     return definition

@@ -7,8 +7,8 @@ from typing import Any
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from sweep.study.plan import Arm
 from sweep.study.proposals import stored_proposals
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished

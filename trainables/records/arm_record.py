@@ -126,7 +126,7 @@ class Evaluation:
 
     Losses are kept per held-out unit (a window of T frames with all its patches; a review; a
     premise with all its hypotheses), averaged over the draws, so that feasibility can be judged
-    later under any constraint: also the unconstrained arm's under its twin's.
+    later under any constraint: also a baseline's under that of the arm beside it.
     """
 
     scales: Scales

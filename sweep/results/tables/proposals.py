@@ -30,7 +30,7 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
         winner = setting.chosen.winner
         for seed in space.search_seeds:
             configs = [space.run(setting.setting, p.point, seed=seed) for p in setting.proposals]
-            twin, *records = at_once(
+            baseline, *records = at_once(
                 read,
                 [
                     space.run(setting.setting, {}, seed=seed).unconstrained().signature(),
@@ -45,17 +45,17 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
                     **{name.removeprefix("constraint."): v for name, v in proposal.point.items()},
                     "outcome": outcomes.get(proposal.number),
                     "winner": winner is not None and winner.number == proposal.number,
-                    **_of_seed(config, record, twin, space.tolerance),
+                    **_of_seed(config, record, baseline, space.tolerance),
                 }
 
 
 def _of_seed(
-    config: RunConfig, record: ArmRecord | None, twin: ArmRecord | None, tolerance: float
+    config: RunConfig, record: ArmRecord | None, baseline: ArmRecord | None, tolerance: float
 ) -> Row:
     row: Row = {"signature": config.signature(), "status": record.status if record else None}
     if record is None or not record.is_final:
         return row
-    pair = join(record, twin, tolerance)
+    pair = join(record, baseline, tolerance)
     row |= {
         "reason": record.reason or None,
         "outcome_of_seed": pair.outcome,

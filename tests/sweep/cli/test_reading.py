@@ -124,8 +124,8 @@ def test_the_state_comes_from_the_records(stored: ObjectStore) -> None:
     everything = [INFEASIBLE, FEASIBLE, DIVERGED]
     store_sweep(stored, {FIRST: everything, SECOND: everything}, name="later")
     space = load_definition(stored, "later").space
-    twin = space.run(space.settings[0], {}, seed=0).unconstrained().signature()
-    RunStore(stored).forget(twin)  # every proposal has its outcome, one arm has no record
+    baseline = space.run(space.settings[0], {}, seed=0).unconstrained().signature()
+    RunStore(stored).forget(baseline)  # every proposal has its outcome, one arm has no record
     states = {e["name"]: e["state"] for e in json.loads(sweep("list", "--json").stdout)}
     assert states["later"] == "stopped"
     assert json.loads(sweep("status", "later", "--json").stdout)["state"] == "stopped"

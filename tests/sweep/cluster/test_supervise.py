@@ -22,9 +22,9 @@ from sweep.executors import autoscaling
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import News
 from sweep.run.signals import KNOWN, request_stop, stop_on_request, stop_request
+from sweep.study.arms import Arm
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.lock import Driver, already_running, driver_of, driving_jobs
-from sweep.study.plan import Arm
 from sweep.tracking.address import place_of
 from tests.support.drivers import tiny, wait_until
 from tests.support.records import finished

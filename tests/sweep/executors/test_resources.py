@@ -94,17 +94,17 @@ def test_measured_memory_of_the_unconstrained_arm_is_the_share_of_the_constraine
 
     classes = ResourceClasses(asked, record_of)
     setting = asked.space.settings[0].name
-    twins = plan.baselines[setting]
+    baselines = plan.baselines[setting]
     (arm, *_) = plan.add_proposal(setting, 0, {"constraint.alpha": 0.2})
-    assert classes.of(twins[0], twins).gpus == 1.0
+    assert classes.of(baselines[0], baselines).gpus == 1.0
     assert read == []
-    assert classes.of(arm, twins).gpus == 1.0  # nothing is measured yet
-    records[twins[1].signature] = measured(finished(twins[1].config, LOSSES), 7_000, 24_000)
-    assert classes.of(arm, twins).gpus == 0.5
+    assert classes.of(arm, baselines).gpus == 1.0  # nothing is measured yet
+    records[baselines[1].signature] = measured(finished(baselines[1].config, LOSSES), 7_000, 24_000)
+    assert classes.of(arm, baselines).gpus == 0.5
     before = len(read)
-    assert classes.of(arm, twins).gpus == 0.5
+    assert classes.of(arm, baselines).gpus == 0.5
     assert len(read) == before  # once known, it is not read again
-    assert classes.of(twins[0], twins).gpus == 1.0
+    assert classes.of(baselines[0], baselines).gpus == 1.0
 
 
 @given(st.floats(1.0, 200_000.0), st.floats(4_000.0, 200_000.0))

@@ -20,9 +20,9 @@ from ray.tune.experiment import Trial
 from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import request_stop
+from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
 from sweep.study.lock import driver_of
-from sweep.study.plan import Arm
 from tests.support.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.support.faults import Faults
 from trainables.records.arms import RunStore

@@ -102,9 +102,9 @@ def test_the_constant_alone_makes_useful_and_no_noise_is_no_obstacle() -> None:
 def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> None:
     from sweep.study.pairs import join
 
-    twin = finished(TEXT.unconstrained(), [1.0, 1.0, 1.0, LOSSES[-1]])  # misses the constraint
+    baseline = finished(TEXT.unconstrained(), [1.0, 1.0, 1.0, LOSSES[-1]])  # misses the constraint
     better, worse = (
-        ProposalResult(n, {}, (join(replace_objective(finished(TEXT, LOSSES), value), twin),))
+        ProposalResult(n, {}, (join(replace_objective(finished(TEXT, LOSSES), value), baseline),))
         for n, value in ((1, 0.2), (0, 0.3))
     )
     chosen = select("one", [worse, better])

@@ -213,8 +213,8 @@ def test_a_pair_whose_unconstrained_arm_is_feasible_is_vacuous(objects: ObjectSt
     assert entries(objects)[0]["vacuous"] is False
     for seed in definition.space.search_seeds:
         setting = definition.space.setting(FIRST)
-        twin = definition.space.run(setting, {}, seed=seed).unconstrained()
-        measure_again(objects, twin, FEASIBLE)
+        baseline = definition.space.run(setting, {}, seed=seed).unconstrained()
+        measure_again(objects, baseline, FEASIBLE)
     assert entries(objects)[0]["vacuous"] is True
 
 

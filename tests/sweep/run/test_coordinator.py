@@ -15,8 +15,8 @@ from search_spaces.space import Sampler, SearchSpace
 from sweep.results.views import load_sweep
 from sweep.run import coordinator as coordinator_module
 from sweep.run import late_records
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
-from sweep.study.plan import Arm
 from sweep.study.proposals import retired_settings
 from tests.support.oracles import TINY
 from tests.support.records import finished

@@ -15,8 +15,8 @@ from sweep.run.events import (
 )
 from sweep.run.run_sweep import run_sweep
 from sweep.run.standstill import Standstill
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
-from sweep.study.plan import Arm
 from tests.support.drivers import tiny
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, PLAIN, definition, ends_where, started, train

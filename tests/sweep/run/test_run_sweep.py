@@ -15,9 +15,9 @@ from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
 from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import request_stop, stop_on_request, stop_request
+from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
 from sweep.study.lock import driver_lock, driver_of
-from sweep.study.plan import Arm
 from tests.support.drivers import wait_until
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition

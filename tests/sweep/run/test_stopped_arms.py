@@ -160,18 +160,18 @@ def test_one_seed_that_ends_early_keeps_what_the_other_measured(
     assert told.worst_missing_share == measured
 
 
-def test_one_stopped_seed_keeps_a_proposal_from_winning_and_a_stopped_twin_is_counted() -> None:
+def test_one_stopped_seed_keeps_a_proposal_from_winning_and_a_stopped_baseline_is_counted() -> None:
     good, bad = pair_config(seed=0), pair_config(seed=1)
     losses = [0.5, 0.4, 0.3, 0.2]
     plain = [0.5, 0.4, 0.4, 0.2]  # misses the constraint
     whole = join(finished(good, losses), finished(good.unconstrained(), plain))
     without_arm = join(ended(bad, "stopped", "blank"), finished(bad.unconstrained(), losses))
-    without_twin = join(finished(bad, losses), ended(bad.unconstrained(), "stopped", "blank"))
+    without_baseline = join(finished(bad, losses), ended(bad.unconstrained(), "stopped", "blank"))
     assert ProposalResult(0, {}, (whole, whole)).can_win
     result = ProposalResult(0, {}, (whole, without_arm))
     assert result.outcome == "stopped"
     assert not result.can_win
-    result = ProposalResult(0, {}, (whole, without_twin))
+    result = ProposalResult(0, {}, (whole, without_baseline))
     assert result.outcome == "feasible"
     assert result.can_win  # that plain training came to nothing is a result
-    assert result.counted_twins == 1
+    assert result.counted_baselines == 1

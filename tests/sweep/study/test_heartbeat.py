@@ -18,9 +18,9 @@ from sweep.errors import AlreadyRunning
 from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from sweep.study import heartbeat
+from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
 from sweep.study.lock import driver_lock, driver_of
-from sweep.study.plan import Arm
 from tests.support.command_line import refused, sweep
 from tests.support.drivers import wait_until
 from tests.support.servers.clouds import BUCKET, Cloud, Request

@@ -34,9 +34,9 @@ def test_a_constraint_that_the_unconstrained_arm_meets_is_vacuous() -> None:
     assert join(finished(config, FEASIBLE), finished(config.unconstrained(), FEASIBLE)).is_vacuous
 
 
-def test_arms_that_are_no_twins_are_refused() -> None:
+def test_arms_that_are_no_pair_are_refused() -> None:
     ours, other = pair_config(seed=0), pair_config(seed=1)
-    with pytest.raises(InvalidValue, match="is no twin"):
+    with pytest.raises(InvalidValue, match="is not the baseline"):
         join(finished(ours, FEASIBLE), finished(other.unconstrained(), FLAT))
     with pytest.raises(InvalidValue, match="has no constraint"):
         join(finished(ours.unconstrained(), FEASIBLE), None)

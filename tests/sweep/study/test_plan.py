@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from search_spaces.space import Choice, SearchSpace, Setting
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from sweep.study.plan import Arm, Ask, Plan
+from sweep.study.plan import Ask, Plan
 from trainables.config.arm import ConstraintConfig, RunConfig
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4)

@@ -8,9 +8,8 @@ import pytest
 
 from sweep.results.views import load_sweep
 from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import load_definition
-from sweep.study.plan import Arm
-from sweep.study.proposals import stored_arms
 from sweep.tracking import sources
 from sweep.tracking.rows import TrackedArm, tags_of
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
@@ -65,7 +64,7 @@ def test_outcomes_are_those_of_the_pairs(objects: ObjectStore) -> None:
     assert {a.outcome for a in arms if a.proposal is None} == {"finished"}
 
 
-def test_a_whole_pair_carries_its_differences_and_names_its_twin(objects: ObjectStore) -> None:
+def test_a_whole_pair_carries_its_differences_and_names_its_baseline(objects: ObjectStore) -> None:
     arms = by_signature(objects)
     arm = next(a for a in arms.values() if a.proposal == 1 and a.record.config.seed == 1)
     assert arm.pair[FEASIBLE_METRIC] == 1.0
@@ -75,7 +74,7 @@ def test_a_whole_pair_carries_its_differences_and_names_its_twin(objects: Object
     assert arms[arm.unconstrained_signature].record.config == arm.record.config.unconstrained()
 
 
-def test_a_pair_without_its_twin_carries_no_numbers_yet(objects: ObjectStore) -> None:
+def test_a_pair_without_its_baseline_carries_no_numbers_yet(objects: ObjectStore) -> None:
     store = RunStore(objects)
     arm = next(a for a in by_signature(objects).values() if a.proposal == 1)
     assert arm.unconstrained_signature is not None
@@ -85,7 +84,7 @@ def test_a_pair_without_its_twin_carries_no_numbers_yet(objects: ObjectStore) ->
     assert again.outcome == "feasible"
 
 
-def test_an_arm_in_training_is_running_and_names_its_twin(objects: ObjectStore) -> None:
+def test_an_arm_in_training_is_running_and_names_its_baseline(objects: ObjectStore) -> None:
     store = RunStore(objects)
     signature = next(a.signature for a in by_signature(objects).values() if a.proposal == 0)
     record = store.record(signature)

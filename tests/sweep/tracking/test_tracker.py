@@ -111,9 +111,9 @@ def test_a_baseline_of_many_pairs_is_one_run_that_all_of_them_name(
     undisturbed_on_sqlite: dict[str, Any],
 ) -> None:
     arms = {s: run for s, run in undisturbed_on_sqlite.items() if s != "kind"}
-    twins = [run["tags"].get("unconstrained_run_id") for run in arms.values()]
+    baselines = [run["tags"].get("unconstrained_run_id") for run in arms.values()]
     for seed in (0, 1):
-        assert twins.count(config(seed, None).signature()) == 5
+        assert baselines.count(config(seed, None).signature()) == 5
     assert len(arms) == 12
 
 
@@ -282,7 +282,7 @@ def test_the_pair_is_added_to_a_finished_arm(uri: str) -> None:
     assert_each_row_once(content(uri))
 
 
-def test_a_twin_that_is_tracked_later_is_named_then(uri: str) -> None:
+def test_a_baseline_that_is_tracked_later_is_named_then(uri: str) -> None:
     base, arm = history(3)[0][-1], history(3)[2][-1]
     tracker = Tracker(uri)
     run_id = tracker.sync(arm)
@@ -324,7 +324,7 @@ def test_two_writers_leave_one_active_run(uri: str) -> None:
     assert sum(t.created for t in trackers) >= len(arms)
 
 
-def test_a_twins_run_that_another_writer_deleted_is_not_named(uri: str) -> None:
+def test_a_baselines_run_that_another_writer_deleted_is_not_named(uri: str) -> None:
     """Of two runs of the base the younger one is deleted, though one writer remembers it."""
     base, constrained = (offered[-1] for offered in (history(3)[0], history(3)[2]))
     assert constrained.unconstrained_signature == base.signature

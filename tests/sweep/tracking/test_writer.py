@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweep.study.plan import Arm
+from sweep.study.arms import Arm
 from sweep.tracking.client import make_client, run_ids
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
 from sweep.tracking.tracker import Tracker, sync_all

@@ -1,0 +1,113 @@
+"""Arms of a sweep: which ones its definition and its stored proposals ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator, Mapping
+from dataclasses import dataclass
+
+from sweep.study.definition import Definition
+from sweep.study.proposals import StoredProposal, stored_proposals
+from trainables.config.arm import RunConfig
+from trainables.plain import Json
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+KEPT_BASELINES = 64  # records of unconstrained arms that are kept in memory
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One training run to hand out."""
+
+    config: RunConfig
+    signature: str
+    setting: str
+    proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
+
+
+OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final
+
+
+def arms_of_proposal(
+    definition: Definition, setting: str, number: int, point: Mapping[str, Json]
+) -> list[Arm]:
+    """The constrained arms of one proposal, in the order of the search seeds."""
+    configs = [
+        definition.space.run(definition.space.setting(setting), point, seed=s)
+        for s in definition.space.search_seeds
+    ]
+    return [Arm(config, config.signature(), setting, number) for config in configs]
+
+
+def baselines(definition: Definition, setting: str) -> list[Arm]:
+    """The unconstrained arms of one setting, in the order of the search seeds."""
+    configs = [
+        definition.space.run(definition.space.setting(setting), {}, seed=seed).unconstrained()
+        for seed in definition.space.search_seeds
+    ]
+    return [Arm(config, config.signature(), setting, None) for config in configs]
+
+
+def arms_by_proposal(
+    objects: ObjectStore, definition: Definition, setting: str
+) -> Iterator[tuple[StoredProposal, list[Arm]]]:
+    """Every stored proposal of one setting with its constrained arms."""
+    for stored in stored_proposals(objects, definition.name, setting):
+        yield stored, arms_of_proposal(definition, setting, stored.number, stored.point)
+
+
+def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
+    """Every arm asked for so far, each signature once.
+
+    Unconstrained arms come first, so that the others can name their baseline's run.
+    """
+    settings = [setting.name for setting in definition.space.settings]
+    seen: set[str] = set()
+
+    def every() -> Iterator[Arm]:
+        for setting in settings:
+            yield from baselines(definition, setting)
+        for setting in settings:
+            for _, arms in arms_by_proposal(objects, definition, setting):
+                yield from arms
+
+    for arm in every():
+        if arm.signature not in seen:
+            seen.add(arm.signature)
+            yield arm
+
+
+def all_judged(objects: ObjectStore, definition: Definition, *, but: Container[str] = ()) -> bool:
+    """Whether every proposal asked for is stored, and judged on every search seed.
+
+    Args:
+        objects: the storage root.
+        definition: what is asked for.
+        but: settings that are passed over.
+    """
+    for setting in definition.space.settings:
+        if setting.name not in but:
+            found = arms_by_proposal(objects, definition, setting.name)
+            judged = [stored.verdict_on([arm.signature for arm in arms]) for stored, arms in found]
+            if len(judged) - judged.count(None) < definition.space.proposals_of(setting):
+                return False
+    return True
+
+
+class RecordReader:
+    """Records by signature; final ones of baselines are kept: all pairs of a setting share them."""
+
+    def __init__(self, runs: RunStore) -> None:
+        """Nothing is read yet."""
+        self._runs = runs
+        self._kept: dict[str, ArmRecord] = {}
+
+    def __call__(self, signature: str) -> ArmRecord | None:
+        """The record of an arm; None where it never reported."""
+        record = self._kept.get(signature) or self._runs.record(signature)
+        if record is not None and record.is_final and record.config.constraint is None:
+            if len(self._kept) >= KEPT_BASELINES:
+                self._kept.clear()
+            self._kept[signature] = record
+        return record
