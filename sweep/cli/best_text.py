@@ -10,10 +10,10 @@ from sweep.cli.options import console
 from sweep.cli.text_table import Paragraph, TextTable, table
 from sweep.results import aggregates, views
 from sweep.results.findings import findings
+from sweep.results.names import model_text, short_names
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, number
 from sweep.results.verdict_text import verdict_lines
-from sweep.study.names import model_text, short_names
 from trainables.config.test_conditions import FAMILIES
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of

@@ -20,8 +20,8 @@ from sweep.cli.options import (
     print_json,
 )
 from sweep.cli.text_table import table
+from sweep.results.names import model_text
 from sweep.results.tables.formats import NOTHING
-from sweep.study.names import model_text
 from trainables.errors import Misuse
 from trainables.plain import Json
 

@@ -23,7 +23,6 @@ from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import join
-from sweep.study.parallel_reads import at_once
 from sweep.study.proposals import (
     ArmEnd,
     ProposalOutcome,
@@ -44,6 +43,7 @@ from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
 
 BATCH = 400  # records that are in memory at a time, about
 State = Literal["running", "stopped", "failed", "finished"]

@@ -13,10 +13,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sweep.results.names import short_names
 from sweep.run.coordinator import Coordinator, LiveArm
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from sweep.study.names import short_names
 from sweep.study.pairs import judge
 from sweep.study.selection import counted
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord

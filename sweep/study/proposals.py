@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from sweep.study.definition import folder
-from sweep.study.parallel_reads import at_once
 from sweep.study.selection import Hindrance, ProposalResult
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
 
 Point = dict[str, Json]  # dotted field of RunConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.

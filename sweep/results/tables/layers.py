@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS
+from sweep.results.names import model_text
 from sweep.results.tables.formats import Row, Table, number
-from sweep.study.names import model_text
 from trainables.plain import Json
 from trainables.registry.task_facts import Metric
 

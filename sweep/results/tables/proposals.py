@@ -8,10 +8,10 @@ from sweep.results.aggregates import ARMS, arms_entry, difference_entry
 from sweep.results.tables.formats import Row
 from sweep.results.views import SweepView
 from sweep.study.pairs import Pair, join
-from sweep.study.parallel_reads import at_once
 from trainables.config.arm import RunConfig
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord
+from trainables.records.parallel_reads import at_once
 
 Read = Callable[[str], ArmRecord | None]  # the record of a signature
 OF_ARM = ("objective", "ood_auc", "seen_mean", "unseen_mean", "held_out_loss")

@@ -14,11 +14,11 @@ from sweep.results import views
 from sweep.run.coordinator import Coordinator
 from sweep.study import proposals
 from sweep.study.definition import load_definition, put_definition
-from sweep.study.parallel_reads import READERS, at_once
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, USELESS, store_sweep
 from trainables.errors import StoreError
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import READERS, at_once
 
 SETTINGS = 2
 JUDGED = "sweeps/scale/proposals/{}/judged.json"
