@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import functools
+from collections.abc import Iterator
 
-from sweep.doctor.yaml_rules import OBJECT_STORES, ClusterFile, Rule, did_you_mean, settings
+from sweep.doctor.yaml_rules import ClusterFile, Rule, did_you_mean
 from trainables.plain import Json
 
 # Keys of node_config that are Ray's: the rest goes to EC2's RunInstances as it is.
@@ -13,47 +13,41 @@ RAYS_OWN = {"SubnetIds"}
 WORLD = {"0.0.0.0/0", "::/0"}
 
 
-def _region(cluster: ClusterFile) -> list[str]:
+def _region(cluster: ClusterFile) -> Iterator[str]:
     provider = cluster.prepared["provider"]
     region = provider.get("region")
     if not region:
-        return ["provider has no region: name one, such as us-west-2."]
+        yield "provider has no region: name one, such as us-west-2."
+        return
     zones = [zone.strip() for zone in (provider.get("availability_zone") or "").split(",")]
-    elsewhere = [zone for zone in zones if zone and not zone.startswith(region)]
-    if not elsewhere:
-        return []
-    return [
-        f"availability_zone {', '.join(elsewhere)} is not in {region}: correct the one or the "
-        "other."
-    ]
+    elsewhere = ", ".join(zone for zone in zones if zone and not zone.startswith(region))
+    if elsewhere:
+        yield f"availability_zone {elsewhere} is not in {region}: correct the one or the other."
 
 
-def _node_config(cluster: ClusterFile) -> list[str]:
+def _node_config(cluster: ClusterFile) -> Iterator[str]:
     """Every node_config against the model of RunInstances: names, nesting and types."""
     try:
         from botocore.validate import ParamValidator
 
         request = _run_instances()
     except ImportError:
-        return [
+        yield (
             "botocore is not installed here, and `ray up` needs it: "
             "pip install 'descent-sweep[cluster]'."
-        ]
+        )
+        return
     known = set(request.members) | RAYS_OWN
-    problems = []
-    for name, node_type in cluster.node_types.items():
-        config = copy.deepcopy(node_type["node_config"])
+    for name, config in cluster.node_configs.items():
         for key in sorted(set(config) - known):
-            hint = did_you_mean(key, known)
-            problems.append(f"{name}: EC2 knows no {key}.{hint} Correct or delete it.")
+            yield f"{name}: EC2 knows no {key}.{did_you_mean(key, known)} Correct or delete it."
         rest = {key: config[key] for key in set(config) & (known - RAYS_OWN)}
         report = ParamValidator().validate({**rest, "MinCount": 1, "MaxCount": 1}, request)
         if report.has_errors():
             told = report.generate_report().replace("\n", "; ")
-            problems.append(f"{name}: EC2 would refuse node_config: {told}.")
+            yield f"{name}: EC2 would refuse node_config: {told}."
         if "InstanceType" not in config:
-            problems.append(f"{name} has no InstanceType: name one.")
-    return problems
+            yield f"{name} has no InstanceType: name one."
 
 
 @functools.cache
@@ -66,82 +60,72 @@ def _run_instances() -> Json:
     return service.operation_model("RunInstances").input_shape
 
 
-def _security_group(cluster: ClusterFile) -> list[str]:
+def _security_group(cluster: ClusterFile) -> Iterator[str]:
     """Ray opens port 22 of a group that it makes or fills to the world, whatever it is told."""
-    problems = [
-        f"{name} names no security group: Ray would use one of its own with SSH open to the whole "
-        "internet. Give SecurityGroupIds of yours: docs/cluster/aws-account.yaml makes one."
-        for name, node_type in cluster.node_types.items()
-        if not _groups(node_type["node_config"])
-    ]
+    for name, config in cluster.node_configs.items():
+        interfaces = config.get("NetworkInterfaces") or []
+        if not (config.get("SecurityGroupIds") or any(one.get("Groups") for one in interfaces)):
+            yield (
+                f"{name} names no security group: Ray would use one of its own with SSH open to "
+                "the whole internet. Give SecurityGroupIds of yours: "
+                "docs/cluster/aws-account.yaml makes one."
+            )
     rules = cluster.prepared["provider"].get("security_group", {}).get("IpPermissions") or []
-    if any(_ranges(rule) & WORLD for rule in rules):
-        problems.append("provider.security_group lets the whole internet in: remove it.")
-    return problems
+    v4 = {r.get("CidrIp") for rule in rules for r in rule.get("IpRanges") or []}
+    v6 = {r.get("CidrIpv6") for rule in rules for r in rule.get("Ipv6Ranges") or []}
+    if (v4 | v6) & WORLD:
+        yield "provider.security_group lets the whole internet in: remove it."
 
 
-def _groups(config: dict[str, Json]) -> list[str]:
-    interfaces = config.get("NetworkInterfaces") or []
-    groups = [group for interface in interfaces for group in interface.get("Groups") or []]
-    return groups or list(config.get("SecurityGroupIds") or [])
-
-
-def _ranges(rule: dict[str, Json]) -> set[str]:
-    v4 = {r.get("CidrIp", "") for r in rule.get("IpRanges") or []}
-    return v4 | {r.get("CidrIpv6", "") for r in rule.get("Ipv6Ranges") or []}
-
-
-def _metadata(cluster: ClusterFile) -> list[str]:
+def _metadata(cluster: ClusterFile) -> Iterator[str]:
     """With version 1, whoever gets a node to fetch an address can read its credentials."""
-    return [
-        f"{name}: instance metadata answers without a session token. Add MetadataOptions: "
-        "{HttpTokens: required}."
-        for name, node_type in cluster.node_types.items()
-        if (node_type["node_config"].get("MetadataOptions") or {}).get("HttpTokens") != "required"
-    ]
+    for name, config in cluster.node_configs.items():
+        if (config.get("MetadataOptions") or {}).get("HttpTokens") != "required":
+            yield (
+                f"{name}: instance metadata answers without a session token. Add MetadataOptions: "
+                "{HttpTokens: required}."
+            )
 
 
-def _instance_profile(cluster: ClusterFile) -> list[str]:
-    stores = settings(cluster.head_commands(), "SWEEP_STORAGE")
+def _instance_profile(cluster: ClusterFile) -> Iterator[str]:
     needed = {cluster.head_type: "Ray would make one that may do everything on EC2 and S3"}
-    if any(store.startswith(OBJECT_STORES) for store in stores):
+    if cluster.stores_objects:
         needed = dict.fromkeys(cluster.worker_types(), "they could not write to storage") | needed
-    return [
-        f"{name} has no IamInstanceProfile: {why}. docs/cluster/aws-account.yaml makes one."
-        for name, why in needed.items()
-        if not cluster.node_types[name]["node_config"].get("IamInstanceProfile")
-    ]
+    for name, why in needed.items():
+        if not cluster.node_configs[name].get("IamInstanceProfile"):
+            made = "docs/cluster/aws-account.yaml makes one"
+            yield f"{name} has no IamInstanceProfile: {why}. {made}."
 
 
-def _lasting_head(cluster: ClusterFile) -> list[str]:
-    head = cluster.node_types[cluster.head_type]
-    problems = []
-    if "InstanceMarketOptions" in head["node_config"]:
-        problems.append(
-            f"{cluster.head_type} is a spot instance: when it is taken, every driver and MLflow go "
-            "with it. Remove its InstanceMarketOptions."
+def _lasting_head(cluster: ClusterFile) -> Iterator[str]:
+    name = cluster.head_type
+    if "InstanceMarketOptions" in cluster.node_configs[name]:
+        yield (
+            f"{name} is a spot instance: when it is taken, every driver and MLflow go with it. "
+            "Remove its InstanceMarketOptions."
         )
-    counted = {name: head["resources"].get(name) for name in ("CPU", "GPU")}
-    if counted != {"CPU": 0, "GPU": 0}:
-        problems.append(
-            f"{cluster.head_type} needs resources: {{CPU: 0, GPU: 0}}, got {head['resources']}: "
-            "the autoscaler would count on it for arms."
+    resources = cluster.node_types[name]["resources"]
+    if (resources.get("CPU"), resources.get("GPU")) != (0, 0):
+        yield (
+            f"{name} needs resources: {{CPU: 0, GPU: 0}}, got {resources}: the autoscaler would "
+            "count on it for arms."
         )
-    return problems
 
 
-def _key_pair(cluster: ClusterFile) -> list[str]:
+def _key_pair(cluster: ClusterFile) -> Iterator[str]:
     if "ssh_private_key" not in cluster.prepared["auth"]:
-        return [
+        yield (
             "auth has no ssh_private_key: Ray would make another key pair on every laptop, and "
             "`sweep --address` refuses the file. Name a key of yours, and its KeyName in every "
             "node_config: docs/cluster/aws-account.yaml makes one."
-        ]
-    return [
-        f"{name}: with auth.ssh_private_key EC2 needs the name of that key pair: add KeyName."
-        for name, node_type in cluster.node_types.items()
-        if not {"KeyName", "UserData"} & set(node_type["node_config"])
-    ]
+        )
+        return
+    for name, config in cluster.node_configs.items():
+        if not {"KeyName", "UserData"} & set(config):
+            yield (
+                f"{name}: with auth.ssh_private_key EC2 needs the name of that key pair: add "
+                "KeyName."
+            )
 
 
 RULES: dict[str, Rule] = {

@@ -50,7 +50,7 @@ def check(path: str | os.PathLike[str]) -> list[Finding]:
     rules = dict(yaml_rules.RULES)
     if cluster.provider_type == "aws":
         rules |= yaml_aws.RULES
-    return findings + [_finding(name, rule(cluster), secrets) for name, rule in rules.items()]
+    return findings + [_finding(name, list(rule(cluster)), secrets) for name, rule in rules.items()]
 
 
 def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Finding:

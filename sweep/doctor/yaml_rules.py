@@ -1,6 +1,6 @@
 """Rules for a cluster.yaml of any provider that Ray's validation lacks.
 
-A rule returns its problems: each says what is wrong, what was got and what to do. Rules read the
+A rule yields its problems: each says what is wrong, what was got and what to do. Rules read the
 file with Ray's defaults filled in, since those run too.
 """
 
@@ -11,20 +11,24 @@ import os
 import re
 import stat
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from sweep.cluster.tunnel import LOOPBACK, TOKEN_FILE
 from sweep.doctor import yaml_secrets
+from sweep.study.advice import STORAGE
 from trainables.code_version import DISTRIBUTION
 from trainables.plain import Json
 
-Rule = Callable[["ClusterFile"], list[str]]
+Rule = Callable[["ClusterFile"], Iterator[str]]
 
 PLACEHOLDER = "FILL-IN"
 NOTICED_S = 12.0  # a vanished worker must be noticed within this
 OBJECT_STORES = ("s3://", "gs://", "abfs://")
+_START = re.compile(r"\bray start\b")
+_MOUNT = re.compile(r"\bmount\b|/etc/fstab")
 
 # What the health check of Ray's control service reads, with Ray's defaults (milliseconds, times).
 HEALTH = {
@@ -68,6 +72,11 @@ class ClusterFile:
         """Node types by name."""
         return dict(self.prepared["available_node_types"])
 
+    @property
+    def node_configs(self) -> dict[str, dict[str, Json]]:
+        """What the cloud is asked for, by the name of the node type."""
+        return {name: node_type["node_config"] for name, node_type in self.node_types.items()}
+
     def worker_types(self) -> list[str]:
         """Names of the types that workers may have; on premises all machines share the head's."""
         if self.provider_type == "local":
@@ -78,17 +87,13 @@ class ClusterFile:
         """What runs on the head, in this order: setup, then start."""
         return [*self.prepared["head_setup_commands"], *self.head_start]
 
-    def worker_commands(self, name: str) -> list[str]:
-        """What runs on a worker of this type. A type's own setup replaces everybody's."""
-        own: list[str] | None = self.node_types[name].get("worker_setup_commands")
-        setup: list[str] = self.prepared["worker_setup_commands"] if own is None else own
-        return [*setup, *self.worker_start]
-
     def nodes(self) -> Iterator[tuple[str, list[str]]]:
         """The head and every type of worker: how to call it, and what runs on it."""
         yield "the head", self.head_commands()
         for name in self.worker_types():
-            yield f"workers of type {name}", self.worker_commands(name)
+            own = self.node_types[name].get("worker_setup_commands")  # replaces everybody's
+            setup = self.prepared["worker_setup_commands"] if own is None else own
+            yield f"workers of type {name}", [*setup, *self.worker_start]
 
     @property
     def head_start(self) -> list[str]:
@@ -104,6 +109,12 @@ class ClusterFile:
     def mounts(self) -> dict[str, str]:
         """Files that are copied to every node: path there -> path here."""
         return dict(self.prepared.get("file_mounts") or {})
+
+    @property
+    def stores_objects(self) -> bool:
+        """Whether results go into an object store."""
+        stores = settings(self.head_commands(), STORAGE)
+        return any(store.startswith(OBJECT_STORES) for store in stores)
 
 
 # --- reading commands -----------------------------------------------------------------------------
@@ -145,121 +156,100 @@ def did_you_mean(got: str, known: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def _texts(plain: Json) -> Iterator[str]:
-    if isinstance(plain, Mapping):
-        for key, value in plain.items():
-            yield str(key)
-            yield from _texts(value)
-    elif isinstance(plain, list):
-        for value in plain:
-            yield from _texts(value)
-    else:
-        yield str(plain)
-
-
 # --- rules ----------------------------------------------------------------------------------------
 
 
-def _filled_in(cluster: ClusterFile) -> list[str]:
-    left = [text for text in _texts(cluster.plain) if PLACEHOLDER in text]
-    if not left:
-        return []
-    shown = ", ".join(dict.fromkeys(re.findall(rf"\S*{PLACEHOLDER}\S*", " ".join(left))))
-    return [f"still to be filled in: {shown}. docs/cluster.md says what belongs there."]
+def _filled_in(cluster: ClusterFile) -> Iterator[str]:
+    left = re.findall(rf"[^\s'\"]*{PLACEHOLDER}[^\s'\"]*", str(cluster.plain))
+    if left:
+        shown = ", ".join(dict.fromkeys(left))
+        yield f"still to be filled in: {shown}. docs/cluster.md says what belongs there."
 
 
-def _provider(cluster: ClusterFile) -> list[str]:
+def _provider(cluster: ClusterFile) -> Iterator[str]:
     plain = cluster.plain["provider"]
     own = PROVIDER_KEYS.get(cluster.provider_type)
     if own is None:
-        known = ", ".join(sorted(PROVIDER_KEYS))
-        return [
+        yield (
             f"a provider of type {cluster.provider_type!r} is one we know nothing of; known: "
-            f"{known}. Its keys and its firewall are unchecked."
-        ]
-    known_keys = own | _EVERY_PROVIDER
-    problems = [
-        f"provider.{key} is read by nobody.{did_you_mean(key, known_keys)} Correct or delete it."
-        for key in plain
-        if key not in known_keys
-    ]
+            f"{', '.join(sorted(PROVIDER_KEYS))}. Its keys and its firewall are unchecked."
+        )
+        return
+    known = own | _EVERY_PROVIDER
+    for key in plain:
+        if key not in known:
+            hint = did_you_mean(key, known)
+            yield f"provider.{key} is read by nobody.{hint} Correct or delete it."
     head, workers = plain.get("head_ip"), plain.get("worker_ips") or ()
     if head is not None and PLACEHOLDER not in head and not re.fullmatch(r"[\d.]+", head):
-        problems.append(
+        yield (
             f"head_ip is {head}, a name: the head itself looks it up for its workers, and Debian "
             "gives a machine's own name as 127.0.1.1. Give its address."
         )
-    machines = [head, *workers]
-    return problems + [
-        f"{machine} is named {machines.count(machine)} times: a machine is the head or one worker, "
-        "since starting a second node on it stops the first. Name each once."
-        for machine in dict.fromkeys(machines)
-        if machines.count(machine) > 1
-    ]
+    for machine, times in Counter([head, *workers]).items():
+        if times > 1:
+            yield (
+                f"{machine} is named {times} times: a machine is the head or one worker, since "
+                "starting a second node on it stops the first. Name each once."
+            )
 
 
-def _node_types(cluster: ClusterFile) -> list[str]:
-    problems = []
+def _node_types(cluster: ClusterFile) -> Iterator[str]:
     for name, node_type in cluster.node_types.items():
         least, most = node_type.get("min_workers", 0), node_type.get("max_workers", 0)
         if least > most:
-            problems.append(
+            yield (
                 f"{name} has min_workers {least} above max_workers {most}: raise the one or lower "
                 "the other."
             )
     if cluster.provider_type == "local":
-        return problems
+        return
     if cluster.node_types[cluster.head_type].get("max_workers", 0):
-        problems.append(f"{cluster.head_type} is the head's type: set its max_workers to 0.")
+        yield f"{cluster.head_type} is the head's type: set its max_workers to 0."
     if not cluster.worker_types():
-        problems.append("there is no type of workers, and the head trains nothing: add one.")
+        yield "there is no type of workers, and the head trains nothing: add one."
     elif not cluster.prepared["max_workers"]:
-        problems.append("max_workers is 0: no worker ever starts. Set the most you will pay for.")
-    return problems
+        yield "max_workers is 0: no worker ever starts. Set the most you will pay for."
 
 
-def _files(cluster: ClusterFile) -> list[str]:
-    problems = []
+def _files(cluster: ClusterFile) -> Iterator[str]:
     key = cluster.prepared["auth"].get("ssh_private_key")
     if key is not None and not Path(key).expanduser().is_file():
-        problems.append(f"auth.ssh_private_key: there is no file {key} here.")
+        yield f"auth.ssh_private_key: there is no file {key} here."
     missing = [s for s in cluster.mounts.values() if not Path(s).expanduser().exists()]
-    problems += [f"file_mounts: there is no {s} here." for s in missing if s[0] in "~/"]
     relative = [source for source in missing if source[0] not in "~/"]
+    for source in missing:
+        if source not in relative:
+            yield f"file_mounts: there is no {source} here."
     if relative:
-        problems.append(
+        yield (
             f"file_mounts: there is no {', '.join(relative)} below {os.getcwd()}. Call from the "
             "folder that the paths are relative to, usually the checkout."
         )
-    return problems
 
 
-def _package(cluster: ClusterFile) -> list[str]:
-    """Whether every node installs this package from what is copied to it."""
+def _package(cluster: ClusterFile) -> Iterator[str]:
+    """Every node installs this package from what is copied to it; constraints install nothing."""
     targets = [home_free(target) for target in cluster.mounts]
     folders = {str(Path(target).parent) for target in targets} | set(targets)
-    brought = [folder for folder in folders if Path(folder).name.startswith(DISTRIBUTION)]
+    brought = sorted(folder for folder in folders if Path(folder).name.startswith(DISTRIBUTION))
     if not brought:
-        return [
+        yield (
             f"file_mounts bring no folder called {DISTRIBUTION}: mount pyproject.toml and the "
             "three packages of the checkout, as in cluster.yaml."
-        ]
-    return [
-        f"{node}: no setup command has 'pip install' of {', '.join(sorted(brought))}, so another "
-        "version of this package, or none, would train. Add it to setup_commands."
-        for node, commands in cluster.nodes()
-        if not any(folder in installed for folder in brought for installed in _installed(commands))
-    ]
+        )
+        return
+    for node, commands in cluster.nodes():
+        pip = " ".join(command for command in commands if "pip install" in command)
+        installed = re.sub(r"(?<!\S)(?:-c|--constraint)[= ]\S+", "", pip)
+        if not any(folder in installed for folder in brought):
+            yield (
+                f"{node}: no setup command has 'pip install' of {', '.join(brought)}, so another "
+                "version of this package, or none, would train. Add it to setup_commands."
+            )
 
 
-def _installed(commands: list[str]) -> Iterator[str]:
-    """What pip installs: its commands without the files of constraints."""
-    for command in commands:
-        if "pip install" in command:
-            yield re.sub(r"(?<!\S)(?:-c|--constraint)[= ]\S+", "", command)
-
-
-def _shell(cluster: ClusterFile) -> list[str]:
+def _shell(cluster: ClusterFile) -> Iterator[str]:
     """Whether bash can read every command: an unquoted " #" in YAML cuts one off, for example.
 
     Ray puts each in parentheses, so one that ends in a comment is not read either.
@@ -267,121 +257,104 @@ def _shell(cluster: ClusterFile) -> list[str]:
     commands = list(cluster.prepared["initialization_commands"])
     commands += [command for _, on_node in cluster.nodes() for command in on_node]
     places = {text: place for place, _, text in yaml_secrets.texts(cluster.plain)}
-    problems = []
     for command in dict.fromkeys(commands):
-        ran = subprocess.run(["bash", "-n", "-c", f"({command})"], capture_output=True, text=True)
-        if ran.returncode != 0:
-            problems.append(
+        if subprocess.run(["bash", "-n", "-c", f"({command})"], capture_output=True).returncode:
+            yield (
                 f"bash cannot read {places.get(command, 'a command of Ray')}. In YAML, one with "
                 "' #' or ': ' in it must be quoted or start with >-; none may end in a comment, "
                 "since Ray puts it in parentheses."
             )
-    return problems
 
 
-def _head(cluster: ClusterFile) -> list[str]:
+def _head(cluster: ClusterFile) -> Iterator[str]:
     """How Ray starts on the head: it launches workers, trains nothing, and can be started again."""
-    problems = _starts(cluster.head_start, "head_start_ray_commands", "--head")
-    start = [c for c in cluster.head_start if re.search(r"\bray start\b", c)]
+    yield from _starts(cluster.head_start, "head_start_ray_commands", "--head")
+    start = [command for command in cluster.head_start if _START.search(command)]
     if "--autoscaling-config" not in " ".join(start):
-        problems.append(
+        yield (
             "ray start on the head has no --autoscaling-config: no worker would ever start. Add "
             "--autoscaling-config=~/ray_bootstrap_config.yaml."
         )
     for option in ("--num-cpus", "--num-gpus"):
         got = options(start, option)
         if got != {"0"}:
-            problems.append(
+            yield (
                 f"ray start on the head needs {option}=0, got {', '.join(got) or 'none'}: arms "
                 "would train beside the drivers and end them when memory runs out."
             )
-    return problems
 
 
-def _workers(cluster: ClusterFile) -> list[str]:
-    problems = _starts(
-        cluster.worker_start, "worker_start_ray_commands", "--address", "$RAY_HEAD_IP"
-    )
-    if any("--head" in command for command in cluster.worker_start):
-        problems.append("worker_start_ray_commands start a head: remove --head.")
-    return problems
+def _workers(cluster: ClusterFile) -> Iterator[str]:
+    start = cluster.worker_start
+    yield from _starts(start, "worker_start_ray_commands", "--address", "$RAY_HEAD_IP")
+    if any("--head" in command for command in start):
+        yield "worker_start_ray_commands start a head: remove --head."
 
 
-def _starts(commands: list[str], name: str, *needed: str) -> list[str]:
-    problems = []
-    start = [c for c in commands if re.search(r"\bray start\b", c)]
-    if len(start) != 1 or not all(word in start[0] for word in needed):
-        problems.append(f"{name} need one 'ray start' with {' and '.join(needed)}.")
-    if start and not any(
-        re.search(r"\bray stop\b", c) for c in commands[: commands.index(start[0])]
-    ):
-        problems.append(f"{name} need 'ray stop' before 'ray start': a second `ray up` would fail.")
-    return problems
+def _starts(commands: list[str], name: str, *needed: str) -> Iterator[str]:
+    start = [at for at, command in enumerate(commands) if _START.search(command)]
+    if len(start) != 1 or not all(word in commands[start[0]] for word in needed):
+        yield f"{name} need one 'ray start' with {' and '.join(needed)}."
+    if start and not any(re.search(r"\bray stop\b", c) for c in commands[: start[0]]):
+        yield f"{name} need 'ray stop' before 'ray start': a second `ray up` would fail."
 
 
-def _dead_workers(cluster: ClusterFile) -> list[str]:
+def _dead_workers(cluster: ClusterFile) -> Iterator[str]:
     """A silent node is dead after so many checks, each a period and a timeout apart (measured)."""
-    values = {}
+    values = []
     for name, default in HEALTH.items():
         got = settings(cluster.head_commands(), name) or {str(default)}
         try:
-            values[name] = max(int(value) for value in got)
+            values.append(max(int(value) for value in got))
         except ValueError:
-            return [f"{name} must be a whole number, got {', '.join(sorted(got))}."]
-    period, timeout, threshold = values.values()
+            yield f"{name} must be a whole number, got {', '.join(sorted(got))}."
+            return
+    period, timeout, threshold = values
     noticed_s = threshold * (period + timeout) / 1000
-    if noticed_s <= NOTICED_S:
-        return []
-    return [
-        f"a worker whose cable is cut would be missed after {noticed_s:g} s only. Start the head "
-        "with RAY_health_check_period_ms=1000 RAY_health_check_timeout_ms=1000 "
-        "RAY_health_check_failure_threshold=5."
-    ]
+    if noticed_s > NOTICED_S:
+        yield (
+            f"a worker whose cable is cut would be missed after {noticed_s:g} s only. Start the "
+            "head with RAY_health_check_period_ms=1000 RAY_health_check_timeout_ms=1000 "
+            "RAY_health_check_failure_threshold=5."
+        )
 
 
-def _token(cluster: ClusterFile) -> list[str]:
+def _token(cluster: ClusterFile) -> Iterator[str]:
     """Token authentication on every node: the mode in every shell, the token in every home."""
-    problems = []
     for node, commands in cluster.nodes():
         modes = settings(commands, "RAY_AUTH_MODE")
         if modes != {"token"}:
-            problems.append(
+            yield (
                 f"{node}: RAY_AUTH_MODE is {' and '.join(sorted(modes)) or 'not set'}. Export "
                 "RAY_AUTH_MODE=token in ~/.bashrc by a setup command: without it a worker does not "
                 "join, and an unauthenticated head runs anybody's code."
             )
-    paths = {home_free(TOKEN_FILE)} | {
-        home_free(path) for path in settings(cluster.head_commands(), "RAY_AUTH_TOKEN_PATH")
-    }
-    sources = [s for target, s in cluster.mounts.items() if home_free(target) in paths]
+    paths = {TOKEN_FILE, *settings(cluster.head_commands(), "RAY_AUTH_TOKEN_PATH")}
+    there = set(map(home_free, paths))
+    sources = [source for target, source in cluster.mounts.items() if home_free(target) in there]
     if not sources:
-        return [
-            *problems,
-            f'no token on the nodes: add "{TOKEN_FILE}": "{TOKEN_FILE}" to file_mounts.',
-        ]
-    return problems + [problem for source in sources for problem in _token_file(source)]
+        yield f'no token on the nodes: add "{TOKEN_FILE}": "{TOKEN_FILE}" to file_mounts.'
+    for source in sources:
+        yield from _token_file(source)
 
 
-def _token_file(source: str) -> list[str]:
+def _token_file(source: str) -> Iterator[str]:
     path = Path(source).expanduser()
     try:
         mode, length = path.stat().st_mode, len(path.read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError):
-        return [f"{source} cannot be read here: `ray get-auth-token --generate` writes one."]
+        yield f"{source} cannot be read here: `ray get-auth-token --generate` writes one."
+        return
     if length < 32:
-        return [
-            f"{source} holds {length} characters: delete it, and `ray get-auth-token --generate`."
-        ]
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return [f"{source} can be read by others: chmod 600 {source}."]
-    return []
+        yield f"{source} holds {length} characters: delete it, and `ray get-auth-token --generate`."
+    elif mode & (stat.S_IRWXG | stat.S_IRWXO):
+        yield f"{source} can be read by others: chmod 600 {source}."
 
 
-def _closed_ports(cluster: ClusterFile) -> list[str]:
+def _closed_ports(cluster: ClusterFile) -> Iterator[str]:
     """Dashboard, job server and MLflow listen on loopback: the way in is the SSH tunnel."""
-    problems = []
     for host in sorted(options(cluster.head_start, "--dashboard-host") - LOOPBACK):
-        problems.append(
+        yield (
             f"the dashboard and job server would listen on {host}: start with "
             "--dashboard-host=127.0.0.1 and use the tunnel."
         )
@@ -389,86 +362,74 @@ def _closed_ports(cluster: ClusterFile) -> list[str]:
         servers = [c for c in commands if re.search(r"\bmlflow (?:server|ui)\b", c)]
         hosts = options(servers, "--host") | options(servers, "-h")
         for host in sorted((hosts | settings(commands, "MLFLOW_HOST")) - LOOPBACK):
-            problems.append(
+            yield (
                 f"{node}: MLflow would listen on {host} and asks for no password: give it --host "
                 "127.0.0.1. Only drivers write to it, and they run on the head."
             )
-    return problems
 
 
-def _storage(cluster: ClusterFile) -> list[str]:
+def _storage(cluster: ClusterFile) -> Iterator[str]:
     """Every node writes to one place that outlives it."""
-    problems, places = [], {}
+    places = {}
     for node, commands in cluster.nodes():
-        got = settings(commands, "SWEEP_STORAGE")
+        got = settings(commands, STORAGE)
         if len(got) != 1:
-            problems.append(
-                f"{node}: SWEEP_STORAGE has {len(got)} values. Export one in ~/.bashrc by a setup "
+            yield (
+                f"{node}: {STORAGE} has {len(got)} values. Export one in ~/.bashrc by a setup "
                 "command, the same on every node."
             )
         else:
             places[node] = got.pop()
     if len(set(places.values())) > 1:
         told = ", ".join(f"{node}: {place}" for node, place in places.items())
-        problems.append(f"nodes write to different places ({told}): give all the same.")
+        yield f"nodes write to different places ({told}): give all the same."
     for place in sorted(set(places.values())):
-        problems += _lasting(cluster, place)
-    return problems
+        if not place.startswith(OBJECT_STORES):
+            yield from _lasting(cluster, place)
 
 
-def _lasting(cluster: ClusterFile, place: str) -> list[str]:
-    if place.startswith(OBJECT_STORES):
-        return []
+def _lasting(cluster: ClusterFile, place: str) -> Iterator[str]:
+    """Whether a folder is on none of the nodes' own disks."""
     own = r"(?:var/)?tmp\b|root\b"
     if cluster.provider_type != "local":  # where all machines may mount their homes
         own += r"|home\b"
     if not re.match(rf"/(?!{own})", place):
-        return [
-            f"SWEEP_STORAGE {place} goes with its node: give {' or '.join(OBJECT_STORES)}..., or "
-            "the absolute path of a file system that every node mounts."
-        ]
-    if cluster.provider_type != "aws":
-        return []
-    unmounted = [node for node, commands in cluster.nodes() if not _mounts(commands)]
-    problems = [
-        f"{node}: nothing mounts {place}: mount EFS before `ray start`, or use s3://."
-        for node in unmounted
-    ]
-    lasting = _mounts(cluster.head_start) or _mounts(cluster.head_commands(), "/etc/fstab")
-    if "the head" not in unmounted and not lasting:
-        problems.append(
-            f"the head mounts {place} in its setup, which `ray up` skips where it starts a stopped "
-            "head again: mount it in head_start_ray_commands, or by /etc/fstab."
+        yield (
+            f"{STORAGE} {place} goes with its node: give {' or '.join(OBJECT_STORES)}..., or the "
+            "absolute path of a file system that every node mounts."
         )
-    return problems
+    elif cluster.provider_type == "aws":
+        mounting = {
+            node for node, commands in cluster.nodes() if _MOUNT.search("\n".join(commands))
+        }
+        for node, _ in cluster.nodes():
+            if node not in mounting:
+                yield f"{node}: nothing mounts {place}: mount EFS before `ray start`, or use s3://."
+        again = "\n".join(cluster.head_start)
+        in_fstab = any("/etc/fstab" in command for command in cluster.head_commands())
+        if "the head" in mounting and not _MOUNT.search(again) and not in_fstab:
+            yield (
+                f"the head mounts {place} in its setup, which `ray up` skips where it starts a "
+                "stopped head again: mount it in head_start_ray_commands, or by /etc/fstab."
+            )
 
 
-def _mounts(commands: Iterable[str], word: str = r"\bmount\b|/etc/fstab") -> bool:
-    return any(re.search(word, command) for command in commands)
+def _tracking(cluster: ClusterFile) -> Iterator[str]:
+    if cluster.stores_objects and not settings(cluster.head_commands(), "MLFLOW_TRACKING_URI"):
+        yield (
+            "MLflow's database cannot live in an object store: export MLFLOW_TRACKING_URI on the "
+            "head, as cluster.yaml does."
+        )
 
 
-def _tracking(cluster: ClusterFile) -> list[str]:
-    stores = settings(cluster.head_commands(), "SWEEP_STORAGE")
-    if not any(store.startswith(OBJECT_STORES) for store in stores):
-        return []
-    if settings(cluster.head_commands(), "MLFLOW_TRACKING_URI"):
-        return []
-    return [
-        "MLflow's database cannot live in an object store: export MLFLOW_TRACKING_URI on the head, "
-        "as cluster.yaml does."
-    ]
-
-
-def _autoscaler(cluster: ClusterFile) -> list[str]:
+def _autoscaler(cluster: ClusterFile) -> Iterator[str]:
     """Ray's second autoscaler counts the head as a worker on premises, so one never joins."""
-    if cluster.provider_type != "local":
-        return []
-    if settings(cluster.head_start, "RAY_enable_autoscaler_v2") == {"0"}:
-        return []
-    return [
-        "on premises Ray's second autoscaler leaves one worker out: put `export "
-        "RAY_enable_autoscaler_v2=0;` before ray start on the head."
-    ]
+    on = settings(cluster.head_start, "RAY_enable_autoscaler_v2") != {"0"}
+    if cluster.provider_type == "local" and on:
+        yield (
+            "on premises Ray's second autoscaler leaves one worker out: put `export "
+            "RAY_enable_autoscaler_v2=0;` before ray start on the head."
+        )
 
 
 RULES: dict[str, Rule] = {
