@@ -8,8 +8,9 @@ last and enter nothing else: selection never sees them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from trainables.config.test_conditions import family_of, gamma_key, near_shift_g
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
 from trainables.objective import objective_of
+from trainables.probes import Split, probe_layers
 from trainables.records.arm_record import Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
@@ -34,29 +36,28 @@ QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in perc
 
 
 @dataclass(frozen=True)
-class Features:
-    """What the readout of a model of texts saw of every layer, and the labels."""
-
-    layers: list[NDArray[np.float32]]  # L + 1 of [samples, H], float32
-    labels: NDArray[np.int64]  # [samples]
-
-
-@dataclass(frozen=True)
 class Measured:
-    """Losses of a split at one gamma, in the task's unit, and what its metric is made of."""
+    """Losses of a split at one gamma or under one shift, in the task's unit, and its metric."""
 
     units: Floats  # [units, L + 1]: mean loss over the samples of a unit and over the draws
     first_draw: Floats  # [units, L + 1]: of draw 0 alone
     samples: Floats  # [L + 1, samples]: losses of draw 0
-    scores: Floats | None  # [L + 1]: mean score of draw 0 over samples; None: scores are the losses
+    scores: Floats  # [L + 1]: what the metric is of, mean of draw 0
     sample_scores: Floats | None  # [samples]: the last layer's of draw 0, unit by unit
+    # ^ None: scores are the losses
     sizes: list[int]  # samples per unit
-    features: Features | None = None  # where they were asked for
+    unchanged: float | None  # the metric of the input itself, where asked for and a prediction
+    features: Split | None  # what a readout of texts saw of every layer, where asked for
+
+    @property
+    def losses(self) -> Floats:
+        """[L + 1]: mean over the units, of draw 0."""
+        means: Floats = self.first_draw.mean(axis=0)
+        return means
 
     def metrics(self, task: Task) -> list[float]:
         """The metric of every layer's prediction, of draw 0."""
-        mean_F = self.first_draw.mean(axis=0) if self.scores is None else self.scores
-        return [task.metric(float(score)) for score in mean_F]
+        return [task.metric(float(score)) for score in self.scores]
 
 
 def units_of(task: Task, split: str) -> tuple[str, ...]:
@@ -126,7 +127,6 @@ class _Gathered:
         return scores[:, np.argsort(self._numbers)] if self._numbers else scores
 
 
-@torch.no_grad()
 def measure(
     model: nn.Module,
     task: Task,
@@ -141,39 +141,67 @@ def measure(
     Features are kept of the first ``feature_draws`` of them, where the model has any, and of no
     more draws once there are MOST_FEATURES rows.
     """
+    held_out = partial(task.held_out, split, gamma)
+    return _measured(model, task, split, held_out, draws, feature_draws=feature_draws)
+
+
+def measure_shifted(
+    model: nn.Module, task: Task, shift: str, severity: float, split: str = "dev"
+) -> Measured:
+    """Every layer's loss and metric under a shift of ``test_conditions.FAMILIES``, one draw."""
+    shifted = partial(task.shifted, split, shift, severity)
+    return _measured(model, task, split, shifted, 1, with_input=True)
+
+
+@torch.no_grad()
+def _measured(
+    model: nn.Module,
+    task: Task,
+    split: str,
+    batches_of: Callable[[int], Iterable[Batch]],
+    draws: int,
+    *,
+    feature_draws: int = 0,
+    with_input: bool = False,
+) -> Measured:
     model.eval()
     names = units_of(task, split)
     gathered, first_draw, sizes = _Gathered(len(names)), np.zeros(()), np.zeros(len(names))
     kept: list[tuple[list[Tensor], Tensor]] = []
-    enough = feature_draws
+    enough, unchanged = feature_draws, None
     for draw in range(draws):
-        for batch in task.held_out(split, gamma, draw):
+        for batch in batches_of(draw):
             found = layer_outcomes(model, task, batch)
+            losses = found.losses
             if draw < enough and found.features is not None:
                 kept.append(([x.float().cpu() for x in found.features], batch.targets.cpu()))
-            scores = None if found.scores is found.losses else _plain(found.scores)
-            gathered.add(batch, _plain(found.losses), scores, keep=draw == 0)
+            if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
+                losses = torch.cat([losses, unchanged[None]])  # one row more
+            of_batch = None if found.scores is found.losses else _plain(found.scores)
+            gathered.add(batch, _plain(losses), of_batch, keep=draw == 0)
         if draw == 0:
             first_draw, sizes = gathered.by_unit, gathered.counts.copy()
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
             enough = min(enough, draw + 1)
-    scores = gathered.scores
+    layers = slice(None) if unchanged is None else slice(-1)
+    mean_F, scores = first_draw.mean(axis=0), gathered.scores
     return Measured(
-        units=gathered.by_unit,
-        first_draw=first_draw,
-        samples=gathered.losses,
-        scores=None if scores is None else scores.mean(axis=1),
+        units=gathered.by_unit[:, layers],
+        first_draw=first_draw[:, layers],
+        samples=gathered.losses[layers],
+        scores=mean_F[layers] if scores is None else scores.mean(axis=1),
         sample_scores=None if scores is None else scores[-1],
         sizes=sizes.astype(int).tolist(),
+        unchanged=None if unchanged is None else task.metric(float(mean_F[-1])),
         features=_joined(kept),
     )
 
 
-def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Features | None:
+def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Split | None:
     if not kept:
         return None
     by_layer = zip(*(layers for layers, _ in kept), strict=True)
-    return Features(
+    return Split(
         [torch.cat(parts).numpy() for parts in by_layer],
         torch.cat([labels for _, labels in kept]).numpy(),
     )
@@ -182,11 +210,6 @@ def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Features | None:
 def _plain(losses: Tensor) -> Floats:
     plain: Floats = losses.double().cpu().numpy()
     return plain
-
-
-def unit_losses(model: nn.Module, task: Task, split: str, gamma: float, draws: int) -> Floats:
-    """Mean loss of every unit and layer over ``draws`` keyed draws, [units, L + 1], task unit."""
-    return measure(model, task, split, gamma, draws).units
 
 
 def evaluate(
@@ -223,11 +246,10 @@ def evaluate(
         train_losses=train.units.tolist(),
         scores=scores,
         layer_losses_by_gamma={
-            gamma_key(g): measured.first_draw.mean(axis=0).tolist()
-            for g, measured in at_gammas.items()
+            gamma_key(g): measured.losses.tolist() for g, measured in at_gammas.items()
         },
         layer_scores_by_gamma={}
-        if held_out.scores is None
+        if held_out.sample_scores is None
         else by_layer | {gamma_key(gamma): held_out.metrics(task)},
         references=references.metrics,
         reference_losses=references.losses,
@@ -238,9 +260,9 @@ def evaluate(
         descent_share=share.tolist(),
         multipliers=multipliers,
         **probe_fields(task, train.features, held_out.features),
-        **shift_fields(config, shifted, references),
+        **shift_fields(config, task, shifted, references),
     )
-    found: dict[str, Measured | Shifted] = {at_gamma(g): m for g, m in at_gammas.items()}
+    found = {at_gamma(g): m for g, m in at_gammas.items()}
     found[at_gamma(gamma)] = held_out  # also where it is no test gamma
     found |= {under_shift(*condition): m for condition, m in shifted.items()}
     of_samples = {n: m.sample_scores for n, m in found.items() if m.sample_scores is not None}
@@ -253,7 +275,7 @@ def evaluate(
     )
 
 
-def probe_fields(task: Task, train: Features | None, dev: Features | None) -> Fields:
+def probe_fields(task: Task, train: Split | None, dev: Split | None) -> Fields:
     """The fields of ``Evaluation`` about probes, fitted to what ``measure`` saw at train_gamma.
 
     Nothing where a model has no features, where they are not finite, and where the training units
@@ -261,13 +283,10 @@ def probe_fields(task: Task, train: Features | None, dev: Features | None) -> Fi
     """
     if train is None or dev is None or not isinstance(task, TokenTask):
         return {}
-    finite = all(np.isfinite(x).all() for split in (train, dev) for x in split.layers)
+    finite = all(np.isfinite(x).all() for split in (train, dev) for x in split.features)
     if not finite or len(np.unique(train.labels)) < task.classes:
         return {}
-    from trainables.probes import Split, probe_layers  # loads scikit-learn
-
-    of_train, of_dev = (Split(split.layers, split.labels) for split in (train, dev))
-    probes = probe_layers(of_train, of_dev, task.classes)
+    probes = probe_layers(train, dev, task.classes)
     return {
         "probe_losses": [probe.loss for probe in probes],
         "probe_train_losses": [probe.train_loss for probe in probes],
@@ -279,25 +298,9 @@ Fields = dict[str, Any]  # of ``Evaluation``
 ByShift = dict[str, dict[str, Any]]  # a value by family and severity
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """A model under one shift, on the units of a split, draw 0."""
-
-    first_draw: Floats  # [units, L + 1]: mean over the samples of a unit, in the task's unit
-    sample_scores: Floats | None  # [samples]: the last layer's, unit by unit; None: the losses
-    metric: float
-    unchanged: float | None  # the metric of the input itself; None where it is no prediction
-
-    @property
-    def losses(self) -> Floats:
-        """[L + 1]: mean over the units."""
-        means: Floats = self.first_draw.mean(axis=0)
-        return means
-
-
 def measure_shifts(
     config: RunConfig, task: Task, model: nn.Module, split: str = "dev"
-) -> dict[tuple[str, float], Shifted]:
+) -> dict[tuple[str, float], Measured]:
     """The model under every shift and severity of the run; empty without shifts."""
     return {
         (shift, severity): measure_shifted(model, task, shift, severity, split)
@@ -307,7 +310,10 @@ def measure_shifts(
 
 
 def shift_fields(
-    config: RunConfig, shifted: Mapping[tuple[str, float], Shifted], references: References
+    config: RunConfig,
+    task: Task,
+    shifted: Mapping[tuple[str, float], Measured],
+    references: References,
 ) -> Fields:
     """The fields of ``Evaluation`` about shifts beside Gaussian noise, over ``config.shifts``.
 
@@ -324,38 +330,12 @@ def shift_fields(
         for at in (scores, losses, *found.values()):
             at.setdefault(shift, {})
         key = severity_key(severity)
-        scores[shift][key] = measured.metric
+        scores[shift][key] = measured.metrics(task)[-1]
         losses[shift][key] = measured.losses.tolist()
         found["constant"][shift][key] = known
         if measured.unchanged is not None:
             found["identity"][shift][key] = measured.unchanged
     return {"shift_scores": scores, "shift_layer_losses": losses, "shift_references": found}
-
-
-@torch.no_grad()
-def measure_shifted(
-    model: nn.Module, task: Task, shift: str, severity: float, split: str = "dev"
-) -> Shifted:
-    """Every layer's loss and the metric under a shift of ``test_conditions.FAMILIES``."""
-    model.eval()
-    gathered = _Gathered(len(units_of(task, split)))
-    has_identity = False
-    for batch in task.shifted(split, shift, severity, 0):
-        unchanged = task.unchanged_losses(batch)
-        has_identity = unchanged is not None
-        found = layer_outcomes(model, task, batch)
-        losses = found.losses if unchanged is None else torch.cat([found.losses, unchanged[None]])
-        is_loss = found.scores is found.losses
-        gathered.add(batch, _plain(losses), None if is_loss else _plain(found.scores[-1:]))
-    by_unit, scores = gathered.by_unit, gathered.scores
-    of_layers = by_unit[:, :-1] if has_identity else by_unit
-    score = of_layers.mean(axis=0)[-1] if scores is None else scores.mean()
-    return Shifted(
-        first_draw=of_layers,
-        sample_scores=None if scores is None else scores[0],
-        metric=task.metric(float(score)),
-        unchanged=task.metric(float(by_unit.mean(axis=0)[-1])) if has_identity else None,
-    )
 
 
 def descent_ratios(losses: Floats) -> tuple[Floats, Floats]:

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from trainables.errors import InvalidValue
@@ -97,6 +95,9 @@ def fit_path(
     features_NH: NDArray[Any], labels_N: Labels, classes: int, strengths: Sequence[float]
 ) -> list[tuple[Fit, bool]]:
     """One fit per strength, each started from the one before; whether each converged beside it."""
+    from sklearn.exceptions import ConvergenceWarning  # arms without texts do without
+    from sklearn.linear_model import LogisticRegression
+
     x_NH = features_NH.astype(np.float64)
     mean_H, std_H = x_NH.mean(axis=0), x_NH.std(axis=0)
     std_H[std_H <= 1e-12 * np.abs(mean_H)] = np.inf  # a constant tells nothing: weight 0

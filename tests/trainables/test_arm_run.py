@@ -18,7 +18,7 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.config.arm import RunConfig
 from trainables.errors import BadData, InvalidValue
-from trainables.evaluation import unit_losses
+from trainables.evaluation import measure
 from trainables.memory import exhausted
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord
@@ -243,9 +243,9 @@ def test_the_averaged_weights_are_what_is_reported_evaluated_and_kept(
     content = store.weights(record.signature)
     assert content is not None
     model.load_state_dict(from_bytes(content, device)["model"])
-    found = unit_losses(model, task, "dev", averaged.train_gamma, averaged.eval_draws)
+    found = measure(model, task, "dev", averaged.train_gamma, averaged.eval_draws).units
     np.testing.assert_array_equal(found, evaluation.dev_losses)
-    reported = unit_losses(model, task, "dev", averaged.train_gamma, 1).mean(axis=0)
+    reported = measure(model, task, "dev", averaged.train_gamma, 1).units.mean(axis=0)
     np.testing.assert_array_equal(
         record.reports[-1].layers["losses"], reported / task.scales.constant_loss
     )

@@ -25,7 +25,6 @@ from trainables.evaluation import (
     evaluate,
     measure,
     measure_shifted,
-    unit_losses,
     units_of,
 )
 from trainables.objective import objective
@@ -52,7 +51,7 @@ def task() -> VideoDenoising:
 
 
 def test_unit_losses_equal_a_naive_average_over_draws_and_patches(task: VideoDenoising) -> None:
-    got = unit_losses(Shrinking(), task, "dev", 0.2, 2)
+    got = measure(Shrinking(), task, "dev", 0.2, 2).units
     sums = np.zeros_like(got)
     counts = np.zeros(len(got))
     for draw in range(2):
@@ -72,7 +71,7 @@ def test_the_first_draw_is_that_of_a_measurement_of_one_draw(task: VideoDenoisin
 
 
 def test_the_identitys_loss_is_the_noise_energy(task: VideoDenoising) -> None:
-    identity = unit_losses(Shrinking(), task, "dev", TINY.train_gamma, 2)[:, 0].mean()
+    identity = measure(Shrinking(), task, "dev", TINY.train_gamma, 2).units[:, 0].mean()
     # 4 windows x 64 patches x 3 frames x 16 pixels x 2 draws: the sampling error is about 1 %
     assert identity == pytest.approx(task.scales.identity_loss, rel=0.03)
 
@@ -218,7 +217,7 @@ def test_losses_under_a_shift_equal_a_naive_average(task: VideoDenoising) -> Non
             for layer, factor in enumerate(Shrinking.factors):
                 sums[layer] += float((factor * noisy - clean).square().sum(-1).mean())
     np.testing.assert_allclose(found.losses, sums / count, rtol=1e-5)
-    assert found.metric == task.metric(float(found.losses[-1]))
+    assert found.metrics(task)[-1] == task.metric(float(found.losses[-1]))
     # layer 0 of this model is the input
     assert found.unchanged == pytest.approx(task.metric(float(found.losses[0])))
 

@@ -27,7 +27,7 @@ from trainables.contracts.data_sets import TEXTS, VIDEOS, check_videos
 from trainables.datasets.video.clips import Clip, Pixels
 from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData
-from trainables.evaluation import unit_losses
+from trainables.evaluation import measure
 from trainables.layer_losses import layer_losses
 from trainables.records.arm_record import Evaluation
 from trainables.records.arms import RunStore
@@ -167,7 +167,7 @@ def test_an_arm_on_it_gives_its_numbers_again_and_its_weights_come_back(
     task = task_of(run)
     model = build_model(run, task).to(parameter_dtype(run))
     model.load_state_dict(from_bytes(content, CPU)["model"])
-    found = unit_losses(model, task, "dev", run.train_gamma, run.eval_draws)
+    found = measure(model, task, "dev", run.train_gamma, run.eval_draws).units
     np.testing.assert_array_equal(found, measured[0].dev_losses)
 
 

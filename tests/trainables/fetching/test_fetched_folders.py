@@ -20,8 +20,8 @@ import pytest
 
 from tests.support.drivers import ROOT, wait_until
 from tests.support.servers.clouds import BUCKET, REGION, Cloud, Request
-from trainables.fetching import fetched_folders, remote_folders
 from trainables.errors import BadData, StoreError
+from trainables.fetching import fetched_folders, remote_folders
 from trainables.fetching.fetched_folders import Background, fetched, listed
 
 ADDRESS = f"s3://{BUCKET}/data"

@@ -342,7 +342,7 @@ def test_features_are_what_the_readout_sees(reviews: RunConfig) -> None:
     assert found.features is not None
     labels = [int(t) for b in task.held_out("dev", 0.4, 0) for t in b.targets]
     assert found.features.labels.tolist() == labels
-    logits = [model.readout(torch.from_numpy(x)) for x in found.features.layers]
+    logits = [model.readout(torch.from_numpy(x)) for x in found.features.features]
     right = [(x.argmax(1).numpy() == labels).mean() for x in logits]
     assert found.metrics(task) == pytest.approx(right)
 
@@ -503,7 +503,7 @@ def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) 
     assert found.shift_references.keys() == {"constant"}
     alone = measure_shifted(model, task, "typos", 0.05)
     assert alone.unchanged is None
-    assert found.shift_scores["typos"]["0.05"] == alone.metric
+    assert found.shift_scores["typos"]["0.05"] == alone.metrics(task)[-1]
     assert found.shift_layer_losses["typos"]["0.05"] == alone.losses.tolist()
     without = evaluate(reviews, task, model, task.references(), [])[0]
     assert without.objective == found.objective
