@@ -46,6 +46,7 @@ LIGHT_MODULES = (
     "search_spaces.catalog",
     "search_spaces.space",
     "sweep.study.definition",
+    "sweep.study.feasibility",
     "sweep.study.pairs",
     "sweep.study.plan",
     "trainables.primal_dual.certificate",

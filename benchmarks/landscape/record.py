@@ -19,7 +19,7 @@ from pathlib import Path
 
 from scipy.stats import qmc
 
-from sweep.study.pairs import Judgement, judge
+from sweep.study.feasibility import Judgement, judge
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 from trainables.plain import Json

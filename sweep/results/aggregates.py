@@ -9,7 +9,8 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
-from sweep.study.pairs import Judgement, Pair
+from sweep.study.feasibility import Judgement
+from sweep.study.pairs import Pair
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import gamma_key, seen_gammas
 from trainables.plain import Json

@@ -17,7 +17,7 @@ from sweep.results.names import short_names
 from sweep.run.coordinator import Coordinator, LiveArm
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from sweep.study.pairs import judge
+from sweep.study.feasibility import judge
 from sweep.study.selection import counted
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord
 from trainables.registry.task_facts import Metric

@@ -18,7 +18,8 @@ from typing import Literal, Protocol, TypeVar, cast, get_args
 import numpy as np
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.study.pairs import COUNTED, Judgement, Pair, judge
+from sweep.study.feasibility import Judgement, judge
+from sweep.study.pairs import COUNTED, Pair
 from trainables.config.arm import ConstraintConfig
 from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent, is_feasible

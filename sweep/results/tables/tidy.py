@@ -16,7 +16,8 @@ from sweep.results.aggregates import COSTS, area
 from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.formats import Row
 from sweep.results.views import SettingView, SweepView
-from sweep.study.pairs import Judgement, Pair
+from sweep.study.feasibility import Judgement
+from sweep.study.pairs import Pair
 from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
 
 Cell = tuple[str, str | None, float | None, int | None, float]  # the columns behind ``seed``

@@ -10,7 +10,7 @@ import pytest
 from sweep.results import aggregates, views
 from sweep.results.tables.formats import to_csv, to_markdown
 from sweep.results.tables.layers import layers_table
-from sweep.study.pairs import judge
+from sweep.study.feasibility import judge
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from tests.sweep.results.test_text_results import LOSSES, TEXT, finished
 from tests.sweep.results.test_text_results import SPACE as TEXTS

@@ -14,7 +14,7 @@ from sweep.results import aggregates
 from sweep.results.tables import results
 from sweep.results.tables.formats import to_markdown
 from sweep.results.tables.hyperparameters import hyperparameters_table
-from sweep.study.pairs import judge
+from sweep.study.feasibility import judge
 from sweep.study.selection import ProposalResult, select
 from sweep.tracking.rows import TrackedArm, final_rows
 from tests.support.records import SCALES, evaluation

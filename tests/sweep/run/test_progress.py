@@ -15,7 +15,7 @@ from search_spaces.space import SearchSpace, Uniform
 from sweep.run.coordinator import Coordinator
 from sweep.run.progress import LiveDisplay, ended, view
 from sweep.study.definition import Definition
-from sweep.study.pairs import judge
+from sweep.study.feasibility import judge
 from sweep.study.proposals import ProposalOutcome
 from tests.support.oracles import TINY
 from tests.support.records import SCORES, finished
