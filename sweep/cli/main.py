@@ -6,9 +6,8 @@ Exit 0: done. 1: something outside the request failed. 2: the request cannot be 
 from __future__ import annotations
 
 import logging
-import sys
 from importlib import import_module
-from typing import IO, Any
+from typing import Any
 
 import click
 
@@ -55,23 +54,6 @@ VERBS = {
 }
 
 
-class _Reported(click.ClickException):
-    """An error of ours as click ends on it: message, no traceback, the exit code of its kind."""
-
-    def __init__(self, error: SweepError) -> None:
-        super().__init__(str(error))
-        self.misuse = isinstance(error, Misuse)
-
-    @property
-    def exit_code(self) -> int:  # type: ignore[override]
-        """2 for misuse, else 1."""
-        return 2 if self.misuse else 1
-
-    def show(self, file: IO[Any] | None = None) -> None:
-        """Print the message as one block on standard error."""
-        click.echo(f"sweep: {self.message}", file=file or sys.stderr)
-
-
 class _Verbs(click.Group):
     """Verbs in the order of a study, with our errors reported without a traceback."""
 
@@ -97,7 +79,8 @@ class _Verbs(click.Group):
         try:
             return super().invoke(ctx)
         except SweepError as error:
-            raise _Reported(error) from error
+            click.echo(f"sweep: {error}", err=True)
+            raise SystemExit(2 if isinstance(error, Misuse) else 1) from error
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
