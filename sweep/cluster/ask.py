@@ -67,7 +67,7 @@ def ask(
     Raises:
         Failure: it could not be run. That a verb fails or refuses is an answer.
     """
-    question = _question(words, storage, jobs.driving(), asked_from)
+    question = _question(words, storage, jobs.every(), asked_from)
     job = f"ask-{uuid.uuid4().hex[:12]}"
     jobs.start(job, f"{PYTHON} sweep.cli.answer {question.text()}")
     jobs.clean()  # while it begins
@@ -78,9 +78,9 @@ def ask(
 
 
 def _question(
-    words: Sequence[str], storage: str | None, driving: Iterable[Job], asked_from: str
+    words: Sequence[str], storage: str | None, every: Iterable[Job], asked_from: str
 ) -> Question:
-    drivers = tuple((job.sweep, job.id, job.storage) for job in driving)
+    drivers = tuple((job.sweep, job.id, job.storage) for job in every if job.is_driving)
     return Question(tuple(words), storage, drivers, asked_from)
 
 
@@ -115,11 +115,14 @@ def asked(address: str, storage: str | None, *words: str) -> Answer:
     to = tunnel.route(Path(address))
     with tunnel.tunnel(to, with_reader=True) as way:
         every = listed(way.port, secret)
-        driving = [job for job in every if job.is_driving]
-        question = _question(words, storage, driving, asked_from)
+        question = _question(words, storage, every, asked_from)
         for job in every:
             if job.is_reader and job.state == "RUNNING":
-                found = _read(address, way.reader_port, to.reader_port, secret, job, question)
+                key = questions.key_of(secret, job.id)
+                try:
+                    found = questions.ask(way.reader_port, key, question, ANSWER_S, to.reader_port)
+                except TimeoutError as error:
+                    raise _late(address, ANSWER_S) from error
                 if found is not None:
                     return found
         from sweep.cluster.jobs import Jobs  # Ray: a second that the reader saves
@@ -131,21 +134,12 @@ def asked(address: str, storage: str | None, *words: str) -> Answer:
         return answer
 
 
-def _read(
-    address: str, port: int, heads_port: int, secret: str | None, job: Job, question: Question
-) -> Answer | None:
-    try:
-        key = questions.key_of(secret, job.id)
-        return questions.ask(port, key, question, ANSWER_S, heads_port)
-    except TimeoutError as error:
-        raise _late(address, ANSWER_S) from error
-
-
 def _start_reader(jobs: Jobs) -> None:
     """Have a reader for the next verb, unless one is there, or has just failed to be."""
     job = f"{READER}{uuid.uuid4().hex[:12]}"
     with suppress(Failure):  # the answer counts
-        if not any(not job.is_over or job.state == "FAILED" for job in jobs.readers()):
+        readers = [one for one in jobs.every() if one.is_reader]
+        if all(one.is_over and one.state != "FAILED" for one in readers):
             jobs.start(job, f"{PYTHON} sweep.cli.reader {job}")
 
 

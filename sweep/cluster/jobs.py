@@ -102,19 +102,12 @@ class Jobs:
         found = [job for job in self.drivers() if job.sweep == name]
         return sorted(found, key=lambda job: job.started_ms, reverse=True)
 
-    def driving(self) -> list[Job]:
-        """The jobs that drive a sweep now."""
-        return [job for job in self._every() if job.is_driving]
-
     def drivers(self) -> list[Job]:
         """The jobs that drive, or drove, a sweep."""
-        return [job for job in self._every() if job.sweep]
+        return [job for job in self.every() if job.sweep]
 
-    def readers(self) -> list[Job]:
-        """The jobs that answer laptops, or did lately."""
-        return [job for job in self._every() if job.is_reader]
-
-    def _every(self) -> list[Job]:
+    def every(self) -> list[Job]:
+        """The jobs that clients submitted."""
         with self._errors():
             every = self._client.list_jobs()
         return [Job.of(vars(details)) for details in every if details.type == JobType.SUBMISSION]
@@ -178,7 +171,7 @@ class Jobs:
         Where that fails they stay there, which harms nobody.
         """
         with suppress(Failure):
-            every = self._every()
+            every = self.every()
             now_ms = max((max(job.started_ms, job.ended_ms) for job in every), default=0)  # there
             done = [job for job in every if job.is_over and not job.sweep]
             over = [job for job in done if job.id.startswith((*ANSWERS, READER))]
