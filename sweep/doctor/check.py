@@ -16,7 +16,7 @@ class Check:
 
     name: str
     passed: bool
-    found: str
+    found: str = ""
     advice: str = ""  # what to do when it failed
 
 

@@ -7,12 +7,12 @@ itself (`cluster.py`). A cluster that answers strangers is refused: nothing is r
 from __future__ import annotations
 
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import requests
 
 from sweep.cluster import ask, tunnel
 from sweep.cluster.cluster_yaml import read
@@ -75,8 +75,8 @@ def checks(
         refuse_password(mlflow)
     inside = None if tunnel.is_url(address) else Path(address)
     if inside is not None:
-        for finding in yaml_check.check(inside):
-            yield Check(f"{inside.name}: {finding.name}", finding.ok, "", finding.advice)
+        for check in yaml_check.check(inside):
+            yield replace(check, name=f"{inside.name}: {check.name}")
     try:
         secret = tunnel.token(address)
         yield NO_TOKEN if secret is None else replace(token_file(), name="token here")
@@ -143,18 +143,13 @@ def strangers(url: str) -> Check:
 
 def _status(url: str, authorization: str | None) -> int | None:
     """How a server answers; None where nothing does, or no HTTP."""
-    headers = {} if authorization is None else {"Authorization": authorization}
-    request = urllib.request.Request(url, headers=headers)
-    direct = urllib.request.ProxyHandler({})  # a proxy's 403 would look like a refusal
-    try:
-        opener = urllib.request.build_opener(direct)
-        with opener.open(request, timeout=TIMEOUT_S) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code
-    except Exception:  # a server that is none fails in many ways
-        return None
+    with requests.Session() as stranger:
+        stranger.trust_env = False  # a proxy's 403 would look like a refusal
+        headers = {} if authorization is None else {"Authorization": authorization}
+        try:
+            return stranger.get(url, headers=headers, timeout=TIMEOUT_S).status_code
+        except Exception:  # a server that is none fails in many ways
+            return None
 
 
 # --- ports ----------------------------------------------------------------------------------------
@@ -168,10 +163,10 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
         is_filtered: whether a firewall should keep strangers from Ray's own ports, too; else the
             token alone does.
     """
-    found = answering(host, {**NEVER_OPEN, **RAY_PORTS})
+    known = {**NEVER_OPEN, **RAY_PORTS}
+    found = answering(host, known)
     wrong = [port for port in found if port in NEVER_OPEN or is_filtered]
     if wrong:
-        known = {**NEVER_OPEN, **RAY_PORTS}
         named = ", ".join(f"{port} ({known[port]})" for port in wrong)
         advice = "Allow only ssh from outside: close the rest in the security group or firewall."
         yield Check("closed from here", False, f"{host} answers here on {named}", advice)

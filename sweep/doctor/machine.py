@@ -8,7 +8,7 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sweep.doctor.check import Check, last_line, nearest, run_python, writable
@@ -33,19 +33,15 @@ def checks(
         data: a folder to look for data sets in; None: none.
         needs: the data sets and checkpoints of a search space.
     """
-    steps: list[Callable[[], Check]] = [
-        python,
-        packages,
-        _device,
-        _cores,
-        lambda: storage_check(storage),
-        lambda: disk(storage),
-        cache,
-        lambda: tracking(storage, mlflow),
-        _ray,
-    ]
-    for step in steps:
-        yield step()
+    yield python()
+    yield packages()
+    yield _device()
+    yield _cores()
+    yield storage_check(storage)
+    yield disk(storage)
+    yield cache()
+    yield tracking(storage, mlflow)
+    yield _ray()
     if data is not None:
         yield folder_check(data)
     yield from map(need_check, needs)

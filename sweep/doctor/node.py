@@ -11,7 +11,7 @@ import platform
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,25 +66,27 @@ def report(request: Request, node: str, gpus: float, is_head: bool) -> NodeRepor
         gpus: how many Ray offers here.
         is_head: whether this is the head.
     """
-    steps: list[Callable[[], Check]] = [
-        doctor.packages,
-        lambda: _gpus(gpus, is_head),
-        lambda: doctor.disk(request.storage),
-        _cache,
-        token_file,
-        lambda: _closed_here() if is_head else _closed_from_here(request.head),
-    ]
+    checks = tuple(_checks(request, node, gpus, is_head=is_head))
+    return NodeReport(socket.gethostname(), dict(_facts(request.needs)), checks)
+
+
+def _checks(request: Request, node: str, gpus: float, *, is_head: bool) -> Iterator[Check]:
+    yield doctor.packages()
+    yield _gpus(gpus, is_head)
+    yield doctor.disk(request.storage)
+    yield _cache()
+    yield token_file()
     if is_head:
-        steps.append(_exposed)
-    probe = request.probe
-    if probe is not None:
-        steps.append(lambda: shared_storage(request.storage, probe, node))
+        yield _closed_here()
+        yield _exposed()
+    else:
+        yield _closed_from_here(request.head)
+    if request.probe is not None:
+        yield shared_storage(request.storage, request.probe, node)
     if request.folder is not None:
-        folder = request.folder
-        steps.append(lambda: folder_check(folder))
+        yield folder_check(request.folder)
     # The head trains nothing, but it is where a sweep's data and weights get their fingerprints.
-    checks = [step() for step in steps] + [need_check(need) for need in request.needs]
-    return NodeReport(socket.gethostname(), dict(_facts(request.needs)), tuple(checks))
+    yield from map(need_check, request.needs)
 
 
 def clock() -> float:

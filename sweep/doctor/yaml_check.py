@@ -9,26 +9,17 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_aws, yaml_rules, yaml_secrets
+from sweep.doctor.check import Check
 from sweep.doctor.yaml_rules import ClusterFile
 from sweep.doctor.yaml_secrets import Secret
 from trainables.errors import Misuse
 from trainables.plain import Json
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One line of `sweep doctor` about a cluster.yaml."""
-
-    name: str  # what was looked at
-    ok: bool
-    advice: str = ""  # what is wrong and what to do; empty where nothing is
-
-
-def check(path: str | os.PathLike[str]) -> list[Finding]:
+def check(path: str | os.PathLike[str]) -> list[Check]:
     """Everything that can be known of a cluster.yaml without a cloud; one finding per question.
 
     Sources of file_mounts are looked for as `ray up` does: from the current folder. What Ray's own
@@ -37,7 +28,7 @@ def check(path: str | os.PathLike[str]) -> list[Finding]:
     try:
         plain = read(path)
     except Misuse as error:
-        return [Finding("cluster.yaml", False, str(error))]
+        return [Check("cluster.yaml", False, "", str(error))]
     secrets = yaml_secrets.find(plain)
     findings = [_finding("secrets", [secret.advice for secret in secrets], secrets)]
     try:
@@ -45,7 +36,7 @@ def check(path: str | os.PathLike[str]) -> list[Finding]:
     except Misuse as error:
         findings.append(_finding("Ray's validation", [str(error)], secrets))
         return findings
-    findings.append(Finding("Ray's validation", True))
+    findings.append(Check("Ray's validation", True))
     cluster = ClusterFile(plain, prepared)
     rules = dict(yaml_rules.RULES)
     if cluster.provider_type == "aws":
@@ -53,8 +44,9 @@ def check(path: str | os.PathLike[str]) -> list[Finding]:
     return findings + [_finding(name, list(rule(cluster)), secrets) for name, rule in rules.items()]
 
 
-def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Finding:
-    return Finding(name, not problems, yaml_secrets.masked(" ".join(problems), secrets))
+def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Check:
+    advice = yaml_secrets.masked(" ".join(problems), secrets)
+    return Check(name, not problems, advice=advice)
 
 
 def _as_ray_takes_it(plain: dict[str, Json]) -> dict[str, Json]:

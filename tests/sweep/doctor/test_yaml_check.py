@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 from sweep.cluster.cluster_yaml import read
-from sweep.doctor.yaml_check import Finding, check
+from sweep.doctor.check import Check
+from sweep.doctor.yaml_check import check
 from tests.support.planted_mistakes import both, given, head_start, instead, node, without
 from trainables.errors import Misuse
 from trainables.plain import Json
@@ -52,23 +53,23 @@ def filled(name: str) -> str:
 
 
 @pytest.fixture
-def checked(tmp_path: Path) -> Callable[[Json], dict[str, Finding]]:
+def checked(tmp_path: Path) -> Callable[[Json], dict[str, Check]]:
     """What is found in a file: a text, or what is written as one."""
 
-    def findings(content: Json) -> dict[str, Finding]:
+    def findings(content: Json) -> dict[str, Check]:
         path = tmp_path / "cluster.yaml"
         text = content if isinstance(content, str) else yaml.safe_dump(content, sort_keys=False)
         path.write_text(text, encoding="utf-8")
         found = check(path)
         assert len({finding.name for finding in found}) == len(found)
-        assert all(finding.ok == (not finding.advice) for finding in found)
+        assert all(finding.passed == (not finding.advice) for finding in found)
         return {finding.name: finding for finding in found}
 
     return findings
 
 
-def failed(found: dict[str, Finding]) -> dict[str, str]:
-    return {name: finding.advice for name, finding in found.items() if not finding.ok}
+def failed(found: dict[str, Check]) -> dict[str, str]:
+    return {name: finding.advice for name, finding in found.items() if not finding.passed}
 
 
 # --- our files ------------------------------------------------------------------------------------
@@ -83,7 +84,7 @@ def test_our_files_need_nothing_but_to_be_filled_in(name: str) -> None:
 
 @pytest.mark.parametrize("name", [AWS, ON_PREMISES])
 def test_our_files_pass_once_filled_in(
-    name: str, checked: Callable[[Json], dict[str, Finding]]
+    name: str, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     assert failed(checked(filled(name))) == {}
 
@@ -337,20 +338,20 @@ MISSED: dict[str, tuple[Callable[[Json], None], dict[str, str]]] = {
 
 @pytest.mark.parametrize("mistake", MISSED)
 def test_what_ray_misses_is_caught(
-    mistake: str, checked: Callable[[Json], dict[str, Finding]]
+    mistake: str, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     plant, expected = MISSED[mistake]
     plain = copy.deepcopy(yaml.safe_load(filled(AWS)))
     plant(plain)
     found = checked(plain)
-    assert found[RAYS].ok
+    assert found[RAYS].passed
     assert set(failed(found)) == set(expected)
     for name, told in expected.items():
         assert re.search(told, found[name].advice, flags=re.S), found[name].advice
 
 
 def test_a_file_system_that_is_mounted_by_fstab_lasts(
-    checked: Callable[[Json], dict[str, Finding]],
+    checked: Callable[[Json], dict[str, Check]],
 ) -> None:
     plain = yaml.safe_load(filled(AWS))
     instead("s3://lab-sweeps", "/mnt/efs")(plain)
@@ -359,7 +360,7 @@ def test_a_file_system_that_is_mounted_by_fstab_lasts(
 
 
 def test_on_premises_the_second_autoscaler_is_refused(
-    checked: Callable[[Json], dict[str, Finding]],
+    checked: Callable[[Json], dict[str, Check]],
 ) -> None:
     plain = yaml.safe_load(filled(ON_PREMISES))
     without("export RAY_enable_autoscaler_v2=0;")(plain)
@@ -375,7 +376,7 @@ def test_on_premises_the_second_autoscaler_is_refused(
     ],
 )
 def test_machines_that_ray_would_mistake_are_told(
-    machines: Json, told: str, checked: Callable[[Json], dict[str, Finding]]
+    machines: Json, told: str, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     plain = yaml.safe_load(filled(ON_PREMISES))
     plain["provider"] |= machines
@@ -388,7 +389,7 @@ def test_machines_that_ray_would_mistake_are_told(
     ("place", "lasts"), [("/home/lab", True), ("/mnt/nfs", True), ("/tmp", False), ("~", False)]
 )
 def test_on_premises_storage_may_lie_below_home(
-    place: str, lasts: bool, checked: Callable[[Json], dict[str, Finding]]
+    place: str, lasts: bool, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     """Machines of one's own often mount it from a file server."""
     plain = yaml.safe_load(filled(ON_PREMISES))
@@ -397,7 +398,7 @@ def test_on_premises_storage_may_lie_below_home(
 
 
 def test_the_token_here_is_looked_at(
-    laptop: Path, checked: Callable[[Json], dict[str, Finding]]
+    laptop: Path, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     token = laptop / ".ray/auth_token"
     token.chmod(0o644)
@@ -426,7 +427,7 @@ def test_the_token_here_is_looked_at(
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_ray_refuses_is_told_and_ends_the_checks(
-    plant: Callable[[Json], None], told: str, checked: Callable[[Json], dict[str, Finding]]
+    plant: Callable[[Json], None], told: str, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     plain = yaml.safe_load(filled(AWS))
     plant(plain)
@@ -435,7 +436,7 @@ def test_what_ray_refuses_is_told_and_ends_the_checks(
     assert re.search(told, found[RAYS].advice, flags=re.S), found[RAYS].advice
 
 
-def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Finding]]) -> None:
+def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Check]]) -> None:
     plain = yaml.safe_load(filled(ON_PREMISES))
     del plain["provider"]["worker_ips"]
     assert "supply a `head_ip` and list of `worker_ips`" in checked(plain)[RAYS].advice
@@ -453,7 +454,7 @@ def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Fi
     ids=["no YAML", "a list", "a provider that is text", "a key twice", "a date that is none"],
 )
 def test_what_is_no_cluster_file_is_a_finding_and_a_misuse(
-    content: str, told: str, checked: Callable[[Json], dict[str, Finding]], tmp_path: Path
+    content: str, told: str, checked: Callable[[Json], dict[str, Check]], tmp_path: Path
 ) -> None:
     assert re.search(told, checked(content)["cluster.yaml"].advice, flags=re.S), checked(content)[
         "cluster.yaml"

@@ -11,7 +11,8 @@ import yaml
 
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_secrets
-from sweep.doctor.yaml_check import Finding, check
+from sweep.doctor.check import Check
+from sweep.doctor.yaml_check import check
 from trainables.errors import Misuse
 from trainables.plain import Json
 
@@ -24,13 +25,11 @@ def ours() -> str:
 
 
 @pytest.fixture
-def checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[Json], dict[str, Finding]]:
+def checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Json], dict[str, Check]]:
     """What is found in a file, by the name of the question."""
     monkeypatch.chdir(ROOT)
 
-    def findings(content: Json) -> dict[str, Finding]:
+    def findings(content: Json) -> dict[str, Check]:
         path = tmp_path / "cluster.yaml"
         path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
         return {finding.name: finding for finding in check(path)}
@@ -54,7 +53,7 @@ SECRETS = {
 
 @pytest.mark.parametrize("secret", SECRETS)
 def test_a_secret_is_found_and_never_repeated(
-    secret: str, checked: Callable[[Json], dict[str, Finding]]
+    secret: str, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     plain = yaml.safe_load(ours())
     plain["setup_commands"].append(SECRETS[secret].format(secret))
@@ -66,7 +65,7 @@ def test_a_secret_is_found_and_never_repeated(
 
 @pytest.mark.parametrize("secret", [12345678, 1234.5])
 def test_a_secret_that_yaml_takes_for_a_number_is_found(
-    secret: float, checked: Callable[[Json], dict[str, Finding]]
+    secret: float, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     plain = yaml.safe_load(ours())
     plain["provider"]["aws_credentials"] = {"aws_secret_access_key": secret}
@@ -91,7 +90,7 @@ def test_a_password_that_yaml_takes_for_its_own_is_not_repeated(value: str, tmp_
 
 
 def test_a_command_that_cannot_be_read_is_named_and_not_repeated(
-    checked: Callable[[Json], dict[str, Finding]],
+    checked: Callable[[Json], dict[str, Check]],
 ) -> None:
     plain = yaml.safe_load(ours())
     plain["head_setup_commands"] = ["true", "hf auth login --token hf_abcdefghijk && 'unclosed"]
@@ -120,13 +119,13 @@ def test_where_a_secret_is_read_from_is_no_secret(command: str) -> None:
 
 
 def test_what_ray_says_of_a_secret_is_masked(
-    checked: Callable[[Json], dict[str, Finding]],
+    checked: Callable[[Json], dict[str, Check]],
 ) -> None:
     plain = yaml.safe_load(ours())
     plain["max_workers"] = "hf_abcdefghijklmnopqrstu"
     found = checked(plain)
     assert "'***' is not of type 'integer'" in found[RAYS].advice
-    assert not found["secrets"].ok
+    assert not found["secrets"].passed
 
 
 def test_a_digit_is_not_masked_wherever_it_stands() -> None:
