@@ -246,14 +246,23 @@ def only(space: SearchSpace, patterns: Sequence[str]) -> SearchSpace:
     Raises:
         UnknownName: a pattern matches no setting.
     """
-    names = [s.name for s in space.settings]
+    kept = matching([s.name for s in space.settings], patterns, space.name)
+    return replace(space, settings=tuple(s for s in space.settings if s.name in kept))
+
+
+def matching(names: Sequence[str], patterns: Sequence[str], of: str) -> set[str]:
+    """The settings' names that a pattern of ``--only`` matches; all, without any.
+
+    Raises:
+        UnknownName: a pattern matches none of the settings of ``of``.
+    """
+    kept = set() if patterns else set(names)
     for pattern in patterns:
-        if not any(fnmatch.fnmatchcase(name, pattern) for name in names):
-            raise UnknownName.of(f"setting of {space.name}", pattern, names)
-    if not patterns:
-        return space
-    kept = tuple(s for s in space.settings if any(fnmatch.fnmatchcase(s.name, p) for p in patterns))
-    return replace(space, settings=kept)
+        found = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        if not found:
+            raise UnknownName.of(f"setting of {of}", pattern, names)
+        kept.update(found)
+    return kept
 
 
 def is_data_set(data: str) -> bool:

@@ -5,7 +5,6 @@ They need no driver and change nothing.
 
 from __future__ import annotations
 
-import fnmatch
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import click
 from rich.markup import escape
 
+from search_spaces import catalog
 from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings
 from sweep.cli.options import (
     address_option,
@@ -35,7 +35,7 @@ from sweep.study.definition import Definition, folder, sweep_names
 from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import open_store
 from sweep.tracking.address import known_id, place_of
-from trainables.errors import SweepError, UnknownName
+from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
@@ -167,20 +167,9 @@ def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json
 def chosen(
     sweep: str, entries: Sequence[Mapping[str, Json]], patterns: Sequence[str]
 ) -> list[Mapping[str, Json]]:
-    """The entries of settings that match a pattern of --only; all, without any.
-
-    Raises:
-        UnknownName: a pattern matches none.
-    """
-    names = [entry["setting"] for entry in entries]
-    for pattern in patterns:
-        if not fnmatch.filter(names, pattern):
-            raise UnknownName.of(f"setting of {sweep}", pattern, names)
-    return [
-        entry
-        for entry, name in zip(entries, names, strict=True)
-        if not patterns or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-    ]
+    """The entries of settings that match a pattern of --only; all, without any."""
+    kept = catalog.matching([entry["setting"] for entry in entries], patterns, sweep)
+    return [entry for entry in entries if entry["setting"] in kept]
 
 
 def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: bool) -> None:
