@@ -18,7 +18,7 @@ from sweep.cli.options import (
     storage_option,
 )
 from sweep.doctor.check import Check
-from sweep.doctor.data import Need, needs_of
+from sweep.doctor.data import Need, Scope, needs_of
 from sweep.study.opening import open_store
 from trainables.errors import Misuse
 
@@ -67,23 +67,21 @@ def doctor(
     wanted = _needs(space, data, options)
     if needs is not None:
         wanted += tuple(map(Need.from_json, json.loads(needs)))
-    folder = data if space is None else None
+    scope = Scope(mlflow, data if space is None else None, wanted, tuple(machines))
     if address is not None:
         if notify is not None:
             raise Misuse("--notify tries what the driver would do: give it on the cluster's head.")
-        from sweep.doctor import laptop as doctor_remote
+        from sweep.doctor import laptop
 
-        found = doctor_remote.checks(
-            address, storage=given_storage(), mlflow=mlflow, data=folder, needs=wanted
-        )
+        found = laptop.checks(address, given_storage(), scope)
     elif where == "cluster":
-        from sweep.doctor import cluster as doctor_cluster
+        from sweep.doctor import cluster
 
-        found = doctor_cluster.checks(open_store(storage).root, mlflow, folder, wanted, machines)
+        found = cluster.checks(open_store(storage).root, scope)
     else:
-        from sweep.doctor import machine as doctor_here
+        from sweep.doctor import machine
 
-        found = doctor_here.checks(open_store(storage).root, mlflow, folder, wanted)
+        found = machine.checks(open_store(storage).root, scope)
     raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
 
 

@@ -21,7 +21,7 @@ from sweep.doctor import machine as doctor
 from sweep.doctor import node as doctor_nodes
 from sweep.doctor.check import Check, last_line, run_python
 from sweep.doctor.compare import Node, Reports, clock_check, compared, machines_check
-from sweep.doctor.data import Need
+from sweep.doctor.data import Scope
 from sweep.doctor.node import SHARED_ADVICE, NodeReport, Request
 from sweep.executors.ray_session import attached_ray
 from trainables.errors import Failure
@@ -52,17 +52,8 @@ print("let in", flush=True)
 REFUSALS = ("InvalidAuthToken", "Unauthenticated", "AuthenticationError")
 
 
-def checks(
-    storage: str,
-    mlflow: str | None,
-    data: str | None,
-    needs: Sequence[Need],
-    machines: Sequence[str] = (),
-) -> Iterator[Check]:
-    """Every check of the cluster that this machine belongs to; see ``machine.checks``.
-
-    ``machines`` are those that should be its workers, by address or name.
-    """
+def checks(storage: str, scope: Scope) -> Iterator[Check]:
+    """Every check of the cluster that this machine belongs to; see ``machine.checks``."""
     try:
         address = _address()
     except Exception as error:
@@ -77,8 +68,8 @@ def checks(
     try:
         with attached_ray():
             found = nodes()
-            yield from _counted(found, machines)
-            yield from _of_nodes(found, storage, mlflow, data, needs)
+            yield from _counted(found, scope.machines)
+            yield from _of_nodes(found, storage, scope)
     except Failure as error:
         yield Check("Ray", False, str(error), TOKEN_ADVICE)
 
@@ -98,19 +89,17 @@ def _counted(found: Sequence[Node], machines: Sequence[str]) -> Iterator[Check]:
         yield machines_check(machines, {node.address for node in found})
 
 
-def _of_nodes(
-    found: Sequence[Node], storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need]
-) -> Iterator[Check]:
+def _of_nodes(found: Sequence[Node], storage: str, scope: Scope) -> Iterator[Check]:
     head = next((node.address for node in found if node.is_head), "")
     own = doctor.storage_check(storage)
     yield replace(own, name="storage of the head")
     with _probe(storage) if own.passed else nullcontext() as probe:
-        reports = asked(found, Request(storage, probe, head, tuple(needs), data))
+        reports = asked(found, Request(storage, probe, head, scope.needs, scope.folder))
         yield from compared(reports)
         if probe is not None:
             yield _arrived(storage, probe, reports)
     yield clocks([node for node, said in reports.items() if isinstance(said, NodeReport)])
-    yield doctor.tracking(storage, mlflow)
+    yield doctor.tracking(storage, scope.mlflow)
 
 
 # --- who gets in ----------------------------------------------------------------------------------

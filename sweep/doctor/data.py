@@ -65,6 +65,25 @@ class Need:
 
 
 @dataclass(frozen=True)
+class Scope:
+    """What to look at beside the machines themselves, each at its place on them."""
+
+    mlflow: str | None  # address of the MLflow server; None: where a sweep would be tracked
+    folder: str | None  # to look for data sets in
+    needs: tuple[Need, ...]  # the data sets and checkpoints of a search space
+    machines: tuple[str, ...] = ()  # that should be workers, by address or name
+
+    def words(self) -> list[str]:
+        """The verb and its options by which a cluster's head looks at all of it."""
+        words = ["doctor", "--where", "cluster", "--json"]
+        for option, value in (("--mlflow", self.mlflow), ("--data", self.folder)):
+            words += [] if value is None else [option, value]
+        if self.needs:
+            words += ["--needs", json.dumps([need.to_json() for need in self.needs])]
+        return words + [word for machine in self.machines for word in ("--machine", machine)]
+
+
+@dataclass(frozen=True)
 class Found:
     """What lies there for a need."""
 

@@ -19,7 +19,7 @@ from sweep.cluster.cluster_yaml import read
 from sweep.cluster.jobs import Jobs
 from sweep.doctor import yaml_check
 from sweep.doctor.check import Check, last_line
-from sweep.doctor.data import Need
+from sweep.doctor.data import Scope
 from sweep.doctor.node import token_file
 from sweep.doctor.ports import NEVER_OPEN, answering
 from sweep.tracking.address import refuse_password
@@ -51,28 +51,19 @@ SILENT = (
 TOKEN_ADVICE = "Take it down, and start it again with a token on every node (docs/cluster.md)."
 
 
-def checks(
-    address: str,
-    *,
-    storage: str | None,
-    mlflow: str | None,
-    data: str | None,
-    needs: Sequence[Need],
-) -> Iterator[Check]:
+def checks(address: str, storage: str | None, scope: Scope) -> Iterator[Check]:
     """Every check of the cluster at an address, in the order in which a sweep would trip over them.
 
     Args:
         address: the URL of its dashboard, or its cluster.yaml.
         storage: the root as the cluster sees it; None: the cluster's own.
-        mlflow: as the cluster sees it.
-        data: a folder of the nodes to look for data sets in; None: none.
-        needs: the data sets and checkpoints of a search space, at their places on the nodes.
+        scope: what its head is to look at; machines come from the file.
 
     Raises:
         Misuse: the address of MLflow carries a password, which the head's list of jobs would show.
     """
-    if mlflow is not None:
-        refuse_password(mlflow)
+    if scope.mlflow is not None:
+        refuse_password(scope.mlflow)
     inside = None if tunnel.is_url(address) else Path(address)
     if inside is not None:
         for check in yaml_check.check(inside):
@@ -80,14 +71,15 @@ def checks(
     try:
         secret = tunnel.token(address)
         yield NO_TOKEN if secret is None else replace(token_file(), name="token here")
-        words = _words(mlflow, data, needs, () if inside is None else _machines(inside))
-        yield from _reached(address, secret, inside, storage, words)
+        if inside is not None:
+            scope = replace(scope, machines=_machines(inside))
+        yield from _reached(address, secret, inside, storage, scope)
     except SweepError as error:
         yield Check("head", False, str(error))
 
 
 def _reached(
-    address: str, secret: str | None, inside: Path | None, storage: str | None, words: list[str]
+    address: str, secret: str | None, inside: Path | None, storage: str | None, scope: Scope
 ) -> Iterator[Check]:
     """What is seen of the cluster once there is a way to it."""
     host = urlsplit(address).hostname if inside is None else tunnel.route(inside).host
@@ -103,21 +95,21 @@ def _reached(
         else:
             is_filtered = inside is None or _provider(inside) != "local"
             yield from ports_from_here(str(host), is_filtered=is_filtered)
-        yield from _on_head(Jobs(url, secret), words, storage)
+        yield from _on_head(Jobs(url, secret), scope.words(), storage)
 
 
 def _provider(file: Path) -> str:
     return str(read(file)["provider"].get("type"))
 
 
-def _machines(file: Path) -> Sequence[str]:
+def _machines(file: Path) -> tuple[str, ...]:
     """The machines that a cluster.yaml wants as workers all the time; in a cloud, none by name."""
     plain = read(file)
     machines = plain["provider"].get("worker_ips")
     if not isinstance(machines, list):
         return ()
     wanted = [plain.get(key, len(machines)) for key in ("min_workers", "max_workers")]
-    return list(map(str, machines)) if wanted == [len(machines)] * 2 else ()
+    return tuple(map(str, machines)) if wanted == [len(machines)] * 2 else ()
 
 
 # --- the token ------------------------------------------------------------------------------------
@@ -179,21 +171,6 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
 
 
 # --- the head -------------------------------------------------------------------------------------
-
-
-def _words(
-    mlflow: str | None, data: str | None, needs: Sequence[Need], machines: Sequence[str]
-) -> list[str]:
-    words = ["doctor", "--where", "cluster", "--json"]
-    if mlflow is not None:
-        words += ["--mlflow", mlflow]
-    if data is not None:
-        words += ["--data", data]
-    if needs:
-        words += ["--needs", json.dumps([need.to_json() for need in needs])]
-    for machine in machines:
-        words += ["--machine", machine]
-    return words
 
 
 def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[Check]:

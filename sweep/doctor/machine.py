@@ -8,11 +8,11 @@ import platform
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from sweep.doctor.check import Check, last_line, nearest, run_python, writable
-from sweep.doctor.data import Need, folder_check, need_check
+from sweep.doctor.data import Scope, folder_check, need_check
 from sweep.tracking.address import shown, sqlite_path, tracking_uri
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
@@ -22,17 +22,8 @@ NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; R
 IMPORT_S = 120  # an import that takes longer is reported as a failure
 
 
-def checks(
-    storage: str, mlflow: str | None, data: str | None, needs: Sequence[Need] = ()
-) -> Iterator[Check]:
-    """Every check of this machine, in the order in which a sweep would trip over them.
-
-    Args:
-        storage: the storage root.
-        mlflow: address of the MLflow server; None: where a sweep there would be tracked.
-        data: a folder to look for data sets in; None: none.
-        needs: the data sets and checkpoints of a search space.
-    """
+def checks(storage: str, scope: Scope) -> Iterator[Check]:
+    """Every check of this machine, in the order in which a sweep would trip over them."""
     yield python()
     yield packages()
     yield _device()
@@ -40,11 +31,11 @@ def checks(
     yield storage_check(storage)
     yield disk(storage)
     yield cache()
-    yield tracking(storage, mlflow)
+    yield tracking(storage, scope.mlflow)
     yield _ray()
-    if data is not None:
-        yield folder_check(data)
-    yield from map(need_check, needs)
+    if scope.folder is not None:
+        yield folder_check(scope.folder)
+    yield from map(need_check, scope.needs)
 
 
 def python() -> Check:

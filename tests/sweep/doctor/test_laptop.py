@@ -16,6 +16,7 @@ import pytest
 from sweep.cli.doctor import doctor
 from sweep.doctor import cluster as doctor_cluster
 from sweep.doctor import laptop as doctor_remote
+from sweep.doctor.data import Scope
 from sweep.doctor.laptop import ports_from_here, strangers
 from tests.support.command_line import refused, sweep
 from tests.support.servers.mlflow_servers import free_port
@@ -225,7 +226,7 @@ def test_the_head_is_told_which_machines_should_be_its_workers(
 ) -> None:
     file = tmp_path / "lab.yaml"
     file.write_text(f"provider: {{type: local, head_ip: 10.0.0.7, worker_ips: [{workers}\n")
-    verb, *words = doctor_remote._words(None, None, (), doctor_remote._machines(file))
+    verb, *words = Scope(None, None, (), doctor_remote._machines(file)).words()
     heard = doctor.make_context(verb, words).params
     assert (heard["where"], list(heard["machines"])) == ("cluster", wanted)
 
