@@ -26,7 +26,7 @@ from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
 from trainables.config.arm import RunConfig, default_constraint, field_names
 from trainables.config.constraint import TOLERANCE
-from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.errors import InvalidValue, Misuse, UnknownName, require
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of, model_spec
 
@@ -467,6 +467,5 @@ def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]
 
 def _version_of(plain: Mapping[str, Json]) -> int:
     version = plain.get("training_version")
-    if not isinstance(version, int):
-        raise InvalidValue(f"training_version must be a whole number, got {version!r}.")
-    return version
+    require(isinstance(version, int), "training_version", version, "a whole number")
+    return cast(int, version)

@@ -39,19 +39,24 @@ class Uniform:
 
 
 @dataclass(frozen=True)
-class LogUniform:
-    """A positive number between ``low`` and ``high``, its logarithm uniform."""
-
+class _Positive:
     low: float
     high: float
 
     def __post_init__(self) -> None:
         """Refuse an empty, non-positive or non-finite range."""
-        _require_log_range(self.low, self.high)
+        if not (is_finite(self.low) and is_finite(self.high) and 0 < self.low < self.high):
+            raise InvalidValue(
+                "a log range must run from a positive low to a higher high, "
+                f"got [{self.low!r}, {self.high!r}]."
+            )
 
 
-@dataclass(frozen=True)
-class LogDecay:
+class LogUniform(_Positive):
+    """A positive number between ``low`` and ``high``, its logarithm uniform."""
+
+
+class LogDecay(_Positive):
     """A resilience c by the decay x it brings to a multiplier over a run, log x uniform.
 
     A multiplier that nothing pushes keeps exp(-x) of itself over the run, and one that is pushed
@@ -62,13 +67,6 @@ class LogDecay:
     variables x = eta c N to first order, the slack that a multiplier would be granted after rising
     by eta at each of the N steps, in units of the dual signal.
     """
-
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        """Refuse an empty, non-positive or non-finite range."""
-        _require_log_range(self.low, self.high)
 
 
 @dataclass(frozen=True)
@@ -160,10 +158,3 @@ def range_from_json(name: str, plain: Json) -> Range:
     raise InvalidValue(
         f"range of {name} must be one of {known}, {{'choice': [...]}}, got {plain!r}."
     )
-
-
-def _require_log_range(low: Json, high: Json) -> None:
-    if not (is_finite(low) and is_finite(high) and 0 < low < high):
-        raise InvalidValue(
-            f"a log range must run from a positive low to a higher high, got [{low!r}, {high!r}]."
-        )

@@ -29,7 +29,7 @@ from search_spaces.ranges import (
 )
 from trainables.config.arm import ConstraintConfig, RunConfig, field_of
 from trainables.config.constraint import TOLERANCE
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
@@ -98,17 +98,10 @@ class SearchSpace:
             )
         if self.sampler not in SAMPLERS:
             raise UnknownName.of("sampler", str(self.sampler), SAMPLERS)
-        if self.n_proposals < 1:
-            raise InvalidValue(f"n_proposals must be at least 1, got {self.n_proposals}.")
-        if (
-            not self.search_seeds
-            or len(set(self.search_seeds)) != len(self.search_seeds)
-            or min(self.search_seeds) < 0
-        ):
-            raise InvalidValue(
-                "search_seeds must be different whole numbers from 0 up, "
-                f"got {list(self.search_seeds)}."
-            )
+        require(self.n_proposals >= 1, "n_proposals", self.n_proposals, "at least 1")
+        seeds = self.search_seeds
+        differ = len(set(seeds)) == len(seeds) > 0 and min(seeds) >= 0
+        require(differ, "search_seeds", list(seeds), "different whole numbers from 0 up")
         self._check_verdicts()
         self._check_running()
         for name, values in self.ranges.items():
@@ -148,15 +141,13 @@ class SearchSpace:
 
     def _check_types(self) -> None:
         """Files and the command line give plain values: what is no such thing is named here."""
-        for name in ("name", "summary"):
-            if not isinstance(getattr(self, name), str):
-                raise InvalidValue(f"{name} must be text, got {getattr(self, name)!r}.")
-        for name in ("n_proposals", "sampler_seed"):
-            if not _is_whole(getattr(self, name)):
-                raise InvalidValue(f"{name} must be a whole number, got {getattr(self, name)!r}.")
+        for name, text in (("name", self.name), ("summary", self.summary)):
+            require(isinstance(text, str), name, text, "text")
+        for name, count in (("n_proposals", self.n_proposals), ("sampler_seed", self.sampler_seed)):
+            require(_is_whole(count), name, count, "a whole number")
         seeds = cast(Json, self.search_seeds)
-        if not isinstance(seeds, list | tuple) or not all(map(_is_whole, seeds)):
-            raise InvalidValue(f"search_seeds must be a list of whole numbers, got {seeds!r}.")
+        are_whole = isinstance(seeds, list | tuple) and all(map(_is_whole, seeds))
+        require(are_whole, "search_seeds", seeds, "a list of whole numbers")
         object.__setattr__(self, "search_seeds", tuple(seeds))
         for name, values in self.ranges.items():
             if not isinstance(values, Range):
@@ -170,11 +161,12 @@ class SearchSpace:
                     f"a setting must have a name and a mapping of fields, got {setting!r}."
                 )
             most = setting.n_proposals
-            if most is not None and not (_is_whole(most) and most >= 1):
-                raise InvalidValue(
-                    f"n_proposals of setting {setting.name!r} must be a whole number from 1 up, "
-                    f"or null for as many as the space's, got {most!r}."
-                )
+            require(
+                most is None or (_is_whole(most) and most >= 1),
+                f"n_proposals of setting {setting.name!r}",
+                most,
+                "a whole number from 1 up, or null for as many as the space's",
+            )
         self._check_ranges("ranges", self.ranges)
         for setting in self.settings:
             self._check_ranges(f"ranges of setting {setting.name!r}", setting.ranges)
@@ -188,8 +180,7 @@ class SearchSpace:
 
     @staticmethod
     def _check_ranges(what: str, ranges: Json) -> None:
-        if not isinstance(ranges, Mapping):
-            raise InvalidValue(f"{what} must be a mapping of fields to ranges, got {ranges!r}.")
+        require(isinstance(ranges, Mapping), what, ranges, "a mapping of fields to ranges")
         for name, values in ranges.items():
             if not isinstance(values, Range):
                 raise InvalidValue(
@@ -198,34 +189,33 @@ class SearchSpace:
                 )
 
     def _check_verdicts(self) -> None:
-        if not (is_finite(self.tolerance) and 0 <= self.tolerance < 1):
-            raise InvalidValue(
-                "tolerance must be a share of the demanded descent from 0 up and below 1, got "
-                f"{self.tolerance!r}: at 1 a layer that removes nothing would be feasible."
-            )
+        require(
+            is_finite(self.tolerance) and 0 <= self.tolerance < 1,
+            "tolerance",
+            self.tolerance,
+            "a share of the demanded descent from 0 up and below 1",
+            "at 1 a layer that removes nothing would be feasible.",
+        )
         for setting in self.settings:
-            least = setting.least_descent
-            if not (is_finite(least) and 0 <= least < 1):
-                raise InvalidValue(
-                    f"least_descent of setting {setting.name!r} must be a share of f0 from 0 up "
-                    f"and below 1, got {least!r}."
-                )
+            least, name = setting.least_descent, f"least_descent of setting {setting.name!r}"
+            is_share = is_finite(least) and 0 <= least < 1
+            require(is_share, name, least, "a share of f0 from 0 up and below 1")
 
     def _check_running(self) -> None:
         share, patience = self.gpus_per_arm, self.stall_after_s
-        if share != "measured" and not (is_finite(share) and 0.01 <= share <= 1):
-            raise InvalidValue(
-                "gpus_per_arm must be a share of one GPU from 0.01 to 1, or 'measured', got "
-                f"{share!r}: an arm trains on one GPU at most."
-            )
-        if not (is_finite(patience) and patience > 0):
-            raise InvalidValue(f"stall_after_s must be a positive number, got {patience!r}.")
+        require(
+            share == "measured" or (is_finite(share) and 0.01 <= share <= 1),
+            "gpus_per_arm",
+            share,
+            "a share of one GPU from 0.01 to 1, or 'measured'",
+            "an arm trains on one GPU at most.",
+        )
+        is_positive = is_finite(patience) and patience > 0
+        require(is_positive, "stall_after_s", patience, "a positive number")
 
     def _check_names(self) -> None:
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
-            raise InvalidValue(
-                f"a search space's name must be lower_case_words, got {self.name!r}."
-            )
+        fits = re.fullmatch(r"[a-z][a-z0-9_]*", self.name) is not None
+        require(fits, "a search space's name", self.name, "lower_case_words")
         if not self.settings:
             raise InvalidValue(
                 f"search space {self.name}: at least one setting is needed, got none."
@@ -234,11 +224,9 @@ class SearchSpace:
         if len(set(names)) != len(names):
             raise InvalidValue(f"search space {self.name}: setting names must differ, got {names}.")
         for name in names:
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-                raise InvalidValue(
-                    "a setting's name must be made of letters, digits, '.', '_' and '-', "
-                    f"got {name!r}."
-                )
+            fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None
+            allowed = "made of letters, digits, '.', '_' and '-'"
+            require(fits, "a setting's name", name, allowed)
 
     def _check_range(self, name: str, values: Range) -> None:
         if isinstance(values, LogDecay):
