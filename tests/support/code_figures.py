@@ -72,7 +72,7 @@ def figures() -> Iterator[Figure]:
     """Every figure, in the order of printing."""
     for what, with_types in (("when it runs", False), ("with imports for types", True)):
         found = circles(*PACKAGES, with_types=with_types)
-        yield Figure(f"circles of imports {what}:", len(found), None, "; ".join(found))
+        yield Figure(f"circles of imports {what}:", len(found), 0, "; ".join(found))
     folders = Counter(file.parent for file in modules() if file.name != "__init__.py")
     service = {f: n for f, n in folders.items() if f.parts[0] == "sweep"}
     others = {f: n for f, n in folders.items() if f not in service}
