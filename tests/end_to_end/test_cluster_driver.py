@@ -16,7 +16,7 @@ from sweep.study.definition import put_definition
 from sweep.study.lock import driver_of
 from tests.support.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.support.faults import Faults
-from tests.support.servers.ray_nodes import RayNodes, run_attached
+from tests.support.servers.ray_nodes import NO_CLUSTER, RayNodes, run_attached
 from trainables.records.objects import ObjectStore
 
 pytestmark = [
@@ -164,7 +164,7 @@ def test_arms_are_packed_on_gpus_by_their_share(
 
 def test_without_a_cluster_the_driver_says_what_to_do(objects: ObjectStore) -> None:
     put_definition(objects, tiny())
-    environment = {**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}
+    environment = {**os.environ, **NO_CLUSTER}
     driver = Driver(objects, where="cluster", environment=environment)
     code, _, err = driver.wait(timeout_s=150)
     assert code == 1

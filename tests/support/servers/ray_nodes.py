@@ -23,6 +23,8 @@ ANSWER = "answer:"
 ROOT = Path(__file__).parents[3]
 STARTS, START_S = 3, 120.0
 STARTED = "Ray runtime started."
+# For a process that shall find no cluster, and not wait the 40 s that Ray waits for one.
+NO_CLUSTER = {"RAY_ADDRESS": "127.0.0.1:1", "RAY_py_gcs_connect_timeout_s": "2"}
 _QUIET = (
     "--block", "--disable-usage-stats", "--object-store-memory=80000000",
     "--dashboard-agent-listen-port=0", "--dashboard-agent-grpc-port=0", "--metrics-export-port=0",

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from socketserver import ForkingMixIn
 from threading import Thread
 
 import pytest
@@ -308,11 +307,16 @@ def test_it_ends_when_nobody_has_asked_for_a_while(tmp_path: Path) -> None:
 
 def test_who_asks_nothing_stops_nobody_and_does_not_stay(tmp_path: Path) -> None:
     """More connections than the reader has processes for, none of them a question."""
-    code = "from sweep.cli import reader\nreader.READ_S = 1.0\nreader.main()\n"
+    few = 4
+    code = (
+        "from sweep.cli import reader\n"
+        f"reader.READ_S, reader._Server.timeout = 1.0, 1.0; reader._Server.max_children = {few}\n"
+        "reader.main()\n"
+    )
     with reading(tmp_path, program=("-c", code)) as up, ExitStack() as stack:
         slow = [
             stack.enter_context(socket.create_connection(("127.0.0.1", up.port)))
-            for _ in range(ForkingMixIn.max_children + 1)
+            for _ in range(few + 1)
         ]
         for one in slow:
             one.sendall(b"POST / HTTP/1.1\r\n")

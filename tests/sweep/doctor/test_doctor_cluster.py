@@ -19,7 +19,7 @@ from tests.support.command_line import sweep
 from tests.support.data.text_runs import tiny_text
 from tests.support.drivers import wait_until
 from tests.support.servers.cluster_heads import Head, head
-from tests.support.servers.ray_nodes import RayNodes, run_attached
+from tests.support.servers.ray_nodes import NO_CLUSTER, RayNodes, run_attached
 from trainables.config.arm import RunConfig
 from trainables.errors import Failure
 
@@ -153,7 +153,7 @@ def test_a_cluster_without_a_token_is_refused_from_its_head(tmp_path: Path) -> N
 
 
 def test_no_cluster_is_no_success() -> None:
-    checks = doctor({**os.environ, "RAY_ADDRESS": "127.0.0.1:1"}, code=1)
+    checks = doctor({**os.environ, **NO_CLUSTER}, code=1)
     assert set(checks) == {"token"}
 
 

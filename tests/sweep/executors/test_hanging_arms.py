@@ -64,7 +64,7 @@ def test_a_worker_that_hangs_once_costs_time_alone(
 def test_an_arm_that_hangs_twice_is_failed_and_the_others_go_on(
     objects: ObjectStore, faults: Faults, start: Callable[..., Driver]
 ) -> None:
-    put_definition(objects, tiny(steps=40, report_every=20, stall_after_s=8))
+    put_definition(objects, tiny(steps=40, report_every=20, stall_after_s=5))
     for _ in range(2):
         faults.hang("attempts", "after")
     code, out, err = start(workers=1).wait(timeout_s=300)  # the first arm meets both orders
