@@ -6,8 +6,9 @@ STAMP := .venv/.installed
 QUICKSTART := quickstart
 STORAGE := sweeps
 PYTEST := $(BIN)/python -m pytest
-# Processes of the fast suite: a file's tests stay together, so that its fixtures are made once.
-TEST_PROCESSES := 2
+# The fast and the slow suite run in two processes; a file's tests stay together, so that its
+# fixtures are made once. Tests marked `cluster` run alone: each has several nodes already.
+IN_TWO := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test slow cluster gpu everything check format tree bench clean
@@ -18,8 +19,8 @@ help:
 	@echo "make check        ruff, format, mypy --strict, import contracts; figures of the code, and limits"
 	@echo "make format       rewrite what ruff can"
 	@echo "make tree         rewrite docs/files.md from the files' own first lines"
-	@echo "make slow | cluster | gpu    the tests with that marker"
-	@echo "                  files that passed as they are now are left out; SWEEP_STAMPS=ignore: none is"
+	@echo "make slow | cluster | gpu    the tests with that marker; of the first two, files that passed"
+	@echo "                  as they are now are left out (SWEEP_STAMPS=ignore: none is)"
 	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
 	@echo "make bench        every benchmark, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
@@ -57,7 +58,7 @@ quickstart: $(STAMP)
 	@echo "      the other search spaces"
 
 test: $(STAMP)
-	$(PYTEST) -n $(TEST_PROCESSES) --dist loadfile --durations=10
+	$(PYTEST) $(IN_TWO) --durations=10
 
 # A marker that no test carries yet is no failure: pytest exits 5 when it selected nothing. Files of
 # `slow` and `cluster` that passed as they are now are left out: see tests/support/stamps.py.
@@ -66,7 +67,7 @@ $(PYTEST) --durations=10 $(2) -m "$(1)" || { code=$$?; test $$code -eq 5 && echo
 endef
 
 slow: $(STAMP)
-	$(call marked,slow and not gpu and not network and not cluster,-p tests.support.stamps --stage slow)
+	$(call marked,slow and not gpu and not network and not cluster,$(IN_TWO) -p tests.support.stamps --stage slow)
 
 cluster: $(STAMP)
 	$(call marked,cluster and not gpu and not network,-p tests.support.stamps --stage cluster)

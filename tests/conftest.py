@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,9 @@ settings.register_profile(
     "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("repeatable")
+
+NOT_FAST = ("slow", "cluster", "gpu", "network")
+LONG_S = 5.0  # a fast test that takes longer has a reason
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -96,6 +100,26 @@ def _short_temporary_folder() -> Path:
         return folder
     folder.rmdir()
     return Path(tempfile.mkdtemp(prefix="dsw-", dir="/tmp"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not any(item.get_closest_marker(name) for name in NOT_FAST):
+            mark = item.get_closest_marker("long")
+            why = mark.args[0] if mark else "no reason given: make it smaller, or mark it `long`"
+            item.user_properties.append(("why long", why))  # goes along from another process
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the fast tests that took long, each with its reason."""
+    seconds: Counter[tuple[str, str]] = Counter()
+    for report in (one for of_kind in terminalreporter.stats.values() for one in of_kind):
+        if isinstance(report, pytest.TestReport):
+            for why in (why for name, why in report.user_properties if name == "why long"):
+                seconds[report.nodeid, str(why)] += report.duration
+    for (test, why), took in seconds.most_common():
+        if took > LONG_S:
+            terminalreporter.write_line(f"over {LONG_S:.0f} s: {took:.1f} s {test}: {why}")
 
 
 @pytest.fixture(autouse=True)

@@ -130,6 +130,17 @@ def test_what_is_unchanged_is_left_out_and_said_but_for_what_always_runs(stamped
     assert "1 passed, 3 deselected" in said
 
 
+def test_two_processes_write_and_use_the_same(stamped: Path) -> None:
+    two = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
+    (stamped / ".ci/stamps.json").unlink()
+    assert "3 passed" in stage(stamped, "write", 0, *two)
+    assert holding(stamped) == BOTH
+    assert stamps(stamped)["tests/test_story.py"]["tests"] == 2
+    said = stage(stamped, "use", 0, *two)
+    assert "passed there (2 tests, 0 s): tests/test_story.py" in said
+    assert "1 passed" in said
+
+
 @pytest.mark.parametrize(
     ("changed", "still"),
     [

@@ -51,6 +51,7 @@ def test_storage_is_touched_equally_often_per_pair_in_sweeps_of_all_sizes(tmp_pa
     assert {what: n for what, n in large.items() if n > 1.02 * small[what]} == {}
 
 
+@pytest.mark.long("tracemalloc follows every allocation of 60 pairs")
 def test_a_driver_keeps_little_of_a_pair_while_mlflow_is_away(tmp_path: Path) -> None:
     """A record in memory takes more than the 20 KB that a pair may take in all."""
     tracemalloc.start()

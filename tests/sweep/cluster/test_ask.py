@@ -20,6 +20,8 @@ from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_swee
 from trainables.errors import Failure, Misuse
 from trainables.records.objects import ObjectStore
 
+pytestmark = pytest.mark.long("each question starts a Python on the stand-in, as on a head")
+
 TOKEN = "of-the-cluster"
 
 

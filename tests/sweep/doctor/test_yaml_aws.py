@@ -28,7 +28,10 @@ WORLD = {"0.0.0.0/0", "::/0"}
 WORKERS = {"l4": ("g6.2xlarge", 1), "a10g": ("g5.12xlarge", 4), "h100": ("p5.48xlarge", 8)}
 
 # moto makes no key pairs by CloudFormation; it starts machines with any.
-pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS..EC2..KeyPair")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Tried to parse AWS..EC2..KeyPair"),
+    pytest.mark.long("the file's cloud starts, and makes the whole account, with its first test"),
+]
 
 
 @pytest.fixture(scope="module")
