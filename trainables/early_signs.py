@@ -207,7 +207,7 @@ def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterato
     identity = scales.identity_loss / scales.constant_loss
     if loss > 1.0:
         found = "the output shows less than a grey image. Lower primal_lr, or train longer."
-        if config.model.name == "ut":  # the only one with a ReLU that can die
+        if config.model.spec.ends_in_relu:
             found = "the output may be blank (dead ReLU). Lower primal_lr or choose another "
             found += "model.variant."
         yield Sign(

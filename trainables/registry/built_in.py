@@ -16,6 +16,7 @@ MODELS = {
         task="video_denoising",
         build="trainables.models.ut:build",
         variants=("distance", "sharp", "literal"),
+        ends_in_relu=True,
     ),
     "dust": ModelSpec(
         task="video_denoising",
