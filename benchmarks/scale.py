@@ -44,7 +44,8 @@ from urllib.request import Request, urlopen
 
 from benchmarks.imitated.arms import SETTINGS, definition, train
 from sweep.executors.executor import Executor, Where
-from sweep.results import views
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.run.run_sweep import run_sweep
 from sweep.study.arms import Arm
@@ -160,9 +161,7 @@ def one_sweep(
     pairs = asked.space.n_proposals * settings
     assert first["created"] == (pairs + settings) * is_tracked, "a run per arm"
     began = time.perf_counter()
-    winners = sum(
-        entry["winner"] for entry in views.best(views.load_sweep(objects, asked.name), {})
-    )
+    winners = sum(entry["winner"] for entry in best_entries(load_sweep(objects, asked.name), {}))
     summary_s = time.perf_counter() - began
     peak_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 

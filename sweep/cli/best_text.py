@@ -8,9 +8,10 @@ from rich.console import Console
 
 from sweep.cli.options import console
 from sweep.cli.text_table import Paragraph, TextTable, table
-from sweep.results import aggregates, views
+from sweep.results import aggregates
 from sweep.results.findings import findings
 from sweep.results.names import model_text, short_names
+from sweep.results.status import outcome_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, number
 from sweep.results.verdict_text import verdict_lines
@@ -86,7 +87,7 @@ def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
 
 
 def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
-    """The entries of ``views.best`` for people, with what the numbers mean below."""
+    """The entries of ``best_entries`` for people, with what the numbers mean below."""
     for entry in entries:
         _print_best(entry)
     out = console()
@@ -150,11 +151,11 @@ def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
     if entry["winner"]:
         lines = [f"winner: {place}"]
         if entry["lost"]:
-            lines.append(f"the others: {views.outcome_text(entry['lost'])}")
+            lines.append(f"the others: {outcome_text(entry['lost'])}")
     else:
         lines = [f"no winner: {entry['why']}"]
         if entry["proposals"]["finished"]:
-            lines.append(f"all proposals: {views.outcome_text(entry['outcomes'])}")
+            lines.append(f"all proposals: {outcome_text(entry['outcomes'])}")
         if entry["proposal"] is not None:
             lines.append(f"shown, as the closest: {place}")
     if entry["point"]:

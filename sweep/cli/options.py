@@ -19,7 +19,7 @@ from trainables.errors import InvalidValue
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
-    from sweep.results.views import Read, SweepView
+    from sweep.results.sweep_view import Read, SweepView
     from trainables.records.objects import ObjectStore
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -68,7 +68,7 @@ def named_here(option: str) -> bool:
 
 def open_sweep(storage: str, name: str, read: Read = "records") -> tuple[ObjectStore, SweepView]:
     """The store and one sweep in it, as far as ``read`` asks for."""
-    from sweep.results.views import load_sweep
+    from sweep.results.sweep_view import load_sweep
 
     objects = open_store(storage)
     with named_place(objects):

@@ -27,7 +27,9 @@ from sweep.cli.options import (
 )
 from sweep.cli.text_table import Paragraph, phrases, table
 from sweep.cluster import ask
-from sweep.results import views
+from sweep.results.best import best_entries
+from sweep.results.status import outcome_text, proposals_done, state_of, status_entry
+from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING, number
 from sweep.study import advice
 from sweep.study.advice import note
@@ -90,7 +92,7 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
     entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
     entry["retired"] = []  # settings whose search ended early
     try:
-        view = views.load_sweep(objects, name, "outcomes")
+        view = load_sweep(objects, name, "outcomes")
     except SweepError as error:  # the other sweeps can still be listed
         note(str(error))
     else:
@@ -98,8 +100,8 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
         wanted = sum(map(space.proposals_of, space.settings))
         is_running = driver_of(objects, name) is not None
         entry["space"] = space.name
-        entry["state"] = views.state(view, is_running=is_running)
-        entry["proposals"] = f"{views.proposals_done(view)} of {wanted}"
+        entry["state"] = state_of(view, is_running=is_running)
+        entry["proposals"] = f"{proposals_done(view)} of {wanted}"
         entry["retired"] = sorted(view.retired)
     return {**entry, "storage": objects.root}
 
@@ -153,14 +155,14 @@ def status(
         click.clear()  # nothing where the output is no terminal
 
 
-def _status_entry(objects: ObjectStore, view: views.SweepView) -> dict[str, Json]:
+def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     driver = driver_of(objects, view.definition.name)
     return {
         "name": view.definition.name,
         "space": view.definition.space.name,
         "driver": None if driver is None else vars(driver),
         "storage": objects.root,
-        **views.status(view, is_running=driver is not None),
+        **status_entry(view, is_running=driver is not None),
     }
 
 
@@ -204,7 +206,7 @@ def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:
     winner = setting["winner"]
     return {
         "tried": phrases(f"{proposals['finished']} of {proposals['wanted']}"),
-        "outcomes": phrases(views.outcome_text(setting["outcomes"])),
+        "outcomes": phrases(outcome_text(setting["outcomes"])),
         "winner": NOTHING if winner is None else phrases(f"proposal {winner}"),
         "objective": number(setting["objective"], ".3f"),
     }
@@ -258,7 +260,7 @@ def best(
         entries = ask.json_of(address, given_storage(), "best", name)
     else:
         objects, view = open_sweep(storage, name, "pairs")
-        entries = views.best(view, run_ids(objects, view.definition) if as_json else {})
+        entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
     entries = chosen(name, entries, patterns)
     if as_json:
         print_json(entries)

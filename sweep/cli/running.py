@@ -26,8 +26,10 @@ from sweep.cli.options import (
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET
 from sweep.executors.executor import Executor
-from sweep.results import views
+from sweep.results.best import best_entries
 from sweep.results.findings import findings
+from sweep.results.status import outcome_text
+from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN, request_stop
@@ -227,7 +229,7 @@ def _train(
             tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
     finally:
         behind = background.close(tracking_end_s)
-    view = views.load_sweep(objects, definition.name)
+    view = load_sweep(objects, definition.name)
     if behind:
         note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
     elif not summary.is_urgent:
@@ -250,7 +252,7 @@ def _train(
     return summary.exit_code
 
 
-def track_sweep(tracker: Tracker, view: views.SweepView, fallback_ms: int) -> None:
+def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int) -> None:
     """Bring the sweep's own MLflow run up to date; its times are those of the records."""
     records = [a.record for a in view.arms.values() if a.record is not None]
     outcomes: dict[str, Mapping[str, int]] = {
@@ -267,7 +269,7 @@ def track_sweep(tracker: Tracker, view: views.SweepView, fallback_ms: int) -> No
     )
 
 
-def _print_summary(view: views.SweepView, summary: RunSummary, storage: str) -> None:
+def _print_summary(view: SweepView, summary: RunSummary, storage: str) -> None:
     name = view.definition.name
     for setting, why in summary.retired.items():
         note(f"{setting}: its search ended early: {why}")
@@ -281,8 +283,8 @@ def _print_summary(view: views.SweepView, summary: RunSummary, storage: str) -> 
         note(f"{name} is not done{stopped}: {done}. {what_next}")
         return
     out = console()
-    out.print(f"\n{name}: {done}; proposals: {views.outcome_text(summary.outcomes)}\n")
-    entries = views.best(view, {})
+    out.print(f"\n{name}: {done}; proposals: {outcome_text(summary.outcomes)}\n")
+    entries = best_entries(view, {})
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
     else:

@@ -20,7 +20,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
 
 from search_spaces.catalog import CONFIGURATION
-from sweep.results import provenance, views
+from sweep.results import provenance
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables import formats
 from sweep.results.tables import results as tables
 from sweep.results.tables.columns import without_idle
@@ -30,7 +32,6 @@ from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
 from sweep.results.tables.proposals import Read, proposal_rows
 from sweep.results.tables.tidy import tidy_rows
-from sweep.results.views import SettingView, SweepView
 from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
@@ -121,7 +122,7 @@ def _contents(
     view: SweepView, run_ids: Mapping[str, str], read: Read, *, everything: bool
 ) -> dict[str, str]:
     """Every file by name; the manifest comes last, so that it names only what is there."""
-    entries = views.best(view, run_ids)
+    entries = best_entries(view, run_ids)
     space = view.definition.space
     files: dict[str, str] = {}
     for table in (

@@ -1,4 +1,4 @@
-"""Findings of a sweep in sentences, from the entries of ``views.best``. Pure.
+"""Findings of a sweep in sentences, from the entries of ``best_entries``. Pure.
 
 Signs, not sizes, and no claim beyond the data: differences between arms that a search selected are
 descriptions of this sweep. Which way is better is the metric's own (``task_facts.Metric``).
@@ -20,7 +20,7 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
     """Two to four sentences: winners, constrained against plain training, the linear filter.
 
     Args:
-        entries: those of ``views.best``, of one sweep.
+        entries: those of ``best_entries``, of one sweep.
     """
     winners = [entry for entry in entries if entry["winner"]]
     if not winners:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from sweep.results.views import SettingView, SweepView
+from sweep.results.sweep_view import SettingView, SweepView
 from trainables.config.arm import TRAINING_VERSION
 from trainables.plain import Json, finite
 from trainables.records.arm_record import (

@@ -1,4 +1,4 @@
-"""Verdict on a setting's pair in plain words, from ``views.best``. Pure."""
+"""Verdict on a setting's pair in plain words, from ``best_entries``. Pure."""
 
 from __future__ import annotations
 

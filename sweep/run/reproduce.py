@@ -11,7 +11,7 @@ import click
 from search_spaces.catalog import Expected
 from sweep.results.export import expected
 from sweep.results.provenance import environment_differences
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import Executor, run_sweep
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, put_definition

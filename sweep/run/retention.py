@@ -7,7 +7,7 @@ Unconstrained arms keep their weights: they are few, and baselines of winners th
 
 from __future__ import annotations
 
-from sweep.results.views import SweepView
+from sweep.results.sweep_view import SweepView
 from sweep.study.arms import all_judged, stored_arms
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
 from trainables.records.arms import RunStore

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.imitated.arms import definition, finished_record, train
 from benchmarks.scale import counted, judged, measured, requests_per_pair
-from sweep.results import views
+from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
@@ -72,7 +72,7 @@ def test_a_driver_keeps_little_of_a_pair_while_mlflow_is_away(tmp_path: Path) ->
 def test_a_view_holds_whole_records_of_what_it_shows_alone(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path)
     trained(objects, 8)
-    view = views.load_sweep(objects, "scale")
+    view = load_sweep(objects, "scale")
     places = [arm for arm in view.arms.values() if arm.proposal is not None]
     records = [arm.record for arm in places if arm.record is not None]
     assert len(records) == 8

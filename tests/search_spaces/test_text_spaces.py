@@ -19,7 +19,7 @@ from search_spaces.paper.comparison import Comparison
 from search_spaces.paper.text import COMPARISONS, least_loss
 from sweep.cli.main import main
 from sweep.cost import estimate
-from sweep.results.views import SweepView, load_sweep
+from sweep.results.sweep_view import SweepView, load_sweep
 from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.data.text_runs import LONGEST, checkpoint_in
 from trainables.records.objects import ObjectStore

@@ -14,7 +14,7 @@ from search_spaces import catalog
 from search_spaces.paper import video as published
 from search_spaces.paper.comparison import Comparison
 from sweep.cli.main import main
-from sweep.results.views import SweepView, load_sweep
+from sweep.results.sweep_view import SweepView, load_sweep
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.data_folders import LAYOUTS
 from trainables.records.objects import ObjectStore

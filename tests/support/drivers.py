@@ -15,7 +15,7 @@ from typing import Any
 
 from search_spaces.space import HOW_IT_RUNS, LogUniform, SearchSpace, Setting, Uniform
 from sweep.executors.executor import Executor
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import stored_proposals

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.study.requirements import require_training
 from tests.support.command_line import sweep
 from tests.support.oracles import TINY

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from sweep.results.aggregates import ARMS, arms_entry, difference_entry
+from sweep.results.sweep_view import SweepView
 from sweep.results.tables.formats import Row
-from sweep.results.views import SweepView
 from sweep.study.pairs import Pair, join
 from trainables.config.arm import RunConfig
 from trainables.plain import Json, finite

@@ -1,7 +1,7 @@
 """Tables of results and of shifts, in full (CSV) and in a short form. Pure.
 
-They are made from ``views.best``. The short form shows what a reader compares, with notes. What is
-infeasible is marked, never hidden. No bold and no star: a search alone confirms nothing. What
+They are made from ``best_entries``. The short form shows what a reader compares, with notes. What
+is infeasible is marked, never hidden. No bold and no star: a search alone confirms nothing. What
 training or selection looked at (seen) and what it did not (unseen) never share a column, but for
 the mean over all test gammas, which says so.
 """

@@ -13,9 +13,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from sweep.results.aggregates import COSTS, area
+from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.formats import Row
-from sweep.results.views import SettingView, SweepView
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair
 from trainables.records.arm_record import ArmRecord, Evaluation, first_layer

@@ -72,7 +72,7 @@ def test_the_overview_loads_no_verb_and_the_list_of_spaces_reads_no_store() -> N
         "loaded = {m for m in sys.modules if m.startswith('sweep.cli.')} - {'sweep.cli.main'}\n"
         "print(*loaded, *{'rich'} & set(sys.modules))\n"
         "assert CliRunner().invoke(main, ['spaces']).exit_code == 0\n"
-        "print(*sorted({'numpy', 'pyarrow', 'sweep.results.views'} & set(sys.modules)))\n"
+        "print(*sorted({'numpy', 'pyarrow', 'sweep.results.sweep_view'} & set(sys.modules)))\n"
     )
     folder = Path(__file__).parents[3]
     ran = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)

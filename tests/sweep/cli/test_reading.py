@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from sweep.cli.best_text import print_best
-from sweep.results import views
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import load_definition
 from sweep.study.lock import driver_lock
 from sweep.study.proposals import put_retired
@@ -160,7 +161,7 @@ def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
     stored: ObjectStore, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Per pixel, as ViT's are: what a short run on UCSD Ped2 came to."""
-    entry = views.best(views.load_sweep(stored, "tiny"), {})[0]
+    entry = best_entries(load_sweep(stored, "tiny"), {})[0]
     losses = {"constrained": 0.0846112, "unconstrained": 0.0846107, "difference": 4.8112e-7}
     for who, loss in losses.items():
         entry[who]["held_out_loss"] = loss

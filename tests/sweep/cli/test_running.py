@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweep.cli import running as cli_running
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run.signals import KNOWN
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.lock import driver_lock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.study.lock import driver_lock
 from tests.support.command_line import contents, refused, sweep
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep

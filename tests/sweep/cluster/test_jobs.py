@@ -20,7 +20,7 @@ import pytest
 
 from sweep.cluster.job_list import Job, listed
 from sweep.cluster.jobs import ANSWERS, Jobs
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.study.lock import driver_of
 from tests.support.command_line import contents, refused, sweep
 from tests.support.drivers import wait_until

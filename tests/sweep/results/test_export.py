@@ -14,7 +14,7 @@ import pytest
 from search_spaces import catalog
 from sweep.results import export as export_module
 from sweep.results.export import export
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from tests.support.sweeps import (
     DIVERGED,
     ENVIRONMENT,

@@ -11,7 +11,7 @@ from trainables.plain import Json
 def entry(
     seen: float | None = None, unseen: float | None = None, *, winner: bool = True, **more: Json
 ) -> Json:
-    """What ``views.best`` says of one setting, as far as sentences need it."""
+    """What ``best_entries`` says of one setting, as far as sentences need it."""
     return {
         "task": "video_denoising",
         "winner": winner,

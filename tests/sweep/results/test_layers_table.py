@@ -7,7 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sweep.results import aggregates, views
+from sweep.results import aggregates
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.formats import to_csv, to_markdown
 from sweep.results.tables.layers import layers_table
 from sweep.study.feasibility import judge
@@ -19,8 +21,8 @@ from trainables.records.objects import ObjectStore
 
 def test_losses_and_missing_shares_are_those_of_the_records(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    view = views.load_sweep(objects, "tiny")
-    entries = views.best(view, {})
+    view = load_sweep(objects, "tiny")
+    entries = best_entries(view, {})
     rows = layers_table(SPACE, entries).rows
     shown = view.settings[0].chosen.shown
     assert shown is not None
@@ -62,13 +64,13 @@ def test_probes_are_shown_where_they_are(objects: ObjectStore) -> None:
     assert "unconstrained_probe_accuracy" in to_csv(table)
 
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    of_video = layers_table(SPACE, views.best(views.load_sweep(objects, "tiny"), {}))
+    of_video = layers_table(SPACE, best_entries(load_sweep(objects, "tiny"), {}))
     assert "probe" not in " ".join(header for header, _ in of_video.shown)
 
 
 def test_a_setting_without_a_finished_arm_has_no_rows(objects: ObjectStore) -> None:
     store_sweep(objects, {})
-    table = layers_table(SPACE, views.best(views.load_sweep(objects, "tiny"), {}))
+    table = layers_table(SPACE, best_entries(load_sweep(objects, "tiny"), {}))
     assert table.rows == []
     assert to_markdown(table).startswith("| setting | model | layer |")
 

@@ -10,7 +10,9 @@ import pytest
 
 from benchmarks.imitated.arms import definition, train
 from benchmarks.scale import counted
-from sweep.results import views
+from sweep.results.best import best_entries
+from sweep.results.status import status_entry
+from sweep.results.sweep_view import Read, load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study import proposals
 from sweep.study.definition import load_definition, put_definition
@@ -34,16 +36,14 @@ def trained(objects: ObjectStore, pairs: int) -> list[str]:
     return [setting.name for setting in asked.space.settings]
 
 
-def reads(objects: ObjectStore, read: views.Read) -> int:
+def reads(objects: ObjectStore, read: Read) -> int:
     with counted() as counts:
-        views.load_sweep(objects, "scale", read)
+        load_sweep(objects, "scale", read)
     return counts["read"]
 
 
 @pytest.mark.parametrize("read", ["outcomes", "pairs"])
-def test_what_is_read_does_not_grow_with_the_proposals(
-    objects: ObjectStore, read: views.Read
-) -> None:
+def test_what_is_read_does_not_grow_with_the_proposals(objects: ObjectStore, read: Read) -> None:
     small, large = ObjectStore(f"{objects.root}/small"), ObjectStore(f"{objects.root}/large")
     trained(small, 6)
     trained(large, 24)
@@ -76,13 +76,13 @@ def test_derived_files_that_are_gone_or_damaged_change_nothing(
     objects: ObjectStore, change: Callable[[ObjectStore, str], None], what: str
 ) -> None:
     first, _ = trained(objects, 6)
-    before = views.status(views.load_sweep(objects, "scale", "outcomes"))
-    shown = views.best(views.load_sweep(objects, "scale", "pairs"), {})
+    before = status_entry(load_sweep(objects, "scale", "outcomes"))
+    shown = best_entries(load_sweep(objects, "scale", "pairs"), {})
     if what != JUDGED:
         objects.delete(JUDGED.format(first))  # which has a copy
     change(objects, what.format(first))
-    assert views.status(views.load_sweep(objects, "scale", "outcomes")) == before
-    assert views.best(views.load_sweep(objects, "scale", "pairs"), {}) == shown
+    assert status_entry(load_sweep(objects, "scale", "outcomes")) == before
+    assert best_entries(load_sweep(objects, "scale", "pairs"), {}) == shown
 
 
 def cut(objects: ObjectStore, name: str) -> None:
@@ -142,11 +142,11 @@ def test_outcomes_that_other_rules_judged_are_judged_again(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, _ = trained(objects, 6)
-    shown = views.best(views.load_sweep(objects, "scale", "pairs"), {})
+    shown = best_entries(load_sweep(objects, "scale", "pairs"), {})
     monkeypatch.setattr(proposals, "JUDGING_VERSION", proposals.JUDGING_VERSION + 1)
     stored = proposals.all_proposals(objects, "scale", [first])[first]
     assert [p.outcome for p in stored] == [None] * 3
-    assert views.best(views.load_sweep(objects, "scale", "pairs"), {}) == shown
+    assert best_entries(load_sweep(objects, "scale", "pairs"), {}) == shown
 
 
 @pytest.mark.parametrize("came_to", [[INFEASIBLE, FEASIBLE, USELESS], [INFEASIBLE, USELESS]])
@@ -154,9 +154,9 @@ def test_the_shown_pair_is_that_of_all_records(
     objects: ObjectStore, came_to: list[list[float]]
 ) -> None:
     store_sweep(objects, {FIRST: list(came_to)})
-    every, few = (views.load_sweep(objects, "tiny", read) for read in ("records", "pairs"))
-    assert views.best(few, {}) == views.best(every, {})
-    assert views.status(few) == views.status(every)
+    every, few = (load_sweep(objects, "tiny", read) for read in ("records", "pairs"))
+    assert best_entries(few, {}) == best_entries(every, {})
+    assert status_entry(few) == status_entry(every)
 
 
 def test_a_verdict_that_the_records_contradict_is_replaced(objects: ObjectStore) -> None:
@@ -172,5 +172,5 @@ def test_a_verdict_that_the_records_contradict_is_replaced(objects: ObjectStore)
         record.evaluation.dev_losses[:] = [INFEASIBLE]
         store.forget(signature)
         store.put_record(record)
-    entry = views.best(views.load_sweep(objects, definition.name, "pairs"), {})[0]
+    entry = best_entries(load_sweep(objects, definition.name, "pairs"), {})[0]
     assert (entry["winner"], entry["outcomes"]["infeasible"]) == (False, 2)

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.results import views
+from sweep.results.best import best_entries
 from sweep.results.export import export
+from sweep.results.sweep_view import load_sweep
 from sweep.results.tables import hyperparameters as module
 from sweep.results.tables import results as tables
 from sweep.results.tables.formats import Table, to_csv, to_latex, to_markdown
@@ -38,11 +39,11 @@ from trainables.records.objects import ObjectStore
 
 
 def results(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
-    return tables.results_table(space, views.best(views.load_sweep(objects, "tiny"), {}))
+    return tables.results_table(space, best_entries(load_sweep(objects, "tiny"), {}))
 
 
 def shifts(objects: ObjectStore, space: SearchSpace = SPACE) -> Table:
-    return tables.shifts_table(space, views.best(views.load_sweep(objects, "tiny"), {}))
+    return tables.shifts_table(space, best_entries(load_sweep(objects, "tiny"), {}))
 
 
 SHIFTED = SPACE.with_base({"shifts": ["blur", "frame_drop"]})
@@ -73,7 +74,7 @@ def test_the_hyperparameters_table_is_as_reviewed(
     objects: ObjectStore, golden: Callable[[str, str], None]
 ) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]})
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(SPACE, entries)
     golden("table_hyperparameters.csv", to_csv(table))
     golden("table_hyperparameters.md", to_markdown(table))
@@ -133,7 +134,7 @@ def test_every_condition_has_a_row_whatever_became_of_its_setting(objects: Objec
 
 def test_a_score_that_is_missing_leaves_its_mean_out(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=SHIFTED)
-    entry = views.best(views.load_sweep(objects, "tiny"), {})[0]
+    entry = best_entries(load_sweep(objects, "tiny"), {})[0]
     entry["constrained"]["shifts"]["blur"]["2.0"] = None
     block = next(
         line
@@ -147,7 +148,7 @@ def test_a_score_that_is_missing_leaves_its_mean_out(objects: ObjectStore) -> No
 
 def test_unmatched_capacity_is_marked_in_every_table_and_format(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}, space=PAPER)
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     for make in (tables.results_table, tables.shifts_table, hyperparameters_table):
         table = make(PAPER, entries)
         assert {row["matched_capacity"] for row in rows(to_csv(table))} == {"False"}
@@ -176,7 +177,7 @@ def test_there_is_a_row_per_setting_whatever_became_of_it(objects: ObjectStore) 
     assert "diverged" in first["why"]
     assert first["constrained_mean_rmse"] == ""
     assert second["why"] == "no proposal has finished"
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     notes = hyperparameters_table(SPACE, entries).notes
     assert {row["winner"] for row in rows(to_csv(results(objects)))} == {"False"}
     assert not [note for note in (*notes, *results(objects).notes) if note.endswith("..")]
@@ -217,14 +218,14 @@ def test_differences_are_labelled_and_nothing_is_bold_or_starred(objects: Object
 
 def test_csv_keeps_full_precision(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]}, objectives={(FIRST, 0): 0.1 + 0.2})
-    entry = views.best(views.load_sweep(objects, "tiny"), {})[0]
+    entry = best_entries(load_sweep(objects, "tiny"), {})[0]
     row = rows(to_csv(results(objects)))[0]
     assert float(row["constrained_objective"]) == entry["constrained"]["objective"]
 
 
 def test_hyperparameters_are_plain_values(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     row = rows(to_csv(hyperparameters_table(SPACE, entries)))[0]
     assert float(row["alpha"]) == 0.2
     assert float(row["dual_lr"]) == 0.05
@@ -242,7 +243,7 @@ def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectS
         {f"constraint.{name}": value for name, value in values.items()} | {"weight_ema": 0.9}
     )
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=space)
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(space, entries)
     also = "also dual_signal violation, signal_clip —, violation_ema 0.5, weight_ema 0.9."
     assert f"{FIRST}, {SECOND}: {also}" in table.notes
@@ -259,7 +260,7 @@ def test_a_setting_of_fewer_proposals_says_how_many(objects: ObjectStore) -> Non
     first, second = SPACE.settings
     space = replace(SPACE, settings=(first, replace(second, n_proposals=1)))
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     table = hyperparameters_table(space, entries)
     assert [row["n_proposals"] for row in table.rows] == [3, 1]
     assert table.notes[0].startswith("searched: alpha; up to 3 proposals a setting by random")
@@ -268,7 +269,7 @@ def test_a_setting_of_fewer_proposals_says_how_many(objects: ObjectStore) -> Non
 def test_detached_settings_are_named_as_that(objects: ObjectStore) -> None:
     space = SPACE.with_base({"constraint.grad_through_previous": False})
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     assert rows(to_csv(tables.results_table(space, entries)))[0]["form"] == "detached"
 
 
@@ -278,7 +279,7 @@ def test_the_ratio_form_is_never_called_a_lagrangian(objects: ObjectStore, detac
         {"constraint.form": "ratio", "constraint.grad_through_previous": not detached}
     )
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     hyperparameters = rows(to_csv(hyperparameters_table(space, entries)))[0]
     assert hyperparameters["form"] == ("ratio, detached" if detached else "ratio")
     assert hyperparameters["constraint_form"] == "ratio"
@@ -319,8 +320,8 @@ ALL_SEEN = replace(SPACE, settings=(Setting(FIRST, {"train_gamma": 0.4}),))
 def test_no_column_is_empty_for_its_task(objects: ObjectStore, space: SearchSpace) -> None:
     """What says how a sweep went stays, also where no setting lost: scripts look for its name."""
     store_sweep(objects, {s.name: [FEASIBLE, FEASIBLE] for s in space.settings}, space=space)
-    view = views.load_sweep(objects, "tiny")
-    entries = views.best(view, {})
+    view = load_sweep(objects, "tiny")
+    entries = best_entries(view, {})
     for make in (
         tables.results_table, tables.shifts_table, layers_table, hyperparameters_table,
         frontier_table,
@@ -335,8 +336,8 @@ def test_no_column_is_empty_for_its_task(objects: ObjectStore, space: SearchSpac
 
 def test_columns_stay_while_nothing_has_finished(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
-    nothing = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
+    nothing = best_entries(load_sweep(objects, "tiny"), {})
     for entry in nothing:
         entry |= {"constrained": None, "unconstrained": None}
     for make in (tables.results_table, hyperparameters_table):
@@ -360,7 +361,7 @@ def test_latex_compiles_with_what_its_first_line_asks_for(
     """In a column of LaTeX's own article class, without a line that is too wide; on two pages."""
     shifted = SPACE.with_base({"shifts": list(SPACE.base.facts.shifts)})
     store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]}, space=shifted)
-    first, second = views.best(views.load_sweep(objects, "tiny"), {})
+    first, second = best_entries(load_sweep(objects, "tiny"), {})
     second["edges"] = ["alpha 0.2 is the least of 0.2 to 0.3"]
     second["vacuous"] = True
     entries = [first, second] * settings

@@ -8,8 +8,9 @@ from pathlib import Path
 import pandas
 import pytest
 
-from sweep.results import views
+from sweep.results.best import best_entries
 from sweep.results.export import export
+from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.proposals import proposal_rows
 from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from tests.support.sweeps import (
@@ -30,11 +31,11 @@ KEY = [column for column in COLUMNS if column != "value"]
 
 
 def tidy(objects: ObjectStore) -> pandas.DataFrame:
-    return pandas.DataFrame(tidy_rows(views.load_sweep(objects, "tiny")), columns=list(COLUMNS))
+    return pandas.DataFrame(tidy_rows(load_sweep(objects, "tiny")), columns=list(COLUMNS))
 
 
 def proposals(objects: ObjectStore) -> pandas.DataFrame:
-    view = views.load_sweep(objects, "tiny")
+    view = load_sweep(objects, "tiny")
     return pandas.DataFrame(proposal_rows(view, RunStore(objects).record))
 
 
@@ -52,7 +53,7 @@ def test_every_seed_has_its_own_numbers_and_each_is_there_once(objects: ObjectSt
         ("unconstrained", 1): 4.0,
     }
     # the tables' numbers are the means of these
-    entry = views.best(views.load_sweep(objects, "tiny"), {})[0]
+    entry = best_entries(load_sweep(objects, "tiny"), {})[0]
     means = arms[arms.metric == "ood_mean"].groupby("arm").value.mean()
     assert means["constrained"] == pytest.approx(entry["constrained"]["ood_mean"])
     blur = arms[(arms["shift"] == "blur") & (arms.metric == "rmse")].groupby("arm").value.mean()
@@ -107,7 +108,7 @@ def test_the_export_holds_both_and_score_against_alpha_is_one_line(
     objects: ObjectStore, tmp_path: Path
 ) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [FEASIBLE]})
-    view = views.load_sweep(objects, "tiny")
+    view = load_sweep(objects, "tiny")
     export(view, {}, tmp_path / "out", read=RunStore(objects).record)
     table = pandas.read_csv(tmp_path / "out/tables/proposals.csv")
     curve = table.groupby(["setting", "alpha"]).constrained_mean_rmse.mean()

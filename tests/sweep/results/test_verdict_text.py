@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sweep.cli.best_text import print_best
-from sweep.results import views
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.formats import to_markdown
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import certificate_text, verdict_lines
@@ -44,7 +45,7 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
     plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
     RunStore(objects).forget(plain.signature())
     RunStore(objects).put_record(ended(plain, "diverged", "the loss is nan"))
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     lines = verdict_lines(entries[0])
     for words in (
         "undecided: feasible by its mean, but over 2 windows",
@@ -69,7 +70,7 @@ def test_nothing_says_biased_where_nothing_was_selected(
 ) -> None:
     space = replace(SPACE, n_proposals=1)
     store_sweep(objects, {FIRST: [FEASIBLE]}, space=space)
-    entries = views.best(views.load_sweep(objects, "tiny"), {})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
     print_best(entries)
     assert "biased" not in capsys.readouterr().out
     table = results_table(space, entries)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from search_spaces.space import Sampler, SearchSpace
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run import coordinator as coordinator_module
 from sweep.run import late_records
 from sweep.study.arms import Arm

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run.retention import keep_winners_weights
 from sweep.study.definition import Definition
 from tests.support.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, Losses, point, store_sweep

@@ -10,7 +10,9 @@ import pytest
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep.executors.executor import Executor
-from sweep.results.views import best, load_sweep, status
+from sweep.results.best import best_entries
+from sweep.results.status import status_entry
+from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.pairs import join
@@ -84,13 +86,13 @@ def test_a_sweep_of_stopped_arms_says_why_it_has_no_winner(tmp_path: Path) -> No
     asked = put_definition(objects, definition("random"))
     run_sweep(objects, asked, Executor("inline"), display=False)
     view = load_sweep(objects, asked.name)
-    (entry,) = best(view, {})
+    (entry,) = best_entries(view, {})
     assert entry["winner"] is False
     assert (
         "every proposal failed, diverged or was stopped; the first: ended at step" in entry["why"]
     )
     assert entry["lost"] == {"stopped": 4}
-    shown = status(view)
+    shown = status_entry(view)
     assert shown["statuses"] == {"stopped": 5}
     assert all("ended at step" in failure["reason"] for failure in shown["failures"])
     assert len(shown["failures"]) == 5

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import load_definition

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from search_spaces import catalog
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from tests.search_spaces.test_text_spaces import TINY
 from tests.support.command_line import refused, sweep
 from tests.support.data.text_folders import (

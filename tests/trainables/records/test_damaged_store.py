@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.results.views import load_sweep
+from sweep.results.sweep_view import load_sweep
 from sweep.run.retention import keep_winners_weights
 from sweep.study.proposals import stored_proposals
 from sweep.tracking.address import known_id, sweep_id

@@ -1,27 +1,17 @@
-"""State of a stored sweep as JSON: per setting its winner or closest pair.
+"""View of a stored sweep: its settings, proposals and arms as the store has them.
 
 Reading needs no driver and works while one runs: what is final counts, the rest is listed as open.
-Over several search seeds a number is the mean, and verdicts and missing shares are those of the
-mean losses. ``seeds`` has each seed alone; the signature, config and MLflow run beside an aggregate
-are those of the first search seed.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from search_spaces.space import Setting
-from sweep.results.aggregates import (
-    arms_entry,
-    difference_entry,
-    references_entry,
-)
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
-from sweep.study.edges import edges_of
 from sweep.study.pairs import join
 from sweep.study.proposals import (
     ArmEnd,
@@ -35,18 +25,15 @@ from sweep.study.selection import (
     SettingResult,
     closest_of,
     counted,
-    is_selected,
     select,
     winner_of,
 )
-from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
 BATCH = 400  # records that are in memory at a time, about
-State = Literal["running", "stopped", "failed", "finished"]
 
 
 @dataclass(frozen=True)
@@ -295,205 +282,3 @@ class _Asked:
 
 def _short(record: ArmRecord | None) -> ArmRecord | None:
     return record and replace(record, reports=record.reports[-1:], evaluation=None)
-
-
-# --- `sweep best` --------------------------------------------------------------------------------
-
-
-def best(view: SweepView, run_ids: Mapping[str, str]) -> list[dict[str, Json]]:
-    """One entry per setting: its winner, or the closest pair and why there is no winner.
-
-    Args:
-        view: the sweep.
-        run_ids: MLflow run by signature, as far as they are known.
-    """
-    return [finite(_best(view, setting, run_ids)) for setting in view.settings]
-
-
-def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> dict[str, Json]:
-    chosen = setting.chosen
-    shown = chosen.shown
-    pairs = () if shown is None else shown.pairs
-    space = view.definition.space
-    seeds = space.search_seeds
-    ours = [p.constrained for p in pairs]
-    theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
-    model = space.run(setting.setting, {}, seed=seeds[0]).model
-    if not pairs:  # the unconstrained arms come first: show them before any proposal is finished
-        theirs = [a.record for a in setting.arms if a.proposal is None and a.record]
-    selected = is_selected(space, setting.setting)
-    return {
-        "setting": setting.setting.name,
-        "task": view.definition.space.base.task,
-        "model": model.name,
-        "model_variant": model.variant,
-        "winner": chosen.winner is not None,
-        "why": chosen.why or None,
-        "outcomes": dict(chosen.outcomes),
-        "lost": lost(setting),
-        "proposals": {
-            "wanted": view.definition.space.proposals_of(setting.setting),
-            "stored": len(setting.proposals),
-            "finished": len(setting.results),
-        },
-        "proposal": None if shown is None else shown.number,
-        "point": None if shown is None else shown.point,
-        "search_seeds": list(seeds),
-        "matched_capacity": matched_capacity(view, setting),
-        "tolerance": space.tolerance,
-        "demanded_descent": None if shown is None else shown.demanded_descent,
-        "least_descent": setting.setting.least_descent,
-        "edges": [] if shown is None else edges_of(space, setting.setting, shown.point),
-        "frontier": [vars(point) for point in chosen.frontier],
-        "vacuous": shown is not None and shown.vacuous,
-        "constrained": arms_entry(ours, None if shown is None else shown.judgement, run_ids),
-        "unconstrained": arms_entry(
-            theirs if len(theirs) == len(seeds) else [],
-            None if shown is None else shown.unconstrained_judgement,
-            run_ids,
-        ),
-        "difference": difference_entry(pairs, selected=selected),
-        "references": references_entry([*ours, *theirs]),
-        "seeds": {
-            str(seed): {
-                "constrained": arms_entry([p.constrained], p.judgement, run_ids),
-                "unconstrained": arms_entry(
-                    [p.compared or p.unconstrained] if p.unconstrained else [],
-                    p.unconstrained_judgement,
-                    run_ids,
-                ),
-                "difference": difference_entry([p], selected=selected),
-            }
-            for seed, p in zip(seeds, pairs, strict=False)
-        },
-    }
-
-
-def matched_capacity(view: SweepView, setting: SettingView) -> bool:
-    """Whether both arms of the setting's shown pair have the same parameters to train."""
-    space, shown = view.definition.space, setting.chosen.shown
-    point = {} if shown is None else shown.point
-    return space.run(setting.setting, point, seed=space.search_seeds[0]).matched_capacity
-
-
-def lost(setting: SettingView) -> dict[str, int]:
-    """Why the proposals that are finished and did not win lost: how many for each reason."""
-    winner = setting.chosen.winner
-    reasons: dict[str, int] = {}
-    for result in setting.results:
-        if winner is not None and result.number == winner.number:
-            continue
-        reason: str = result.outcome
-        if result.outcome == "feasible":
-            reason = "worse objective" if result.can_win else f"feasible, {result.hindrance}"
-        reasons[reason] = reasons.get(reason, 0) + 1
-    return reasons
-
-
-# --- `sweep status` -------------------------------------------------------------------------------
-
-
-def state(view: SweepView, *, is_running: bool) -> State:
-    """What a sweep does now, from its records; for every verb that says it."""
-    if is_running:
-        return "running"
-    if not view.is_finished:
-        return "stopped"
-    outcomes = {result.outcome for setting in view.settings for result in setting.results}
-    return "failed" if outcomes == {"failed"} else "finished"
-
-
-def proposals_done(view: SweepView) -> int:
-    """How many proposals have every constrained arm final."""
-    return sum(len(setting.results) for setting in view.settings)
-
-
-ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first
-
-
-def status(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
-    """How far a sweep is: arms by what became of them, settings by proposals, arms not yet final.
-
-    Args:
-        view: the sweep.
-        is_running: whether a driver works on it: without one no arm is in training.
-    """
-    arms = view.arms.values()
-    final = sum(arm.is_final for arm in arms)
-    space = view.definition.space
-    missing = sum(max(space.proposals_of(s.setting) - len(s.proposals), 0) for s in view.settings)
-    begun = [a for a in arms if a.record is not None and not a.is_final]
-    training, interrupted = (begun, []) if is_running else ([], begun)
-    return {
-        "state": state(view, is_running=is_running),
-        "arms": {
-            "wanted": len(arms) + missing * len(space.search_seeds),
-            "final": final,
-            "training": len(training),
-            "interrupted": len(interrupted),
-        },
-        "statuses": dict(sorted(Counter(a.status for a in arms if a.status).items())),
-        "settings": [
-            finite(_setting_status(s, space.proposals_of(s.setting))) for s in view.settings
-        ],
-        "retired": dict(view.retired),
-        "in_training": [finite(_progress(arm)) for arm in training],
-        "interrupted": [finite(_progress(arm)) for arm in interrupted],
-        "warnings": [
-            {"signature": a.signature, "setting": a.setting, "warning": warning}
-            for a in arms
-            for warning in a.warnings
-        ],
-        "failures": [
-            {
-                "signature": a.signature,
-                "setting": a.setting,
-                "status": status,
-                "reason": a.end.reason,
-            }
-            for status in ENDED_EARLY
-            for a in arms
-            if a.end is not None and a.end.status == status
-        ],
-    }
-
-
-def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
-    winner = setting.winner
-    return {
-        "setting": setting.setting.name,
-        "proposals": {
-            "wanted": wanted,
-            "stored": len(setting.proposals),
-            "finished": len(setting.results),
-        },
-        "outcomes": dict(setting.outcomes),
-        "winner": None if winner is None else winner.number,
-        "objective": None if winner is None else winner.objective,
-    }
-
-
-def _progress(arm: ArmPlace) -> dict[str, Json]:
-    assert arm.record is not None
-    last = arm.record.reports[-1] if arm.record.reports else None
-    return {
-        "signature": arm.signature,
-        "setting": arm.setting,
-        "proposal": arm.proposal,
-        "seed": arm.record.config.seed,
-        "step": 0 if last is None else last.step,
-        "steps": arm.record.config.steps,
-        "reported_ms": None if last is None else last.timestamp_ms,
-    }
-
-
-# --- plain values ---------------------------------------------------------------------------------
-
-
-def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
-    """Counts above zero in words.
-
-    >>> outcome_text({"feasible": 2, "infeasible": 1, "diverged": 0})
-    '2 feasible, 1 infeasible'
-    """
-    return ", ".join(f"{count} {name}" for name, count in outcomes.items() if count) or "none yet"

@@ -1,4 +1,4 @@
-"""Reading a stored sweep: winners, closest pairs, aggregates over seeds, partial sweeps."""
+"""Best pairs of a stored sweep: winners, closest pairs, aggregates over seeds, partial sweeps."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 from search_spaces.space import Uniform
 from sweep.cli.best_text import print_best
 from sweep.results import aggregates as score_entries
-from sweep.results import views
-from sweep.study.definition import put_extension
-from sweep.study.proposals import put_proposal
+from sweep.results.best import best_entries, lost
+from sweep.results.status import status_entry
+from sweep.results.sweep_view import load_sweep
 from tests.support.records import ended, finished, pair_config
 from tests.support.sweeps import (
     DIVERGED,
@@ -35,7 +35,7 @@ from trainables.records.objects import ObjectStore
 
 
 def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list[dict[str, Any]]:
-    return views.best(views.load_sweep(objects, "tiny"), run_ids or {})
+    return best_entries(load_sweep(objects, "tiny"), run_ids or {})
 
 
 def measure_again(objects: ObjectStore, config: RunConfig, losses: list[float]) -> None:
@@ -125,7 +125,7 @@ def test_json_holds_no_nan(objects: ObjectStore) -> None:
     broken = [0.5, 0.4, math.nan, 0.2]
     store_sweep(objects, {FIRST: [broken, DIVERGED]})
     json.dumps(entries(objects), allow_nan=False)
-    json.dumps(views.status(views.load_sweep(objects, "tiny")), allow_nan=False)
+    json.dumps(status_entry(load_sweep(objects, "tiny")), allow_nan=False)
 
 
 def test_nan_losses_are_never_feasible(objects: ObjectStore) -> None:
@@ -154,50 +154,6 @@ def test_unconstrained_arms_are_shown_before_any_proposal_is_finished(
     assert entry["unconstrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
     assert entry["unconstrained"]["feasible"] is None  # there is no constraint to judge it by yet
     assert entry["references"]["identity"]["ood_mean"] == pytest.approx(8.0)
-
-
-def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectStore) -> None:
-    definition = store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]})
-    config = definition.space.run(definition.space.setting(FIRST), point(1), seed=1)
-    store = RunStore(objects)
-    record = store.record(config.signature())
-    assert record is not None
-    record.status, record.evaluation = "running", None
-    store.forget(config.signature())
-    store.put_record(record)
-    view = views.load_sweep(objects, "tiny")
-    assert [r.number for r in view.settings[0].results] == [0]
-    shown = views.status(view)
-    assert (shown["arms"]["training"], shown["arms"]["interrupted"]) == (0, 1)
-    assert shown["interrupted"][0]["step"] == 40
-    running = views.status(view, is_running=True)
-    assert (running["arms"]["training"], running["arms"]["interrupted"]) == (1, 0)
-    assert running["in_training"] == shown["interrupted"]
-    assert shown["settings"][0]["proposals"] == {"wanted": 3, "stored": 2, "finished": 1}
-
-
-def test_a_stored_proposal_without_records_is_waited_for(objects: ObjectStore) -> None:
-    store_sweep(objects, {FIRST: [FEASIBLE]})
-    put_proposal(objects, "tiny", FIRST, 1, point(1))
-    view = views.load_sweep(objects, "tiny")
-    assert not view.is_finished
-    assert len(view.settings[0].proposals) == 2
-    assert len(view.settings[0].results) == 1
-
-
-def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectStore) -> None:
-    all_of_it = [FEASIBLE, INFEASIBLE, DIVERGED]
-    definition = store_sweep(objects, {FIRST: all_of_it, SECOND: all_of_it})
-    assert views.load_sweep(objects, "tiny").is_finished
-    put_extension(objects, definition.extended(n_proposals=4))
-    view = views.load_sweep(objects, "tiny")
-    assert not view.is_finished
-    assert views.status(view)["arms"] == {
-        "wanted": 20,
-        "final": 16,
-        "training": 0,
-        "interrupted": 0,
-    }
 
 
 def test_mlflow_runs_are_named_where_they_are_known(objects: ObjectStore) -> None:
@@ -264,7 +220,7 @@ def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
 
 def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [DIVERGED]}, space=SHIFTED)
-    view = views.load_sweep(objects, "tiny")
+    view = load_sweep(objects, "tiny")
     failed = RunStore(objects).record(view.settings[0].results[0].signatures[0])
     assert failed is not None
     entry = score_entries.arms_entry([failed], None, {})
@@ -336,17 +292,6 @@ def test_layers_keep_their_numbers_where_layer_0_is_constrained(objects: ObjectS
     assert "of layer 0" in entries(objects)[0]["why"]
 
 
-def test_an_arm_that_two_settings_share_is_counted_once(objects: ObjectStore) -> None:
-    first = SPACE.settings[0]
-    fields = {**first.fields, "constraint.grad_through_previous": False}
-    both = (first, type(first)(f"{first.name}-detached", fields))
-    space = type(SPACE)(**{**vars(SPACE), "settings": both})
-    store_sweep(objects, {s.name: [FEASIBLE] for s in both}, space=space)
-    view = views.load_sweep(objects, "tiny")
-    assert len(view.arms) == 2 + 2 * 2
-    assert view.arms[view.settings[1].arms[0].signature].setting == first.name
-
-
 def test_the_mean_over_all_gammas_is_that_of_its_seen_and_unseen_blocks(
     objects: ObjectStore,
 ) -> None:
@@ -392,8 +337,8 @@ def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winni
         # proposal 2 asks for more than 1 and is better; 0 is the best of all and asks for least
         assert [p["number"] for p in entry["frontier"]] == [0, 2]
         assert [p["objective"] for p in entry["frontier"]] == pytest.approx([-0.295, -0.265])
-        stored = views.load_sweep(store, "tiny").settings[0]
-        assert views.lost(stored) == (
+        stored = load_sweep(store, "tiny").settings[0]
+        assert lost(stored) == (
             {"worse objective": 2}
             if not least
             else {"worse objective": 1, "feasible, asks for too little": 1}

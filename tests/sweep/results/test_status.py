@@ -1,0 +1,45 @@
+"""Status of a stored sweep: what is final, in training, interrupted, and still wanted."""
+
+from __future__ import annotations
+
+from sweep.results.status import status_entry
+from sweep.results.sweep_view import load_sweep
+from sweep.study.definition import put_extension
+from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, point, store_sweep
+from trainables.records.arms import RunStore
+from trainables.records.objects import ObjectStore
+
+
+def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectStore) -> None:
+    definition = store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]})
+    config = definition.space.run(definition.space.setting(FIRST), point(1), seed=1)
+    store = RunStore(objects)
+    record = store.record(config.signature())
+    assert record is not None
+    record.status, record.evaluation = "running", None
+    store.forget(config.signature())
+    store.put_record(record)
+    view = load_sweep(objects, "tiny")
+    assert [r.number for r in view.settings[0].results] == [0]
+    shown = status_entry(view)
+    assert (shown["arms"]["training"], shown["arms"]["interrupted"]) == (0, 1)
+    assert shown["interrupted"][0]["step"] == 40
+    running = status_entry(view, is_running=True)
+    assert (running["arms"]["training"], running["arms"]["interrupted"]) == (1, 0)
+    assert running["in_training"] == shown["interrupted"]
+    assert shown["settings"][0]["proposals"] == {"wanted": 3, "stored": 2, "finished": 1}
+
+
+def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectStore) -> None:
+    all_of_it = [FEASIBLE, INFEASIBLE, DIVERGED]
+    definition = store_sweep(objects, {FIRST: all_of_it, SECOND: all_of_it})
+    assert load_sweep(objects, "tiny").is_finished
+    put_extension(objects, definition.extended(n_proposals=4))
+    view = load_sweep(objects, "tiny")
+    assert not view.is_finished
+    assert status_entry(view)["arms"] == {
+        "wanted": 20,
+        "final": 16,
+        "training": 0,
+        "interrupted": 0,
+    }
