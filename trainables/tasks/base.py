@@ -71,18 +71,12 @@ class Batch:
         return [Batch(self.inputs[r], self.targets[r]) for r in rows]
 
 
-class References(Protocol):
+@dataclass(frozen=True)
+class References:
     """Predictors that need no training, measured on the models' own held-out draws, by name."""
 
-    @property
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """The task's metric by test gamma ("0.15")."""
-        ...
-
-    @property
-    def losses(self) -> dict[str, float]:
-        """Loss at train_gamma, in the task's own unit."""
-        ...
+    metrics: dict[str, dict[str, float]]  # the task's metric by test gamma ("0.15")
+    losses: dict[str, float]  # at train_gamma, in the task's own unit
 
 
 class TrainingTask(Protocol):

@@ -19,8 +19,9 @@ from torch import Tensor
 from trainables.config.arm import RunConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
+from trainables.tasks.base import References
 from trainables.tasks.denoising import Denoising, Indices, Patches, cut_into_patches, noise_gamma
-from trainables.tasks.linear_references import LinearReferences, linear_references
+from trainables.tasks.linear_references import linear_references
 
 CHANNELS = 3
 
@@ -81,6 +82,6 @@ class FrameDenoising(Denoising):
         frames_B, positions_B = np.divmod(indices_B, patches.positions)
         return Patches(patches.grid, 1).cut(frames_B, positions_B)
 
-    def references(self, split: str = "dev") -> LinearReferences:
+    def references(self, split: str = "dev") -> References:
         """What needs no training, on the units of ``split``."""
         return linear_references(self._config, self, split)

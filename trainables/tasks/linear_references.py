@@ -32,6 +32,7 @@ from torch import Tensor
 
 from trainables.config.arm import RunConfig
 from trainables.fetching.cache import built_once
+from trainables.tasks.base import References
 from trainables.tasks.denoising import Denoising
 
 Floats = NDArray[np.float64]
@@ -43,14 +44,6 @@ _FORMAT = 3  # raised when the same data would give other numbers
 _MOST_SEQUENCES = 20_000  # clean training sequences that covariances are estimated from
 _MOST_COEFFICIENTS = 4096  # wiener_temporal is left out above: the decomposition takes minutes
 _BLOCK = 2_000  # sequences at a time, to bound memory
-
-
-@dataclass(frozen=True)
-class LinearReferences:
-    """By predictor; ``wiener_temporal`` where it is small enough."""
-
-    metrics: dict[str, dict[str, float]]  # the task's metric by test gamma ("0.15"), draw 0
-    losses: dict[str, float]  # at train_gamma, mean over eval_draws, in the task's own unit
 
 
 @dataclass(frozen=True)
@@ -66,10 +59,6 @@ class WienerFilter:
         if sigma == 0:
             return np.ones_like(self.variances_K)
         return self.variances_K / (self.variances_K + sigma**2)
-
-    def expected_loss(self, sigma: float) -> float:
-        """trace(C - C (C + sigma^2 I)^-1 C): the mean sum of squares left, per vector."""
-        return float((self.variances_K * (1 - self.shrinkage(sigma))).sum())
 
     def coefficients(self, vectors: Singles) -> Singles:
         """Centred vectors [..., T, D] in the eigenbasis: [vectors, K]."""
@@ -113,7 +102,7 @@ def fit_wiener(blocks: Iterator[Singles]) -> WienerFilter:
     )
 
 
-def linear_references(config: RunConfig, task: Denoising, split: str = "dev") -> LinearReferences:
+def linear_references(config: RunConfig, task: Denoising, split: str = "dev") -> References:
     """The references of one run, from the cache where another arm has computed them.
 
     They depend on the data, on how sequences and units are cut, and on the gammas, but on neither
@@ -134,10 +123,10 @@ def linear_references(config: RunConfig, task: Denoising, split: str = "dev") ->
         (folder / "references.json").write_text(json.dumps(dataclasses.asdict(found)))
 
     folder = built_once("references", key, build)
-    return LinearReferences(**json.loads((folder / "references.json").read_text()))
+    return References(**json.loads((folder / "references.json").read_text()))
 
 
-def _measure(config: RunConfig, task: Denoising, split: str) -> LinearReferences:
+def _measure(config: RunConfig, task: Denoising, split: str) -> References:
     """Score every predictor, unit by unit: all draws of a unit at once share its clean pixels."""
     scored = [(gamma, 0) for gamma in config.test_gammas]
     trained = [(config.train_gamma, draw) for draw in range(config.eval_draws)]
@@ -153,7 +142,7 @@ def _measure(config: RunConfig, task: Denoising, split: str) -> LinearReferences
         for name, errors in predictors.items():
             sums[name] += errors(noisy, clean, sigmas) / task.squares_per_loss
     loss = {n: dict(zip(draws, sums[n] / count, strict=True)) for n in predictors}
-    return LinearReferences(
+    return References(
         {n: {f"{g:.2f}": task.metric(float(loss[n][g, d])) for g, d in scored} for n in loss},
         {n: float(np.mean([loss[n][draw] for draw in trained])) for n in loss},
     )

@@ -38,7 +38,7 @@ from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.registry.task_facts import SAMPLES_PER_UNIT
-from trainables.tasks.base import Batch, Embed, Tokens, autocast_of
+from trainables.tasks.base import Batch, Embed, References, Tokens, autocast_of
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 
 Ints = NDArray[np.int64]
@@ -60,14 +60,6 @@ class Text:
 
 
 Draws = Callable[[Text], torch.Generator]  # where a text's draws come from
-
-
-@dataclass(frozen=True)
-class LabelReferences:
-    """What no training is needed for: the label frequencies of the training split, and no text."""
-
-    metrics: dict[str, dict[str, float]]  # accuracy of the most frequent label by test gamma
-    losses: dict[str, float]  # the frequencies' cross entropy, mean over units
 
 
 class TextClassification:
@@ -148,14 +140,14 @@ class TextClassification:
     def unchanged_losses(self, batch: Batch) -> None:
         """A text is no label."""
 
-    def references(self, split: str = "dev") -> LabelReferences:
+    def references(self, split: str = "dev") -> References:
         """The constant prediction on a split's units: it looks at no text, no gamma changes it."""
         samples = self._unit_samples(split)
         labels_N = self._split(split).labels_N
         losses = [-np.log(self.frequencies[labels_N[of_unit]]).mean() for of_unit in samples]
         right_N = labels_N[np.concatenate(samples)] == self.frequencies.argmax()
         accuracy = {gamma_key(g): float(right_N.mean()) for g in self._config.test_gammas}
-        return LabelReferences({"constant": accuracy}, {"constant": float(np.mean(losses))})
+        return References({"constant": accuracy}, {"constant": float(np.mean(losses))})
 
     # --- batches ----------------------------------------------------------------------------------
 

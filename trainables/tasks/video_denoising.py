@@ -17,6 +17,7 @@ from torch import Tensor
 from trainables.config.arm import RunConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
+from trainables.tasks.base import References
 from trainables.tasks.denoising import (
     Denoising,
     Indices,
@@ -24,7 +25,7 @@ from trainables.tasks.denoising import (
     noise_gamma,
     window_starts,
 )
-from trainables.tasks.linear_references import LinearReferences, linear_references
+from trainables.tasks.linear_references import linear_references
 
 
 class VideoDenoising(Denoising):
@@ -83,6 +84,6 @@ class VideoDenoising(Denoising):
         """The training sequences."""
         return self.clean_train_samples(indices_B)
 
-    def references(self, split: str = "dev") -> LinearReferences:
+    def references(self, split: str = "dev") -> References:
         """What needs no training, on the units of ``split``."""
         return linear_references(self._config, self, split)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.datasets.text.bucketing import POOL_BATCHES, bucketed_order, padded_tokens
+from trainables.datasets.text.bucketing import POOL_BATCHES, bucketed_order
 from trainables.errors import InvalidValue
 from trainables.random_keys import keyed_generator
 
@@ -18,6 +18,11 @@ LENGTHS = st.lists(st.integers(1, 512), max_size=600).map(lambda x: np.array(x, 
 def order(lengths: np.ndarray, batch_size: int, *key: int) -> list[list[int]]:
     generator = keyed_generator("cpu", "order", *key)
     return [batch.tolist() for batch in bucketed_order(lengths, batch_size, generator)]
+
+
+def padded_tokens(lengths: np.ndarray, batches: list[np.ndarray]) -> int:
+    """How many places of the batches are padding when each is as wide as its longest example."""
+    return int(sum((lengths[batch].max() - lengths[batch]).sum() for batch in batches))
 
 
 @given(LENGTHS, st.integers(1, 40), st.integers(0, 99))

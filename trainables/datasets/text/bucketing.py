@@ -48,8 +48,3 @@ def bucketed_order(lengths: Ints, batch_size: int, generator: torch.Generator) -
         batches += [pool[i : i + batch_size] for i in range(0, len(pool), batch_size)]
     order = torch.randperm(len(batches), generator=generator).tolist()
     return [batches[place] for place in order]
-
-
-def padded_tokens(lengths: Ints, batches: list[Ints]) -> int:
-    """How many places of the batches are padding when each is as wide as its longest example."""
-    return int(sum((lengths[batch].max() - lengths[batch]).sum() for batch in batches))

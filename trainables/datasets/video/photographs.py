@@ -149,18 +149,6 @@ def source_pixels(path: Camera, frame: int) -> tuple[NDArray[np.int64], NDArray[
     return np.rint(rows * _FINE).astype(np.int64), np.rint(columns * _FINE).astype(np.int64)
 
 
-def footprint(split: str, index: int) -> tuple[str, Box]:
-    """The photograph of a clip and the smallest box of it that the clip's frames are made of."""
-    path = camera(split, index)
-    boxes = []
-    for frame in range(CLIP_FRAMES):
-        rows, columns = (axis // _FINE for axis in source_pixels(path, frame))
-        boxes.append((columns.min(), rows.min(), columns.max() + 2, rows.max() + 2))
-    left, top = np.min(boxes, axis=0)[:2]
-    right, bottom = np.max(boxes, axis=0)[2:]
-    return path.photograph, (int(left), int(top), int(right), int(bottom))
-
-
 def render(split: str, index: int, frame_size: int) -> Iterator[Pixels]:
     """The frames [frame_size, frame_size] of one clip: bilinear, then scaled by area."""
     path = camera(split, index)
