@@ -27,7 +27,7 @@ VERBS = {
         "running",
         "Stop a running sweep: its arms end at their next report, and `sweep resume` continues it.",
     ),
-    "resume": ("running", "Continue a sweep, ask more of it, or mend it."),
+    "resume": ("running", "Continue a sweep; if asked, with more proposals or failed arms again."),
     "list": ("reading", "List the sweeps below the storage root, newest first."),
     "best": (
         "reading",

@@ -120,7 +120,7 @@ def resume(
     executor: Executor,
     notify: str | None,
 ) -> None:
-    """Continue a sweep, ask more of it, or mend it.
+    """Continue a sweep; if asked, with more proposals or failed arms again.
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """

@@ -44,8 +44,9 @@ class ArmPlace:
     setting: str
     proposal: int | None  # None: an unconstrained arm of a search seed
     end: ArmEnd | None  # None while it is not final
-    # None: it never reported, or it is final and was not asked for. Of constrained arms, which may
-    record: ArmRecord | None  # be thousands, without evaluation and with their last report alone
+    record: ArmRecord | None
+    # ^ None: it never reported, or it is final and was not asked for. Of constrained arms, which
+    #   may be thousands, without evaluation and with their last report alone.
 
     @property
     def is_final(self) -> bool:
