@@ -7,14 +7,13 @@ dtype=float32`` is for small ones.
 
 from dataclasses import replace
 
-from search_spaces.catalog import half_of, setting, twice
-from search_spaces.paper.text import CHECKPOINTS, TRAIN_GAMMAS
+from search_spaces.paper.text import CHECKPOINTS, text_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
 # alpha: half of the descent, in logarithms, from chance to what such encoders reach, over six
 # layers: 0.69 to about 0.25 nats on IMDb, 1.10 to 0.55 on MNLI.
-ALPHAS = {"imdb": 0.08, "mnli": 0.055}
+ALPHAS = {"imdb": {6: 0.08}, "mnli": {6: 0.055}}
 
 SPACE = SearchSpace(
     name="text_classification_distilbert",
@@ -43,20 +42,7 @@ SPACE = SearchSpace(
             dual_lr=5e-3,
         ),
     ),
-    settings=tuple(
-        setting(
-            data,
-            "encoder",
-            None,
-            gamma,
-            called="distilbert",
-            alpha=alpha,
-            least_descent=half_of(alpha, 6),
-            ranges={"constraint.alpha": Uniform(0.01, twice(alpha))},
-        )
-        for data, alpha in ALPHAS.items()
-        for gamma in TRAIN_GAMMAS
-    ),
+    settings=text_settings("encoder", "distilbert", ALPHAS, 0.01, names_depth=False),
     ranges={
         "constraint.alpha": Uniform(0.01, 0.2),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-4, 5e-2),  # of the clipped relative signal

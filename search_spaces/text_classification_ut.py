@@ -5,8 +5,7 @@ Source: arXiv 2601.17257, Table 4. Other words: ``--set model.checkpoint=NAME_OR
 
 from dataclasses import replace
 
-from search_spaces.catalog import half_of, setting, twice
-from search_spaces.paper.text import CHECKPOINTS, TRAIN_GAMMAS
+from search_spaces.paper.text import CHECKPOINTS, text_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
 
@@ -41,21 +40,7 @@ SPACE = SearchSpace(
             dual_lr=5e-3,
         ),
     ),
-    settings=tuple(
-        setting(
-            data,
-            "text_ut",
-            layers,
-            gamma,
-            called="ut",
-            alpha=alpha,
-            least_descent=half_of(alpha, layers),
-            ranges={"constraint.alpha": Uniform(0.005, twice(alpha))},
-        )
-        for data, alphas in ALPHAS.items()
-        for layers, alpha in alphas.items()
-        for gamma in TRAIN_GAMMAS
-    ),
+    settings=text_settings("text_ut", "ut", ALPHAS, 0.005),
     ranges={
         "constraint.alpha": Uniform(0.005, 0.3),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-4, 5e-2),  # of the clipped relative signal

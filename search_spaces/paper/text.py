@@ -12,10 +12,13 @@ reach on clean text.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from search_spaces.catalog import half_of, setting, twice
 from search_spaces.paper.comparison import Comparison, comparisons
+from search_spaces.space import Setting, Uniform
 
 DATA_SETS = ("imdb", "mnli")
 TRAIN_GAMMAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
@@ -204,3 +207,39 @@ def _best_mean_accuracy(model: str, data: str) -> float:
         if (c.model, c.data) == (model, data)
     ]
     return max(areas) / LARGEST_GAMMA
+
+
+def text_settings(
+    model: str,
+    called: str,
+    alphas: Mapping[str, Mapping[int, float]],
+    lowest: float,
+    *,
+    names_depth: bool = True,
+) -> tuple[Setting, ...]:
+    """Settings of the comparisons of a model: every data set, depth and training noise.
+
+    A winner must ask for half of the first proposal's descent, in logarithms.
+
+    Args:
+        model: as in ModelConfig.name.
+        called: what it is called in the names of settings.
+        alphas: the first proposal's alpha, by data set and number of layers.
+        lowest: the alpha from which settings search, up to twice the first one's descent.
+        names_depth: whether settings say how many layers there are; else the checkpoint does.
+    """
+    return tuple(
+        setting(
+            data,
+            model,
+            layers if names_depth else None,
+            gamma,
+            called=called,
+            alpha=alpha,
+            least_descent=half_of(alpha, layers),
+            ranges={"constraint.alpha": Uniform(lowest, twice(alpha))},
+        )
+        for data, by_depth in alphas.items()
+        for layers, alpha in by_depth.items()
+        for gamma in TRAIN_GAMMAS
+    )
