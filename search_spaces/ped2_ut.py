@@ -1,7 +1,4 @@
-"""UT on UCSD Ped2, Lagrangian against detached.
-
-The questions: are the constraints met, and does it pay?
-"""
+"""UT on UCSD Ped2, Lagrangian against detached: constraints met, and does it pay?"""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""The tutorial space: UT on the built-in photographs, minutes on a laptop.
-
-Lagrangian and detached, one setting each.
-"""
+"""The tutorial space: UT on the built-in photographs, Lagrangian and detached."""
 
 from search_spaces.catalog import half_of, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform

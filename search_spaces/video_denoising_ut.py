@@ -1,7 +1,4 @@
-"""UT on three video data sets, the paper's depths and training noise (Table 3).
-
-Source: arXiv 2601.17257.
-"""
+"""UT on three video data sets, depths and noise of arXiv 2601.17257, Table 3."""
 
 from dataclasses import replace
 

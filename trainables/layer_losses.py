@@ -1,7 +1,4 @@
-"""Layer losses: the only place where a model meets a task.
-
-The predictions of its layers become losses here.
-"""
+"""Layer losses of a model's predictions: the only place where it meets a task."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The verbs that read a sweep: list, status, best.
-
-They need no driver and change nothing.
-"""
+"""The verbs that read a sweep and change nothing: list, status, best."""
 
 from __future__ import annotations
 

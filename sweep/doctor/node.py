@@ -1,7 +1,4 @@
-"""Self-description of one cluster node, for `sweep doctor`.
-
-It runs on the node and knows nothing of Ray.
-"""
+"""Self-description of one cluster node for `sweep doctor`, run there without Ray."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Search for secrets in a cluster.yaml, which Ray copies to every node.
-
-It is cached there, too, so none may be in it.
-"""
+"""Search for secrets in a cluster.yaml, which Ray copies to every node and caches."""
 
 from __future__ import annotations
 
