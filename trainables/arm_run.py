@@ -35,7 +35,8 @@ from trainables.primal_dual.constraints import descent_constraints, missing_shar
 from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
-from trainables.records.arms import MAX_DEATHS, RunStore
+from trainables.records.arms import RunStore
+from trainables.retries import ARM_STARTS
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
 
@@ -103,7 +104,7 @@ class ArmRun:
             StoreError: the store cannot be written, so there is nowhere to put an outcome.
             BadData: data or weights that were found when the sweep was defined are not here.
             GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
-            GpuLost: CUDA does not start on this machine; after MAX_DEATHS starts that is the
+            GpuLost: CUDA does not start on this machine; after ARM_STARTS starts that is the
                 arm's outcome, too.
         """
         if self.record.is_final:
@@ -174,10 +175,10 @@ class ArmRun:
         starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
         )
-        if starts > MAX_DEATHS:
+        if starts > ARM_STARTS:
             self._end(
                 "failed",
-                f"its process died {MAX_DEATHS} times without a newer checkpoint (out of memory?). "
+                f"its process died {ARM_STARTS} times without a newer checkpoint (out of memory?). "
                 "To resume its sweep with --retry-failed trains it again.",
             )
             return None
@@ -213,7 +214,7 @@ class ArmRun:
             f"CUDA does not start on {socket.gethostname()} ({self._no_gpu}). See `nvidia-smi` "
             "there, and restart or replace that machine."
         )
-        if starts < MAX_DEATHS:
+        if starts < ARM_STARTS:
             raise GpuLost(what)
         again = "Then resume its sweep with --retry-failed."
         self._end("failed", f"{what} The arm was started {starts} times without a GPU. {again}")

@@ -52,11 +52,8 @@ from trainables.errors import Failure, Misuse, StoreError, SweepError
 from trainables.plain import Json
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.retries import DRIVER_DEATHS, DRIVER_WAITS_S, STORAGE_LOOK_S, STORAGE_WAIT_S
 
-DEATHS = 3  # of drivers in a row, without progress, after which the sweep is left to a person
-WAITS_S = (5.0, 30.0)  # before the second and the third start: a disk or the cluster may be away
-STORAGE_WAIT_S = 3600.0  # for a storage that is full or away, before each start
-STORAGE_LOOK_S = 10.0
 ACCEPTED = "accepted"  # on the command line, and the stop request of before: it is in the store
 JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # what Ray tells the drivers that a job starts
 
@@ -177,7 +174,7 @@ def supervise(
     run_driver: Callable[[str], int],
     *,
     known: str | None = None,
-    waits_s: Sequence[float] = WAITS_S,
+    waits_s: Sequence[float] = DRIVER_WAITS_S,
     look_s: float = STORAGE_LOOK_S,
     on_news: OnNews = lambda news: None,
 ) -> int:
@@ -214,8 +211,8 @@ def supervise(
             if _is_driven(objects, name):
                 return code
             deaths = 1 if seen.is_new() else deaths + 1
-            if deaths == DEATHS:
-                what = f"died {DEATHS} times without progress and is not started again"
+            if deaths == DRIVER_DEATHS:
+                what = f"died {DRIVER_DEATHS} times without progress and is not started again"
                 again = advice.resume(name, objects.root)
                 _say(f"the driver of {name} {what}. See above why; then `{again}` continues.")
                 on_news(of_driver(name, what, objects.root))

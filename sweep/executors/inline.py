@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from sweep.run import late_records
 from sweep.run.coordinator import Coordinator
 from trainables.errors import StoreError
+from trainables.retries import RECORD_LOOK_S
 
 
 def train_inline(coordinator: Coordinator) -> None:
@@ -16,7 +16,7 @@ def train_inline(coordinator: Coordinator) -> None:
     tolerance = coordinator.definition.space.tolerance
     while (arm := coordinator.next_arm()) is not None or coordinator.looks_for_ended:
         if arm is None:
-            time.sleep(late_records.LOOK_AGAIN_S)
+            time.sleep(RECORD_LOOK_S)
             continue
         try:
             run = ArmRun(arm.config, coordinator.runs, tolerance=tolerance)

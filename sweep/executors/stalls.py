@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-MOST_STALLS = 2  # without a report in between
+from trainables.retries import ARM_STALLS
+
 FIRST_TAKES = 4  # times as long: its worker may have data to decode, which the next would again
 
 
@@ -27,7 +28,7 @@ class Stall:
     @property
     def is_last(self) -> bool:
         """Whether the arm is not to be tried again."""
-        return self.count >= MOST_STALLS
+        return self.count >= ARM_STALLS
 
 
 class Stalls:

@@ -41,7 +41,7 @@ from trainables import trial
 from trainables.config.arm import RunConfig
 from trainables.errors import InvalidValue
 from trainables.plain import Json
-from trainables.records.arms import MAX_DEATHS
+from trainables.retries import WORKER_DEATHS
 from trainables.trial import ArmTrial, report_of, resources_of, trial_config
 
 log = logging.getLogger(__name__)
@@ -278,7 +278,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
     """First come, first served. Being asked several times a second, it watches the workers, too.
 
     It ends the experiment when workers die before they can report: ``ArmRun`` gives an arm up after
-    MAX_DEATHS starts, but only where it gets as far as starting. (A callback could watch as well,
+    ARM_STARTS starts, but only where it gets as far as starting. (A callback could watch as well,
     and would make Tune import MLflow: 2 s.)
     """
 
@@ -334,7 +334,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
 
     def _tell(self, trial: Trial) -> None:
         deaths = trial.num_failures - self._failures_before.get(trial.trial_id, 0)
-        if deaths > 2 * MAX_DEATHS:
+        if deaths > WORKER_DEATHS:
             raise RuntimeError(f"workers die before they can train: {trial.get_error()}")
         if trial.trial_id in self._ended_by_us:
             self._ended_by_us.discard(trial.trial_id)

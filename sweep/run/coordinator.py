@@ -21,7 +21,7 @@ from search_spaces.space import ORDER_FREE
 from sweep.run import events
 from sweep.run.events import News, OnNews
 from sweep.run.forget_failed import failures, forget_failed
-from sweep.run.late_records import SEEN_WITHIN_S, LateRecords
+from sweep.run.late_records import LateRecords
 from sweep.run.summary import RunSummary
 from sweep.study import advice
 from sweep.study.arms import Arm, OnRecord, RecordReader, arms_of_proposal
@@ -47,6 +47,7 @@ from trainables.errors import StoreError
 from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.retries import RECORD_SEEN_WITHIN_S
 
 OnFinal = Callable[[Arm, ArmRecord], None]
 
@@ -213,7 +214,7 @@ class Coordinator:
                 if record is None:
                     self.problems.append(
                         f"arm {live.arm.signature} ended, and its final record cannot be seen "
-                        f"below {self.objects.root} after {SEEN_WITHIN_S:.0f} s: a resume "
+                        f"below {self.objects.root} after {RECORD_SEEN_WITHIN_S:.0f} s: a resume "
                         "takes it as it is, or trains on from the last checkpoint."
                     )
                     continue

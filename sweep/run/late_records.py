@@ -13,9 +13,8 @@ from typing import Generic, TypeVar
 
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import RunStore
+from trainables.retries import RECORD_LOOK_S, RECORD_SEEN_WITHIN_S
 
-SEEN_WITHIN_S = 90.0
-LOOK_AGAIN_S = 2.0
 T = TypeVar("T")
 
 
@@ -41,7 +40,7 @@ class LateRecords(Generic[T]):
     def expect(self, signature: str, of: T) -> None:
         """An arm's worker says that it has put the final record."""
         now = time.monotonic()
-        self._expected[signature] = _Expected(of, now, now + SEEN_WITHIN_S)
+        self._expected[signature] = _Expected(of, now, now + RECORD_SEEN_WITHIN_S)
 
     def come(self) -> Iterator[tuple[T, ArmRecord | None]]:
         """Those that are seen by now, and with None those that are looked for no longer.
@@ -60,5 +59,5 @@ class LateRecords(Generic[T]):
             elif now >= expected.give_up_at:
                 yield expected.of, None
             else:
-                expected.look_at = now + LOOK_AGAIN_S
+                expected.look_at = now + RECORD_LOOK_S
                 self._expected[signature] = expected

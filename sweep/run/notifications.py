@@ -26,10 +26,10 @@ from sweep.run.events import News, OnNews, of_error
 from sweep.run.signals import KNOWN
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
+from trainables.retries import NEWS_WAITS_S
 
 VARIABLE = "SWEEP_NOTIFY"
 TIMEOUT_S = 10.0  # of one try
-WAITS_S = (1.0, 4.0)  # between tries
 END_S = 20.0  # how long the end of a sweep waits for what is not delivered yet
 _LATER = {408, 425, 429}  # answers of a server, beside 5xx, after which another try may succeed
 
@@ -104,7 +104,7 @@ class Notifier:
         *,
         warn: Callable[[str], None],
         timeout_s: float = TIMEOUT_S,
-        waits_s: Sequence[float] = WAITS_S,
+        waits_s: Sequence[float] = NEWS_WAITS_S,
     ) -> None:
         """Take a target that ``check_target`` passed, and start the thread.
 

@@ -28,8 +28,7 @@ from sweep.study.selection import OnProposal
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
 from trainables.records.retrying import PatientStore
-
-PATIENCE_S = 60.0  # how long a writer waits for a disk that is full or away
+from trainables.retries import STORE_PATIENCE_S
 
 
 class Executor(Protocol):
@@ -57,7 +56,7 @@ def run_sweep(
     on_news: OnNews | None = None,
     display: bool = True,
     retry_failed: bool = False,
-    patience_s: float = PATIENCE_S,
+    patience_s: float = STORE_PATIENCE_S,
 ) -> RunSummary:
     """Train what is missing of a stored sweep and return what it came to.
 

@@ -45,6 +45,7 @@ from sweep.tracking.rows import (
 )
 from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Known, Runs
 from trainables.plain import Json
+from trainables.retries import ARTIFACT_TRIES
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -56,7 +57,6 @@ logger = logging.getLogger(__name__)
 METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
 PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
 _ARTIFACT = "artifact_sha256"  # of the run's one artifact, once it is there
-ARTIFACT_TRIES = 3  # failures in a row after which artifacts are left to `sweep sync`
 
 
 class SyncCounts(NamedTuple):

@@ -20,11 +20,10 @@ from sweep.study.arms import Arm
 from sweep.tracking.address import shown
 from sweep.tracking.rows import TrackedArm
 from sweep.tracking.tracker import Tracker
+from trainables.retries import MLFLOW_FIRST_WAIT_S, MLFLOW_LONGEST_WAIT_S
 
 logger = logging.getLogger(__name__)
 
-FIRST_WAIT_S = 1.0
-LONGEST_WAIT_S = 60.0
 PACE_S = 5.0  # one request costs the server as much as several reports; the UI polls less often
 
 
@@ -43,8 +42,8 @@ class BackgroundTracker:
         sweep: str,
         read: Callable[[Arm], TrackedArm | None],
         *,
-        first_wait_s: float = FIRST_WAIT_S,
-        longest_wait_s: float = LONGEST_WAIT_S,
+        first_wait_s: float = MLFLOW_FIRST_WAIT_S,
+        longest_wait_s: float = MLFLOW_LONGEST_WAIT_S,
         pace_s: float = PACE_S,
         warn: Callable[[str], None] = logger.warning,
         storage: str | None = None,

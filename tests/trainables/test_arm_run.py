@@ -22,8 +22,9 @@ from trainables.evaluation import measure
 from trainables.memory import exhausted
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import MAX_DEATHS, RunStore
+from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.retries import ARM_STARTS
 from trainables.training import Training, from_bytes
 
 LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))
@@ -325,15 +326,15 @@ def test_other_errors_are_not_taken_for_too_little_memory(error: Exception) -> N
 
 
 def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: RunStore) -> None:
-    for _ in range(MAX_DEATHS):
-        assert store.count_attempt(TINY.signature(), -1) <= MAX_DEATHS
+    for _ in range(ARM_STARTS):
+        assert store.count_attempt(TINY.signature(), -1) <= ARM_STARTS
     record = ArmRun(TINY, store).advance()
     assert record.status == "failed"
     assert "--retry-failed" in record.reason
 
 
 def test_progress_resets_the_count_of_deaths(store: RunStore) -> None:
-    for _ in range(MAX_DEATHS - 1):
+    for _ in range(ARM_STARTS - 1):
         store.count_attempt(TINY.signature(), -1)
     ArmRun(TINY, store).advance()  # the fifth start writes a newer checkpoint
     assert ArmRun(TINY, store).advance().status == "running"

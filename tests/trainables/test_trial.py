@@ -19,8 +19,9 @@ from ray._private.label_utils import validate_label_selector
 from tests.support.drivers import ROOT, tiny
 from trainables.code_version import code_version
 from trainables.config.arm import RunConfig
-from trainables.records.arms import MAX_DEATHS, RunStore
+from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.retries import ARM_STARTS
 from trainables.training import Training
 from trainables.trial import (
     FINISHED,
@@ -219,7 +220,7 @@ def test_a_machine_whose_gpu_is_lost_fails_no_arm_at_once(
     """It would fail one after the other, and sooner than others train one."""
     monkeypatch.setattr("trainables.trial.GPU_LOST_PAUSE_S", 0.0)
     config = replace(arm(), device="cuda")
-    for _ in range(MAX_DEATHS - 1):
+    for _ in range(ARM_STARTS - 1):
         result = trial_of(objects, config).train()
         assert (result[FINISHED], result[GPU_LOST], result["done"]) == (False, True, True)
         assert result[STORE_PROBLEM] is False

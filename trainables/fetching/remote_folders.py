@@ -16,9 +16,9 @@ from typing import TypeVar
 import pyarrow.fs
 
 from trainables.errors import BadData, StoreError
+from trainables.retries import DATA_WAITS_S
 
 T = TypeVar("T")
-WAITS_S = (1.0, 4.0, 15.0)  # before a request is tried again
 BLOCK_BYTES = 8 * 2**20
 LASTING = (  # what trying again does not mend, in the words of clients
     "access_denied", "accessdenied", "forbidden", "invalidaccesskeyid", "signaturedoesnotmatch",
@@ -142,7 +142,7 @@ class RemoteFolder:
 
     def _try(self, what: str, action: Callable[[], T]) -> T:
         """Everything that touches the address goes through here, and is tried again."""
-        for wait_s in (*WAITS_S, None):
+        for wait_s in (*DATA_WAITS_S, None):
             try:
                 return action()
             except (OSError, ValueError) as error:  # ValueError: pyarrow reads no address in it

@@ -24,7 +24,6 @@ from trainables.records.unit_scores import UnitScores
 
 log = logging.getLogger(__name__)
 FINAL, PROGRESS, CHECKPOINT = "record.json", "progress.json", "checkpoint-"
-MAX_DEATHS = 5  # starts by one driver without a newer checkpoint after which an arm is failed
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,8 @@ from typing import TypeVar
 
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
+from trainables.retries import STORE_FIRST_WAIT_S, STORE_LONGEST_WAIT_S, STORE_PATIENCE_S
 
-FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 8.0
 LASTING = {
     errno.EACCES, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL,
     errno.ELOOP,
@@ -27,14 +26,16 @@ T = TypeVar("T")
 class PatientStore(ObjectStore):
     """An ObjectStore that repeats what fails for ``patience_s`` seconds."""
 
-    def __init__(self, root: str | os.PathLike[str], *, patience_s: float = 60.0) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, patience_s: float = STORE_PATIENCE_S
+    ) -> None:
         """Name the root; 0 seconds mean one try."""
         super().__init__(root)
         self.patience_s = patience_s
 
     def _try(self, what: str, action: Callable[[], T]) -> T:
         give_up = time.monotonic() + self.patience_s
-        wait_s = FIRST_WAIT_S
+        wait_s = STORE_FIRST_WAIT_S
         while True:
             try:
                 return super()._try(what, action)
@@ -47,4 +48,4 @@ class PatientStore(ObjectStore):
                         "the storage back; nothing that is finished is lost."
                     ) from error
             time.sleep(wait_s)
-            wait_s = min(2 * wait_s, LONGEST_WAIT_S)
+            wait_s = min(2 * wait_s, STORE_LONGEST_WAIT_S)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sweep.cluster.submission import ANSWER, Answer, Submission
-from sweep.cluster.supervise import DEATHS, NotYet, Progress, accept, supervise
+from sweep.cluster.supervise import NotYet, Progress, accept, supervise
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.executors import autoscaling
 from sweep.run.coordinator import Coordinator
@@ -34,6 +34,7 @@ from trainables.errors import Failure, UnknownName
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
+from trainables.retries import DRIVER_DEATHS
 
 ROOT = Path(__file__).parents[3]
 SMALL = definition(n_proposals=1, n_settings=1, seeds=(0,))  # two arms
@@ -78,8 +79,8 @@ def test_a_driver_that_dies_without_progress_is_left_to_a_person(
 ) -> None:
     drivers = Drivers(toy, (0, 1))
     assert see_through(drivers) == 1
-    assert drivers.starts == DEATHS
-    assert f"died {DEATHS} times without progress" in capsys.readouterr().out
+    assert drivers.starts == DRIVER_DEATHS
+    assert f"died {DRIVER_DEATHS} times without progress" in capsys.readouterr().out
 
 
 def test_progress_starts_the_count_anew(toy: ObjectStore) -> None:
@@ -104,7 +105,7 @@ def test_an_arm_that_comes_to_the_same_step_again_is_no_progress(toy: ObjectStor
         return 1
 
     assert supervise(toy, "toy", to_the_same_step, waits_s=(0.0,)) == 1
-    assert len(starts) == DEATHS
+    assert len(starts) == DRIVER_DEATHS
 
 
 def test_of_judged_proposals_nothing_is_read(toy: ObjectStore) -> None:
@@ -136,14 +137,14 @@ def test_a_store_that_is_away_is_no_progress(toy: ObjectStore) -> None:
         return 1
 
     assert supervise(toy, "toy", loses_its_disk, waits_s=(0.0,)) == 1
-    assert drivers.starts == DEATHS
+    assert drivers.starts == DRIVER_DEATHS
 
 
 def test_a_driver_is_not_started_while_the_store_cannot_be_written(
     toy: ObjectStore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It would only die of it, and be left to a person long before a disk is freed."""
-    full = iter([True] * (2 * DEATHS))
+    full = iter([True] * (2 * DRIVER_DEATHS))
     put_local = ObjectStore._put_local
 
     def put(path: Path, content: bytes, **more: bool) -> None:

@@ -144,8 +144,8 @@ def test_a_final_record_that_cannot_be_seen_yet_is_looked_for_again(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, is_seen: bool
 ) -> None:
     """NFS says for a while that a file is not there, where it was not there a moment ago."""
-    monkeypatch.setattr(late_records, "LOOK_AGAIN_S", 0.0)
-    monkeypatch.setattr(late_records, "SEEN_WITHIN_S", 60.0 if is_seen else 0.1)
+    monkeypatch.setattr(late_records, "RECORD_LOOK_S", 0.0)
+    monkeypatch.setattr(late_records, "RECORD_SEEN_WITHIN_S", 60.0 if is_seen else 0.1)
     coordinator = started(objects, definition(n_settings=1, seeds=(0,)))
     arm = coordinator.next_arm()
     assert arm is not None

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("own_cache")
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_folders, "WAITS_S", (0.01, 0.01))
+    monkeypatch.setattr(remote_folders, "DATA_WAITS_S", (0.01, 0.01))
 
 
 def upload(cloud: Cloud, files: dict[str, bytes], below: str = "data") -> None:
