@@ -113,30 +113,41 @@ def _listed(root: Path, files: Iterable[Path]) -> Iterator[tuple[str, int, int]]
         yield path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns
 
 
+def places_of(given: Path, names: Iterable[str]) -> list[Path]:
+    """The given folder, and those of these names below it that are there.
+
+    By identity: some file systems find one folder under several names.
+    """
+    places: dict[tuple[int, int], Path] = {}
+    for place in (given, *(given / name for name in names)):
+        if place.is_dir():
+            seen = place.stat()
+            places.setdefault((seen.st_dev, seen.st_ino), place)
+    return list(places.values())
+
+
+def other_layout(data: DataConfig, given: Path, expected: str) -> OtherLayout:
+    """What to raise where a folder holds something else."""
+    return OtherLayout(
+        f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
+        f"{expected}"
+    )
+
+
 def contents(folder: Path) -> str:
     """The first names in a folder, for messages."""
     return ", ".join(sorted(p.name for p in folder.iterdir())[:5])
 
 
 def _find(data: DataConfig, given: Path, published: Published) -> tuple[Path, Layout]:
-    places: dict[
-        tuple[int, int], Path
-    ] = {}  # by identity: some file systems find one folder under several names
-    for place in (given, *(given / name for name in published.folders)):
-        if place.is_dir():
-            seen = place.stat()
-            places.setdefault((seen.st_dev, seen.st_ino), place)
     found = [
         (place, layout)
-        for place in places.values()
+        for place in places_of(given, published.folders)
         for layout in published.layouts
         if (place / layout.train.folder).is_dir() and (place / layout.test.folder).is_dir()
     ]
     if not found:
-        raise OtherLayout(
-            f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
-            f"{published.expected}"
-        )
+        raise other_layout(data, given, published.expected)
     if len({place for place, _ in found}) > 1:
         copies = " and ".join(str(place) for place in dict.fromkeys(place for place, _ in found))
         raise BadData(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import OtherLayout, contents, given_folder
+from trainables.datasets.layouts import given_folder, other_layout
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import Damage, Damaged, listing, whole_text
 from trainables.errors import BadData
@@ -58,10 +58,7 @@ def _root(data: DataConfig) -> Path:
     places = [p for p in (given, *(given / name for name in FOLDERS)) if (p / "train").is_dir()]
     places = [p for p in places if any((p / "train" / label).is_dir() for label in LABELS)]
     if not places:
-        raise OtherLayout(
-            f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
-            f"{_EXPECTED}"
-        )
+        raise other_layout(data, given, _EXPECTED)
     if len(places) > 1:
         raise BadData(
             f"data.folder {given} holds {data.name} more than once: {places[0]} and {places[1]}. "

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import OtherLayout, contents, given_folder
+from trainables.datasets.layouts import given_folder, other_layout, places_of
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import (
     Damage,
@@ -73,13 +73,8 @@ DATA_SET = DataSetSpec(list=list_text, folders=FOLDERS)
 
 def _find(data: DataConfig) -> tuple[Path, Layout]:
     given = given_folder(data, _EXPECTED)
-    places: dict[tuple[int, int], Path] = {}  # by identity: MNLI and mnli may be one folder
-    for place in (given, *(given / name for name in FOLDERS)):
-        if place.is_dir():
-            seen = place.stat()
-            places.setdefault((seen.st_dev, seen.st_ino), place)
     found, halves = [], []
-    for place in places.values():
+    for place in places_of(given, FOLDERS):
         for layout in LAYOUTS:
             there = [name for name in (layout.train, layout.test) if _is_there(place / name)]
             if len(there) == 2:
@@ -96,10 +91,7 @@ def _find(data: DataConfig) -> tuple[Path, Layout]:
     if halves and not found:
         raise BadData(f"{'; '.join(halves)}. {_EXPECTED}")
     if not found:
-        raise OtherLayout(
-            f"data.folder {given} (it holds: {contents(given)}) does not look like {data.name}. "
-            f"{_EXPECTED}"
-        )
+        raise other_layout(data, given, _EXPECTED)
     return found[0]
 
 
