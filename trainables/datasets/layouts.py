@@ -104,11 +104,17 @@ def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ..
 
 def _listed(root: Path, files: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
     for path in files:
-        seen = path.stat()
+        try:
+            seen = path.stat()
+        except OSError as error:  # a dead link, a loop of links
+            raise BadData(
+                f"{path} cannot be opened: {error.strerror}. It must be a readable file. Copy it "
+                "again from its source."
+            ) from error
         if not stat.S_ISREG(seen.st_mode):  # a folder, or a pipe that would never end
             raise BadData(
                 f"{path} is named like a file of the data set, but is not a regular file. Move it "
-                "away, or copy the clip again."
+                "away, or copy it again from its source."
             )
         yield path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns
 

@@ -232,3 +232,11 @@ def test_a_pipe_is_no_clip(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "d.avi")  # opening it would wait for ever
     with pytest.raises(BadData, match=r"d\.avi is named like .* not a regular file"):
         list_clips(own(tmp_path))
+
+
+def test_a_dead_link_is_named(tmp_path: Path) -> None:
+    for name in "abc":
+        write_video(tmp_path / f"{name}.avi", NOISE)
+    (tmp_path / "d.avi").symlink_to("nowhere")
+    with pytest.raises(BadData, match=r"d\.avi cannot be opened: No such file .*readable file"):
+        list_clips(own(tmp_path))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,28 +33,6 @@ class Damage:
         if self.count:
             more = f"; and {self.count - len(self.shown)} more" * (self.count > len(self.shown))
             raise BadData(f"{what} cannot be read: {'; '.join(self.shown)}{more}. {advice}")
-
-
-def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
-    """Path below ``root``, bytes and mtime in ns of every file. BadData for what is no file."""
-    return tuple(_listed(root, files))
-
-
-def _listed(root: Path, files: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
-    for path in files:
-        try:
-            seen = path.stat()
-        except OSError as error:  # a dead link, a loop of links
-            raise BadData(
-                f"{path} cannot be opened: {error.strerror}. It must be a readable file. Copy it "
-                "again from the original archive."
-            ) from error
-        if not stat.S_ISREG(seen.st_mode):  # a folder, or a pipe that would never end
-            raise BadData(
-                f"{path} is named like a file of the data set, but is not a regular file. Move it "
-                "away, or copy it again from the original archive."
-            )
-        yield path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns
 
 
 def whole_text(path: Path) -> str:

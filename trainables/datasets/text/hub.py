@@ -19,9 +19,9 @@ from typing import Any, Literal
 from huggingface_hub import snapshot_download
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import given_folder
+from trainables.datasets.layouts import given_folder, listing
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
-from trainables.datasets.text.files import Damage, Damaged, listing, require_whole
+from trainables.datasets.text.files import Damage, Damaged, require_whole
 from trainables.errors import BadData
 from trainables.registry import DataSetSpec
 

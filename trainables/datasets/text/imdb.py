@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Literal
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import given_folder, other_layout
+from trainables.datasets.layouts import given_folder, listing, other_layout
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
-from trainables.datasets.text.files import Damage, Damaged, listing, whole_text
+from trainables.datasets.text.files import Damage, Damaged, whole_text
 from trainables.errors import BadData
 from trainables.registry import DataSetSpec
 

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import given_folder, other_layout, places_of
+from trainables.datasets.layouts import given_folder, listing, other_layout, places_of
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import (
     Damage,
     Damaged,
     decoded,
     lines,
-    listing,
     require_whole,
 )
 from trainables.errors import BadData
