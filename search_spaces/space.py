@@ -6,6 +6,7 @@ after an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import re
@@ -72,9 +73,9 @@ class SearchSpace:
     """A base run, its settings, the ranges, and how much of them to try."""
 
     name: str
-    summary: str  # one line for `sweep spaces`
     base: RunConfig  # its constraint is the first proposal of every setting
     settings: tuple[Setting, ...]
+    summary: str = ""  # one line for `sweep spaces`
     ranges: Mapping[str, Range] = field(default_factory=dict)
     n_proposals: int = 8
     search_seeds: tuple[int, ...] = (0, 1)
@@ -341,23 +342,14 @@ class SearchSpace:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal space."""
-        plain = {
-            "name": self.name,
-            "summary": self.summary,
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return plain | {
             "base": self.base.to_json(),
             "settings": [_setting_to_json(s) for s in self.settings],
             "ranges": _ranges_to_json(self.ranges),
-            "n_proposals": self.n_proposals,
             "search_seeds": list(self.search_seeds),
-            "sampler": self.sampler,
-            "sampler_seed": self.sampler_seed,
+            "selected_seeds": list(self.selected_seeds),
         }
-        # Left out at their defaults: stored definitions stay as they are.
-        for name in ("tolerance", "selected_seeds", *HOW_IT_RUNS):
-            value = getattr(self, name)
-            if value != type(self).__dataclass_fields__[name].default:
-                plain[name] = list(value) if isinstance(value, tuple) else value
-        return plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> SearchSpace:
@@ -372,7 +364,6 @@ class SearchSpace:
                 f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}."
             )
         values = dict(plain)
-        values.setdefault("summary", "")
         values["base"] = RunConfig.from_json(plain["base"])
         values["settings"] = tuple(
             Setting(
@@ -449,11 +440,5 @@ def _ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
 
 
 def _setting_to_json(setting: Setting) -> dict[str, Json]:
-    plain: dict[str, Json] = {"name": setting.name, "fields": dict(setting.fields)}
-    if setting.n_proposals is not None:  # left out elsewhere: stored definitions stay as they are
-        plain["n_proposals"] = setting.n_proposals
-    if setting.ranges:
-        plain["ranges"] = _ranges_to_json(setting.ranges)
-    if setting.least_descent:
-        plain["least_descent"] = setting.least_descent
-    return plain
+    plain = {f.name: getattr(setting, f.name) for f in dataclasses.fields(setting)}
+    return plain | {"fields": dict(setting.fields), "ranges": _ranges_to_json(setting.ranges)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -121,19 +123,19 @@ def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
     ) == name.startswith("constraint.")
 
 
-def test_signatures_stay_those_of_the_first_version() -> None:
-    """Fields were added since; what was stored before must still be found."""
-    plain, constrained = RunConfig(), RunConfig(constraint=ConstraintConfig())
-    assert plain.signature() == "694eb2db2dd4647d"
-    assert constrained.signature() == "0251e24a064f8145"
-    other = constrained.with_fields(
-        {
-            "model.variant": "literal",
-            "constraint.reference": "virtual_layer0",
-            "constraint.resilience": 0.2,
-        }
-    )
-    assert other.signature() == "35dec35853af9f5e"
+def test_defaults_are_pinned(golden: Callable[[str, str], None]) -> None:
+    """With another one, stored signatures mean other arms: raise TRAINING_VERSION as well."""
+    defaults = RunConfig(constraint=ConstraintConfig()).to_json()
+    versioned = {"training_version": config_module.TRAINING_VERSION, **defaults}
+    golden("defaults.json", json.dumps(versioned, indent=1) + "\n")
+
+
+def test_a_field_at_its_default_is_not_in_the_signature() -> None:
+    text = '{"config": {"constraint": {}, "model": {"variant": "distance"}, "test_gammas": '
+    text += json.dumps(list(RunConfig().test_gammas)) + '}, "training_version": %d}'
+    constrained = RunConfig(constraint=ConstraintConfig())
+    wanted = hashlib.sha256((text % config_module.TRAINING_VERSION).encode()).hexdigest()[:16]
+    assert constrained.signature() == wanted != RunConfig().signature()
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,22 @@ class Section:
         """Plain values that ``from_json`` turns back into an equal object."""
         return {name: _plain(getattr(self, name)) for name in _hints(type(self))}  # type: ignore[arg-type]
 
+    def changed(self) -> dict[str, Json]:
+        """``to_json`` of the fields that are not at their defaults.
+
+        A section that may be None is there when it is not, however little of it is changed.
+        """
+        found = {}
+        for f in dataclasses.fields(self):  # type: ignore[arg-type]  # every section is one
+            value = getattr(self, f.name)
+            if isinstance(value, Section):
+                inner = value.changed()
+                if inner or f.default is None:
+                    found[f.name] = inner
+            elif value != f.default:
+                found[f.name] = _plain(value)
+        return found
+
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
         """Build from plain values; unknown fields and wrong values are errors."""

@@ -253,8 +253,6 @@ class PrimalDual:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``."""
         self.multipliers.load_state_dict(state)
-        if "summed" not in state:  # written before there was anything else to know
-            return
         if self.slacks is not None:
             self.slacks.load_state_dict(state["slacks"])
         self._signal_mean_L = state["signal_mean"].clone()

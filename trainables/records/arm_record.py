@@ -225,7 +225,9 @@ class ArmRecord:
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         plain["config"] = self.config.to_json()
         plain["reports"] = [dataclasses.asdict(r) for r in self.reports]
-        plain["evaluation"] = None if self.evaluation is None else _without_empty(self.evaluation)
+        plain["evaluation"] = (
+            None if self.evaluation is None else dataclasses.asdict(self.evaluation)
+        )
         finite: dict[str, Json] = _non_finite_as_text(plain)
         return finite
 
@@ -237,27 +239,10 @@ class ArmRecord:
         values["reports"] = [Report(**r) for r in values["reports"]]
         if values["evaluation"] is not None:
             scales = Scales(**values["evaluation"].pop("scales"))
-            values["evaluation"].pop("ood_mean", None)  # once stored, as ``ood_auc`` over the range
             values["evaluation"] = Evaluation(scales=scales, **values["evaluation"])
         return cls(**values)
 
 
-def _without_empty(evaluation: Evaluation) -> dict[str, Json]:
-    """Plain fields; those that came later are left out while empty: old and new compare equal."""
-    plain = dataclasses.asdict(evaluation)
-    return {n: v for n, v in plain.items() if n not in _ADDED or v != _ADDED[n]}
-
-
-_ADDED: dict[str, Json] = {  # and what they were before: their defaults
-    "shift_scores": {},
-    "shift_layer_losses": {},
-    "shift_references": {},
-    "layer_scores_by_gamma": {},
-    "probe_losses": [],
-    "probe_train_losses": [],
-    "probe_scores": [],
-    "split": "dev",
-}
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 

@@ -15,7 +15,7 @@ from sweep.results import aggregates as score_entries
 from sweep.results.best import best_entries, lost
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
-from tests.support.records import ended, finished, pair_config
+from tests.support.records import ended
 from tests.support.sweeps import (
     DIVERGED,
     FEASIBLE,
@@ -29,7 +29,6 @@ from tests.support.sweeps import (
     store_sweep,
 )
 from trainables.config.arm import RunConfig
-from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 
@@ -305,15 +304,6 @@ def test_the_mean_over_all_gammas_is_that_of_its_seen_and_unseen_blocks(
     ):
         blocks = (2 * values["seen_mean"] + values["unseen_mean"]) / 3
         assert values["ood_mean"] == pytest.approx(blocks)
-
-
-def test_a_mean_that_an_older_version_stored_is_not_believed() -> None:
-    """It was the area over the range of gammas."""
-    plain = finished(pair_config(), FEASIBLE).to_json()
-    plain["evaluation"]["ood_mean"] = 4.5
-    record = ArmRecord.from_json(plain)
-    assert record.evaluation is not None
-    assert record.evaluation.ood_mean == pytest.approx((1 + 4 + 9) / 3)
 
 
 def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winning(
