@@ -150,12 +150,6 @@ class SearchSpace:
         are_whole = isinstance(seeds, list | tuple) and all(map(_is_whole, seeds))
         require(are_whole, "search_seeds", seeds, "a list of whole numbers")
         object.__setattr__(self, "search_seeds", tuple(seeds))
-        for name, values in self.ranges.items():
-            if not isinstance(values, Range):
-                raise InvalidValue(
-                    f"the range of {name} must be Uniform(low, high), LogUniform(low, high) or "
-                    f"Choice((one, another)), got {values!r}."
-                )
         for setting in cast(tuple[Json, ...], self.settings):
             if not isinstance(setting.name, str) or not isinstance(setting.fields, Mapping):
                 raise InvalidValue(
@@ -185,8 +179,8 @@ class SearchSpace:
         for name, values in ranges.items():
             if not isinstance(values, Range):
                 raise InvalidValue(
-                    f"{what}: that of {name} must be Uniform, LogUniform, LogDecay or Choice, got "
-                    f"{values!r}."
+                    f"{what}: that of {name} must be Uniform(low, high), LogUniform(low, high), "
+                    f"LogDecay(low, high) or Choice((one, another)), got {values!r}."
                 )
 
     def _check_verdicts(self) -> None:

@@ -118,7 +118,7 @@ def test_a_setting_replaces_ranges_of_its_space() -> None:
     [
         ({"constraint.warmup_steps": Choice((0, 1))}, "may replace those of the space"),
         ({"constraint.alpha": Uniform(0.5, 1.5)}, "reaches a value that is not allowed"),
-        ({"constraint.alpha": (0.1, 0.2)}, "must be Uniform, LogUniform, LogDecay or Choice"),
+        ({"constraint.alpha": (0.1, 0.2)}, r"must be Uniform\(low, high\), .* got \(0.1, 0.2\)"),
         ({"constraint.alpha": LogDecay(0.1, 1.0)}, "LogDecay is a range of constraint.resilience"),
         (
             {"constraint.dual_lr": LogUniform(1, 10), "constraint.resilience": Uniform(0.1, 1)},
@@ -546,7 +546,13 @@ def test_the_space_file_of_the_docs_trains_on_ones_own_clips(tmp_path: Path) -> 
     assert catalog.arm_count(space) == 2 + 2 * space.n_proposals
 
 
-def test_a_range_of_plain_numbers_is_refused_with_what_it_may_be() -> None:
-    ranges: Any = {"constraint.alpha": (0.1, 0.3)}
-    with pytest.raises(InvalidValue, match=r"must be Uniform\(low, high\).*got \(0.1, 0.3\)"):
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"constraint.alpha": (0.1, 0.3)}, r"must be Uniform\(low, high\).*got \(0.1, 0.3\)"),
+        ([Uniform(0.1, 0.3)], r"ranges must be a mapping of fields to ranges, got \[Uniform"),
+    ],
+)
+def test_what_is_no_range_is_refused_with_what_it_may_be(ranges: Any, message: str) -> None:
+    with pytest.raises(InvalidValue, match=message):
         replace(SPACE, ranges=ranges)
