@@ -53,9 +53,14 @@ def spaces(
         _list(as_json)
         return
     space = options.space_of(name)
-    from sweep.cost.estimate import estimate  # loads torch
+    from sweep.cost.counted_work import NotCounted  # loads torch
+    from sweep.cost.estimate import estimate
 
-    cost = estimate(space, None if gpu is None else gpu.lower())
+    cost, why_none = None, ""
+    try:
+        cost = estimate(space, None if gpu is None else gpu.lower())
+    except NotCounted as error:
+        why_none = str(error)
     if as_json:
         print_json(
             {
@@ -65,12 +70,15 @@ def spaces(
                 "warnings": idle_ranges(space),
                 "first_proposals": {s.name: space.default_point(s) for s in space.settings},
                 "published": {s.name: _published(s) for s in space.settings},
-                "estimate": cost.to_json(),
+                "estimate": {"not_counted": why_none} if cost is None else cost.to_json(),
             }
         )
     else:
         _print_space(space)
-        _print_cost(cost)
+        if cost is None:
+            console().print(f"\n[yellow]No estimate[/yellow]: {escape(why_none)}.")
+        else:
+            _print_cost(cost)
 
 
 def _list(as_json: bool) -> None:

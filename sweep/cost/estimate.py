@@ -7,8 +7,6 @@ Expect a factor of 2 either way; a GPU's figures were never compared with one.
 
 Of texts a batch is as long as its longest, and a unit has as many samples as its group, so both are
 guessed by data set.
-
-Shape letters: B batch, T tokens (frames), D pixels of a patch, K atoms, N tokens of an image.
 """
 
 from __future__ import annotations
@@ -17,21 +15,19 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
+
+import torch
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from sweep.cost.counted_work import Work, counted_work
+from sweep.cost.timed_steps import step_times
+from trainables.config.arm import DataConfig, RunConfig, default_constraint
 from trainables.config.test_conditions import family_of
-from trainables.errors import BadData, Misuse, UnknownName
-from trainables.fetching.remote_folders import is_address
+from trainables.errors import UnknownName
 from trainables.plain import Json
-from trainables.registry.built_in import MODELS
-from trainables.registry.task_facts import SAMPLES_PER_UNIT
-
-DType = Literal["float32", "float64", "bfloat16"]
 
 BACKWARD = 2.0  # a backward pass costs about twice its forward pass
 START_S = 2.0  # of an arm: its task, its references from the cache, its records
@@ -57,13 +53,6 @@ TEXTS: Mapping[str, TextShape] = {
     "imdb": TextShape(230, 25_000),
     "mnli": TextShape(45, 392_702),
 }
-# (layers, width) of checkpoints that need not be here to be counted; others are read
-ENCODERS: Mapping[str, tuple[int, int]] = {
-    "distilbert-base-uncased": (6, 768),
-    "roberta-base": (12, 768),
-    "roberta-large": (24, 1024),
-}
-OTHER_ENCODER = (12, 768)  # one that cannot be read
 
 
 @dataclass(frozen=True)
@@ -87,15 +76,6 @@ GPUS: Mapping[str, Gpu] = {
     "h100": Gpu(66.9, 989.0, 80),
     "h200": Gpu(66.9, 989.0, 141),
 }
-
-
-@dataclass(frozen=True)
-class Work:
-    """What one arm computes: operations and bytes, from its configuration alone."""
-
-    forward_flops: float  # of one sample: a sequence, or a frame
-    parameters: float
-    activation_bytes: float  # kept for the backward pass of one sample
 
 
 @dataclass(frozen=True)
@@ -137,6 +117,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
 
     Raises:
         UnknownName: no GPU of this name is known.
+        NotCounted: a network cannot be built without its data.
     """
     if gpu is not None and gpu not in GPUS:
         raise UnknownName.of("GPU", gpu, GPUS)
@@ -193,69 +174,52 @@ def evaluated_samples(config: RunConfig) -> float:
     reports = math.ceil(config.steps / config.report_every)
     severities = sum(len(family_of(shift).severities) for shift in config.shifts)
     held_out = reports + len(config.test_gammas) + config.eval_draws + severities  # passes
-    if config.task == "text_classification":
-        most = min(config.eval_windows * SAMPLES_PER_UNIT, config.data.max_items or math.inf)
+    per_unit = config.facts.samples_per_unit(config.data)
+    if config.facts.reads_texts:
+        most = min(config.eval_windows * per_unit, config.data.max_items or math.inf)
         there, share = _text_shape(config).examples, config.data.dev_share
         dev, train = min(most, share * there), min(most, (1 - share) * there)
         return held_out * dev + config.eval_draws * train
-    if config.task == "frame_denoising":
-        window = config.data.frames
-    else:
-        window = (config.data.frame_size // config.data.patch_size) ** 2
-    return float((held_out + config.eval_draws) * config.eval_windows * window)
+    return float((held_out + config.eval_draws) * config.eval_windows * per_unit)
 
 
 def arm_memory_gb(config: RunConfig, gpu: str | None = None) -> float:
     """Peak memory of one arm: weights, gradients and Adam's moments, and what backward needs."""
     work = work_of(config)
-    wide = 2 if config.dtype == "float64" else 1
-    training = 16 * work.parameters + config.batch_size * work.activation_bytes
-    return (PROCESS_GB if gpu is None else GPU_GB) + wide * training / 1e9
+    return (PROCESS_GB if gpu is None else GPU_GB) + (work.state_bytes + work.kept_bytes) / 1e9
 
 
 def work_of(config: RunConfig) -> Work:
-    """Operations (two per multiply-add), parameters and kept bytes in float32, by model."""
-    if config.task == "text_classification":
-        return _work_of_texts(config)
-    layers, frames = config.model.layers, config.data.frames
-    pixels = float(config.data.patch_size**2)
-    if config.model.name == "ut":
-        per_token = 4 * pixels**2 + 4 * frames * pixels  # scores and mixing, attention
-        if config.model.variant != "literal":
-            per_token += 8 * pixels * config.data.patch_size  # into the cosine basis and back
-        kept = 4 * frames * (10 * pixels + 3 * frames)
-        return Work(layers * frames * per_token, layers * 2 * pixels**2, layers * kept)
-    if config.model.name == "dust":
-        atoms = float(config.model.atoms_per_side**2)
-        shared = config.model.variant == "shared"
-        shared |= config.model.variant == "paper" and config.constraint is None
-        first = 4 * pixels * atoms  # from the zero code there is nothing to mix
-        other = (4 if shared else 6) * pixels * atoms + 4 * frames * pixels + 2 * frames * atoms
-        kept = 4 * frames * (5 * pixels + 3 * atoms + 3 * frames)
-        dictionaries = 1 if shared else layers
-        flops = frames * (first + (layers - 1) * other)
-        return Work(flops, dictionaries * pixels * atoms, layers * kept)
-    # ViT: blocks as wide as an RGB patch, MLP of 4 widths, a head for every 64 of the width.
-    # Kept: arXiv 2205.05198, eq. (2), less dropout's masks, in float32.
-    width = 3 * pixels
-    tokens = (config.data.frame_size / config.data.patch_size) ** 2 + 1
-    flops = layers * (24 * tokens * width**2 + 4 * tokens**2 * width)
-    kept = layers * tokens * (64 * width + 8 * tokens * width / 64)
-    return Work(flops, layers * 12 * width**2, kept)
+    """Operations and bytes of a run's steps; raises as ``counted_work``."""
+    shape = _of_its_shape(config)
+    return counted_work(shape.unconstrained() if config.matched_capacity else shape)
 
 
-def _work_of_texts(config: RunConfig) -> Work:
-    """As for a ViT of this width and depth; UT has two matrices a layer, and no MLP."""
-    depth, width = _encoder_shape(str(config.model.checkpoint))
-    tokens = _text_shape(config).tokens
-    if config.model.name == "text_ut":
-        depth = config.model.layers
-        flops = depth * (4 * tokens * width**2 + 4 * tokens**2 * width)
-        return Work(flops, depth * 2 * width**2, depth * 4 * tokens * (6 * width + 3 * tokens))
-    layers = config.model.layers or depth
-    flops = layers * (24 * tokens * width**2 + 4 * tokens**2 * width)
-    kept = layers * tokens * (64 * width + 8 * tokens * width / 64)
-    return Work(flops, layers * 12 * width**2, kept / config.accumulate)
+def is_timed(config: RunConfig) -> bool:
+    """Whether a step is small enough to be taken here, on noise; a checkpoint is never fetched."""
+    work = work_of(config)
+    small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
+    return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
+
+
+def _of_its_shape(config: RunConfig) -> RunConfig:
+    """The run with defaults in all fields that the cost of a step does not depend on."""
+    data = config.data
+    return RunConfig(
+        task=config.task,
+        data=DataConfig(
+            frame_size=data.frame_size,
+            patch_size=data.patch_size,
+            frames=data.frames,
+            max_length=_text_shape(config).tokens if config.facts.reads_texts else data.max_length,
+        ),
+        model=replace(config.model, checkpoint_fingerprint=""),
+        batch_size=config.batch_size,
+        accumulate=config.accumulate,
+        dtype=config.dtype,
+        threads=config.threads,
+        constraint=None if config.constraint is None else default_constraint(config.task),
+    )
 
 
 def _text_shape(config: RunConfig) -> TextShape:
@@ -263,85 +227,30 @@ def _text_shape(config: RunConfig) -> TextShape:
     return TextShape(min(known.tokens, config.data.max_length), known.examples)
 
 
-@lru_cache(maxsize=64)
-def _encoder_shape(checkpoint: str) -> tuple[int, int]:
-    """Layers and width, of a checkpoint that is known or on this machine."""
-    if checkpoint in ENCODERS:
-        return ENCODERS[checkpoint]
-    if is_address(checkpoint):  # a gigabyte, for an estimate
-        return OTHER_ENCODER
-    from trainables.checkpoints import Checkpoint  # loads transformers
-    from trainables.models.encoder import NEEDS
-
-    try:
-        found = Checkpoint(checkpoint, NEEDS)
-        return found.depth(), int(found.config().hidden_size)
-    except (Misuse, BadData, AttributeError):  # a run says what is wrong; here the cost is asked
-        return OTHER_ENCODER
-
-
-def is_timed(config: RunConfig) -> bool:
-    """Whether a step is small enough to be taken here, on noise.
-
-    A checkpoint is never fetched for it, and the network of a plug-in may need its own task.
-    """
-    work = work_of(config)
-    small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
-    is_own = config.model.checkpoint is None and config.model.name in MODELS
-    return is_own and small and work.parameters < LARGEST_BUILT
-
-
 # --- one step -------------------------------------------------------------------------------------
 
 
 def _step_seconds(config: RunConfig, gpu: str | None) -> float:
-    flops = config.batch_size * (1 + BACKWARD) * work_of(config).forward_flops
+    work = work_of(config)
+    flops = config.batch_size * (1 + BACKWARD) * work.forward_flops
     if gpu is not None:
         peak = GPUS[gpu].tflops_bfloat16 if config.dtype == "bfloat16" else GPUS[gpu].tflops
-        started = KERNEL_S * KERNELS_PER_LAYER * config.model.layers
+        started = KERNEL_S * KERNELS_PER_LAYER * work.layers
         return max(flops / (peak * 1e12 * SHARE_OF_PEAK), started)
     if is_timed(config):
-        return _timed_step(
-            config.model,
-            config.data.patch_size,
-            config.data.frames,
-            config.batch_size,
-            config.dtype,
-            config.threads,
-            config.constraint is not None,
-        )
+        return _timed_step(_of_its_shape(config))
     return flops / _matrix_rate(config.threads)
 
 
 @lru_cache(maxsize=256)
-def _timed_step(
-    model: ModelConfig,
-    patch_size: int,
-    frames: int,
-    batch_size: int,
-    dtype: DType,
-    threads: int,
-    constrained: bool,
-) -> float:
+def _timed_step(config: RunConfig) -> float:
     """Seconds of one step of this shape, the fastest of a few: others share this machine."""
-    from sweep.cost.timed_steps import step_times
-
-    config = RunConfig(
-        data=DataConfig(frame_size=patch_size, patch_size=patch_size, frames=frames),
-        model=model,
-        batch_size=batch_size,
-        dtype=dtype,
-        threads=threads,
-        constraint=ConstraintConfig() if constrained else None,
-    )
     return min(step_times(config, MEASURED_S))
 
 
 @lru_cache(maxsize=8)
 def _matrix_rate(threads: int) -> float:
     """Operations a second of a float32 matrix product of a transformer's size, here."""
-    import torch
-
     torch.set_num_threads(threads)
     left, right = torch.ones(256, 768), torch.ones(768, 3072)
     seconds = []

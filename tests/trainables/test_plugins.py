@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from sweep.cost.counted_work import counted_work
 from sweep.results.sweep_view import load_sweep
 from sweep.study.requirements import require_training
 from tests.support.command_line import sweep
@@ -105,6 +106,13 @@ def test_the_first_example_is_a_whole_package_in_under_40_lines(install: Install
     assert config.model.variant == "linear"
     task = build_task(config, torch.device("cpu"), torch.float32)
     assert len(build_model(config, task)(task.train_batch(0).inputs)) == config.model.layers + 1
+
+
+def test_its_cost_is_counted_on_its_own_network(page: Path) -> None:
+    """Two maps of the 16 pixels of 4 frames, in the task of the page, without its clips."""
+    work = counted_work(of_page())
+    assert work.forward_flops == 2 * 4 * 2 * 16**2
+    assert work.parameters == 2 * 16**2
 
 
 def test_the_page_shows_no_other_files() -> None:

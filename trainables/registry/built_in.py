@@ -7,7 +7,14 @@ from dataclasses import replace
 from typing import Literal
 
 from trainables.registry.specs import ModelSpec, TaskSpec
-from trainables.registry.task_facts import ACCURACY, RMSE, TEXT_DATA, VIDEO_DATA, TaskFacts
+from trainables.registry.task_facts import (
+    ACCURACY,
+    RMSE,
+    SAMPLES_PER_UNIT,
+    TEXT_DATA,
+    VIDEO_DATA,
+    TaskFacts,
+)
 
 Group = Literal["models", "tasks", "videos", "texts"]
 
@@ -59,6 +66,8 @@ _OF_VIDEO = TaskFacts(
     has_identity=True,
     samples="clips",
     noise_unit="the noise's std over that of the clean pixels",
+    sample_shape=lambda data: (data.frames, data.patch_size**2),
+    samples_per_unit=lambda data: (data.frame_size // data.patch_size) ** 2,
 )
 TASKS = {
     "video_denoising": TaskSpec(
@@ -67,7 +76,12 @@ TASKS = {
         resolve="trainables.datasets.video.load:resolve",
     ),
     "frame_denoising": TaskSpec(
-        facts=replace(_OF_VIDEO, shifts=("blur", "salt_and_pepper", "brightness")),
+        facts=replace(
+            _OF_VIDEO,
+            shifts=("blur", "salt_and_pepper", "brightness"),
+            sample_shape=lambda data: (3, data.frame_size, data.frame_size),
+            samples_per_unit=lambda data: data.frames,
+        ),
         build="trainables.tasks.frame_denoising:FrameDenoising",
         resolve="trainables.datasets.video.load:resolve",
     ),
@@ -81,6 +95,8 @@ TASKS = {
             needs_tokenizer=True,
             samples="texts",
             noise_unit="the noise's std over that of the clean word embeddings",
+            sample_shape=lambda data: (data.max_length,),
+            samples_per_unit=lambda data: SAMPLES_PER_UNIT,
             test_gammas=tuple(round(0.2 * i, 2) for i in range(11)),
         ),
         build="trainables.tasks.text_classification:TextClassification",

@@ -8,6 +8,7 @@ nobody tunes what does nothing.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips")
 TEXT_DATA = ("max_length", "max_items")
@@ -71,6 +72,9 @@ class TaskFacts:
     has_identity: bool  # whether returning the input is a prediction
     samples: str  # what held-out units are made of, in messages
     noise_unit: str  # what a gamma of 1 is
+    sample_shape: Callable[..., tuple[int, ...]]
+    # ^ DataConfig -> of what a model is given of one sample: a tensor, or as many token ids
+    samples_per_unit: Callable[..., int]  # DataConfig -> about so many has a held-out unit
     test_gammas: tuple[float, ...] = tuple(round(0.05 * i, 2) for i in range(11))
     # ^ what a run is scored at unless it names others
     models: tuple[str, ...] = ()  # that it takes beside those that say they are for it

@@ -36,6 +36,17 @@ def test_the_verb_says_what_the_json_says() -> None:
     assert "timed here" in shown
 
 
+def test_a_network_that_cannot_be_built_leaves_the_space_and_says_why() -> None:
+    words = ["spaces", "video_denoising_vit", "--set", "data.frame_size=40", "--set"]
+    words += ["data.patch_size=20", "--only", "ucsd_ped2-*-g0.15", "--gpu", "h100"]
+    shown = " ".join(sweep(*words).stdout.split())
+    assert "1 setting" in shown
+    assert "No estimate: model 'vit' does not run" in shown
+    assert "patch size 16 of checkpoint 'google/vit-base-patch16-224', got 40" in shown
+    (reason,) = json.loads(sweep(*words, "--json").stdout)["estimate"].values()
+    assert "got 40" in reason
+
+
 def test_the_verb_shows_the_papers_numbers_and_their_doubts() -> None:
     words = ["spaces", "video_denoising_dust", "--gpu", "rtx3090", "--json"]
     plain = json.loads(sweep(*words).stdout)

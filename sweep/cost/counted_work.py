@@ -1,0 +1,186 @@
+"""Counted operations and bytes of a training step, on tensors without numbers.
+
+The run's own network is built and asked for its losses under ``FakeTensorMode``: shapes alone pass
+through it, so that neither data nor memory are needed, and any model can be counted. Attention is
+counted as the matrix products that it is made of, and keeps its scores: kernels that keep less
+(flash attention) are not seen.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
+
+from sweep.cost.noise_task import noise_task
+from trainables.build import build_model, depth_of, parameter_dtype
+from trainables.config.arm import ModelConfig, RunConfig
+from trainables.errors import BadData, Misuse, SweepError, UnknownName
+from trainables.fetching.remote_folders import is_address
+from trainables.layer_losses import layer_losses
+
+# Of checkpoints that are not here, by a word in their name; of others, and in all else, the
+# defaults of transformers: 12 layers of width 768.
+SIZES: Mapping[str, dict[str, int]] = {
+    "distil": {"num_hidden_layers": 6},
+    "mini": {"num_hidden_layers": 6, "hidden_size": 384, "intermediate_size": 1536},
+    "large": {
+        "num_hidden_layers": 24,
+        "hidden_size": 1024,
+        "intermediate_size": 4096,
+        "num_attention_heads": 16,
+    },
+}
+
+# What torch's counter has no formula for: the kernel that attention is on a CPU.
+_UNCOUNTED = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: (
+        lambda query, key, value, *_, **__: sdpa_flop_count(query, key, value)  # type: ignore[no-untyped-call]
+    )
+}
+
+
+class NotCounted(Misuse):
+    """A run's network cannot be built, or asked for its losses, without the run's data."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Operations and bytes of an arm's steps."""
+
+    layers: int
+    forward_flops: float  # of one sample, two per multiply-add
+    parameters: int  # that are trained
+    state_bytes: int  # of them, their gradients and Adam's moments, and of what is not trained
+    kept_bytes: int  # for the backward pass: of a batch, or of the part that passes at once
+
+
+@lru_cache(maxsize=256)
+def counted_work(config: RunConfig) -> Work:
+    """Operations and bytes of one step of a run, from its configuration alone.
+
+    A checkpoint's weights are not read; of one that is not on this machine the size is guessed.
+
+    Raises:
+        NotCounted: the run itself would be refused, or its network asks for more of its task than
+            noise in the shape of its samples.
+    """
+    model = config.model
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            if model.checkpoint is not None:
+                config = replace(config, model=_described(config, Path(folder)))
+            with _no_numbers(), _Answers():  # type: ignore[no-untyped-call]
+                return _counted(config)
+        except Exception as error:  # whatever the code of another package does
+            what = str(error).strip().partition("\n")[0].replace(folder, str(model.checkpoint))
+            if not isinstance(error, SweepError):
+                what = f"{type(error).__name__}: {what}"
+            raise NotCounted(
+                f"model {model.name!r} does not run on noise of the shape of the samples "
+                f"of {config.task}: {what}"
+            ) from error
+
+
+def _counted(config: RunConfig) -> Work:
+    task, dtype = noise_task(config), parameter_dtype(config)
+    model = build_model(config, task).to(dtype)
+    part = task.train_batch(0).parts(config.accumulate)[0]
+    kept = _Kept(model)
+    counter = FlopCounterMode(display=False, custom_mapping=_UNCOUNTED)
+    with counter, saved_tensors_hooks(kept.add, lambda tensor: tensor):
+        losses_FB = layer_losses(model, task, part)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    others = [*(p for p in model.parameters() if not p.requires_grad), *model.buffers()]
+    return Work(
+        layers=len(losses_FB) - 1,
+        forward_flops=counter.get_total_flops() / len(part.targets),
+        parameters=sum(p.numel() for p in trained),
+        state_bytes=sum(4 * p.nbytes for p in trained) + sum(t.nbytes for t in others),
+        kept_bytes=kept.bytes,
+    )
+
+
+class _Kept:
+    """What autograd keeps for a backward pass, each storage once, parameters left out."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.bytes = 0
+        storages = [t.untyped_storage() for t in (*model.parameters(), *model.buffers())]
+        self._seen = {storage._cdata: storage for storage in storages}
+        # ^ held, or their addresses would be used again
+
+    def add(self, tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage._cdata not in self._seen:
+            self._seen[storage._cdata] = storage
+            self.bytes += storage.nbytes()
+        return tensor
+
+
+def _no_numbers() -> FakeTensorMode:
+    """Tensors of shape alone, in modules that may be moved to another type."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    # torch refuses to swap what it holds weakly here: the first of each kind of tensor
+    mode.fake_tensor_converter.set_tensor_memo = lambda t, v: None  # type: ignore[method-assign]
+    return mode
+
+
+class _Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Answers where a network asks tensors for numbers that they do not hold.
+
+    A number is 1, what should be close is, and of truths none holds: so that loops end, and what is
+    looked for to be refused is not found.
+    """
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: tuple[type, ...],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        if torch.Tag.data_dependent_output not in func.tags:
+            return func(*args, **(kwargs or {}))
+        if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype != torch.bool:
+            return 1
+        return func is torch.ops.aten.allclose.default
+
+
+def _described(config: RunConfig, folder: Path) -> ModelConfig:
+    """The run's model with its depth, of a checkpoint that this machine has the description of.
+
+    Where it has none, ``folder`` becomes one, described by its name and by what the run asks of it.
+    """
+    model, data = config.model, config.data
+    name = str(model.checkpoint)
+    if not is_address(name):  # a gigabyte to fetch, for an estimate
+        try:
+            depth = depth_of(model)
+            return replace(model, layers=model.layers or depth)
+        except (UnknownName, BadData):  # a run says what is wrong; here the cost is asked
+            pass
+    sizes = {"num_hidden_layers": 12}
+    for word, of_word in SIZES.items():
+        sizes |= of_word if word in name.lower() else {}
+    if model.layers:
+        sizes["num_hidden_layers"] = model.layers
+    side = data.frame_size
+    described: dict[str, object] = {"model_type": "vit", "image_size": side}
+    if config.facts.reads_texts:
+        described = {"model_type": "bert", "max_position_embeddings": max(512, data.max_length)}
+    images = {"image_processor_type": "ViTImageProcessor", "size": {"height": side, "width": side}}
+    (folder / "config.json").write_text(json.dumps(described | sizes))
+    (folder / "preprocessor_config.json").write_text(json.dumps(images))
+    return replace(model, checkpoint=str(folder), layers=sizes["num_hidden_layers"])
