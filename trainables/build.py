@@ -104,7 +104,7 @@ def depth_of(model: ModelConfig) -> int:
     return Checkpoint(str(model.checkpoint), NEEDS).depth()
 
 
-def resolve_data(config: RunConfig) -> DataConfig:
+def fingerprinted_data(config: RunConfig) -> DataConfig:
     """The run's data with the fingerprint of what they hold.
 
     Raises:

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sweep.executors.resources import Machine, ResourceClass
+from sweep.executors.resources import ROUNDING, Machine, ResourceClass
 
 BEAT_EVERY_S = 60.0
 GONE_AFTER_S = 180.0
-_EPS = 1e-9
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ def allowed(beats: Sequence[Beat], machines: Sequence[Machine]) -> dict[str, int
 
 
 def _rounded(places: float) -> int:
-    return math.floor(places + 0.5 + _EPS)
+    return math.floor(places + 0.5 + ROUNDING)
 
 
 def others_wait(beats: Sequence[Beat], me: str, machines: Sequence[Machine]) -> bool:

@@ -20,7 +20,7 @@ from trainables.records.arm_record import TRAIN_PEAK_MEMORY_MB, ArmRecord
 Machine = Mapping[str, float]  # its resources as Ray counts them: {"CPU": 8.0, "GPU": 2.0}
 MEASURED_SHARES = (1 / 4, 1 / 2, 1.0)
 HEADROOM = 1.25  # over the peak of training: evaluation and other arms may need more
-_EPS = 1e-9
+ROUNDING = 1e-6  # of sums of places and shares
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class ResourceClass:
         return sum(self._slots(machine) for machine in machines)
 
     def _slots(self, machine: Machine) -> int:
-        by_cpu = int(machine.get("CPU", 0.0) / self.cpus + _EPS)
+        by_cpu = int(machine.get("CPU", 0.0) / self.cpus + ROUNDING)
         if not self.gpus:
             return by_cpu
-        each = int(1 / self.gpus + _EPS)  # Ray never splits an arm over two GPUs
-        return min(by_cpu, int(machine.get("GPU", 0.0) + _EPS) * each)
+        each = int(1 / self.gpus + ROUNDING)  # Ray never splits an arm over two GPUs
+        return min(by_cpu, int(machine.get("GPU", 0.0) + ROUNDING) * each)
 
 
 class ResourceClasses:

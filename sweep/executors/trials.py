@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from sweep.executors.capacity import Room
-from sweep.executors.resources import ResourceClass, ResourceClasses
+from sweep.executors.resources import ROUNDING, ResourceClass, ResourceClasses
 from sweep.executors.stalls import FIRST_TAKES, Stall, Stalls
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
@@ -20,7 +20,6 @@ from trainables.errors import StoreError
 from trainables.records.arm_record import ArmRecord, Report
 
 log = logging.getLogger(__name__)
-_EPS = 1e-6
 FETCH_TOLD_EVERY_S = 30.0
 
 
@@ -64,7 +63,7 @@ class Crew:
         """The next arm, for this trial; None when there is none now, or no place for it."""
         coordinator = self.coordinator
         coordinator.look_for_ended()
-        if self._used() >= self._places() - _EPS:
+        if self._used() >= self._places() - ROUNDING:
             return None
         arm = coordinator.next_arm()
         if arm is None:
@@ -101,7 +100,7 @@ class Crew:
         hand = self.hands.get(trial)
         if hand is None or hand.is_leaving or not self._room.others_wait:
             return False
-        hand.is_leaving = self._used() - self._weight(hand.kind) >= self._places() - _EPS
+        hand.is_leaving = self._used() - self._weight(hand.kind) >= self._places() - ROUNDING
         return hand.is_leaving
 
     def ended(self, trial: str) -> Hand:

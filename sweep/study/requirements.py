@@ -81,7 +81,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
 
     Raises BadData when the data are missing, damaged, or not those of a fingerprint that is there.
     """
-    from trainables.build import resolve_data as resolve
+    from trainables.build import fingerprinted_data
 
     _refuse_unread_folder(space)
     space = _mapped(space, "data.folder", absolute)
@@ -90,7 +90,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     seen: dict[DataConfig, str] = {}
     for name, data in datas.items():
         try:
-            seen[data] = seen.get(data) or resolve(runs[name]).fingerprint
+            seen[data] = seen.get(data) or fingerprinted_data(runs[name]).fingerprint
         except BadData as error:
             gives_none = data.folder is None and _reads_folder(runs[name])
             hint = (

@@ -19,7 +19,7 @@ import numpy as np
 
 from search_spaces.space import SearchSpace, Setting
 from sweep.study.feasibility import Judgement, judge
-from sweep.study.pairs import COUNTED, Pair
+from sweep.study.pairs import Pair
 from trainables.config.arm import ConstraintConfig
 from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent, is_feasible
@@ -139,12 +139,6 @@ class ProposalResult:
     def vacuous(self) -> bool:
         """The unconstrained arms meet the constraint by themselves, in the mean."""
         return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
-
-    @property
-    def counted_baselines(self) -> int:
-        """How many unconstrained arms ended early and count as the constant prediction."""
-        ended = (p.compared is not None and p.compared.status in COUNTED for p in self.pairs)
-        return sum(ended)
 
     @property
     def hindrance(self) -> Hindrance:

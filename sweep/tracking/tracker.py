@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from trainables.records.arm_record import ArmRecord
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
 PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
@@ -242,7 +242,7 @@ class Tracker:
         except Exception as error:  # whatever a storage client raises
             self._artifact_failures += 1
             if self._artifact_failures == ARTIFACT_TRIES:
-                logger.warning(
+                log.warning(
                     "MLflow at %s keeps metrics but not artifacts (%s). Runs have no %s until that "
                     "is mended and `sweep sync` is run.", shown(self.uri), error, name
                 )  # fmt: skip

@@ -22,7 +22,7 @@ from sweep.tracking.rows import TrackedArm
 from sweep.tracking.tracker import Tracker
 from trainables.retries import MLFLOW_FIRST_WAIT_S, MLFLOW_LONGEST_WAIT_S
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 PACE_S = 5.0  # one request costs the server as much as several reports; the UI polls less often
 
@@ -45,7 +45,7 @@ class BackgroundTracker:
         first_wait_s: float = MLFLOW_FIRST_WAIT_S,
         longest_wait_s: float = MLFLOW_LONGEST_WAIT_S,
         pace_s: float = PACE_S,
-        warn: Callable[[str], None] = logger.warning,
+        warn: Callable[[str], None] = log.warning,
         storage: str | None = None,
     ) -> None:
         """Take over ``tracker``; the thread starts with the first offer.

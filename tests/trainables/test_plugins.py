@@ -29,7 +29,7 @@ from tests.support.plugins.plugin_packages import (
     write_package,
 )
 from tests.support.sweeps import SPACE
-from trainables.build import build_model, build_task, resolve_data
+from trainables.build import build_model, build_task, fingerprinted_data
 from trainables.config.arm import DataConfig, ModelConfig, RunConfig
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
@@ -404,14 +404,14 @@ def test_a_built_in_name_stays_what_it_is_and_a_clash_is_refused_before_a_sweep(
     with pytest.raises(
         Misuse, match=r"data set 'photographs' of acme-sweep 1\.0 .* a built-in one"
     ):
-        resolve_data(TINY)
+        fingerprinted_data(TINY)
     with pytest.raises(Misuse, match=r"text data set 'imdb' of acme-sweep 1\.0 .* a built-in one"):
         load_text(DataConfig(name="imdb"))
 
 
 def test_a_plug_in_that_is_not_used_disturbs_nobody(install: Install) -> None:
     install({group: {"mine": "acme_sweep:MINE"} for group in WRONG}, "import nothing_here")
-    resolve_data(TINY)
+    fingerprinted_data(TINY)
     assert environment("cpu")["plugins"]["models"] == {"mine": "acme-sweep 1.0"}
 
 

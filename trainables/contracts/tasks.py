@@ -13,8 +13,8 @@ import torch
 from trainables.build import (
     build_model,
     build_task,
+    fingerprinted_data,
     parameter_dtype,
-    resolve_data,
 )
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import family_of, gamma_key
@@ -38,18 +38,18 @@ def check_task(config: RunConfig) -> None:
 
 def its_data_are_known_by_their_content(config: RunConfig) -> None:
     """They resolve to a fingerprint, again to the same, and are refused under another one."""
-    resolved = resolve_data(config)
+    resolved = fingerprinted_data(config)
     require_kept(resolved.fingerprint != "", "resolved data must carry a fingerprint")
     require_kept(
         replace(resolved, fingerprint=config.data.fingerprint) == config.data,
         "resolving data must fill in their fingerprint and change nothing else",
     )
     require_kept(
-        resolve_data(replace(config, data=resolved)) == resolved,
+        fingerprinted_data(replace(config, data=resolved)) == resolved,
         "data must resolve to the same fingerprint every time",
     )
     try:
-        resolve_data(replace(config, data=replace(resolved, fingerprint="another")))
+        fingerprinted_data(replace(config, data=replace(resolved, fingerprint="another")))
     except BadData:
         return
     raise BrokenContract("data under another fingerprint must be refused with BadData.")

@@ -88,7 +88,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         f"{seeds} search seed{'s' * (seeds > 1)}, on dev {facts.samples}, in {facts.metric.unit}; "
         f"{facts.metric.direction}.",
         f"ood_auc: the trapezoid area under {label} over test gamma.",
-        _seen_and_unseen(facts),
+        _note_on_seen(facts),
         *reference_notes(facts.metric),
         *verdict_legend(space.tolerance),
         f"difference: constrained minus unconstrained{bias_text(rows, facts.samples)}.",
@@ -118,7 +118,7 @@ def _result_lines(metric: Metric, row: Row) -> list[tuple[Row, Line]]:
     ]
 
 
-def _seen_and_unseen(facts: TaskFacts) -> str:
+def _note_on_seen(facts: TaskFacts) -> str:
     return (
         "seen: the mean over the test gammas that training or selection looked at, up to "
         f"train gamma + {facts.near_shift:.2f}, or the next one where none lies in that range; "
@@ -155,7 +155,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     notes = [
         f"{label}: mean over the severities and the search seeds, on dev {facts.samples}, in "
         f"{facts.metric.unit}; {facts.metric.direction}.",
-        _seen_and_unseen(facts),
+        _note_on_seen(facts),
         f"{GAUSSIAN}: severities are test gammas, {facts.noise_unit}.",
         *(
             f"{s.replace('_', ' ')}: {', '.join(f'{v:g}' for v in FAMILIES[s].severities)}, "

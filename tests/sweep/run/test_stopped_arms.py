@@ -176,4 +176,4 @@ def test_one_stopped_seed_keeps_a_proposal_from_winning_and_a_stopped_baseline_i
     result = ProposalResult(0, {}, (whole, without_baseline))
     assert result.outcome == "feasible"
     assert result.can_win  # that plain training came to nothing is a result
-    assert result.counted_baselines == 1
+    assert [p.compared.status for p in result.pairs if p.compared] == ["finished", "stopped"]
