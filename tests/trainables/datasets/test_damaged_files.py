@@ -13,12 +13,31 @@ import pytest
 from PIL import Image
 
 from tests.support.command_line import refused, sweep
+from tests.support.data.damage import (
+    Damage,
+    add_a_copy,
+    cut_out,
+    delete,
+    empty,
+    flip_bits,
+    flip_in_header,
+    insert,
+    replace_by_dead_link,
+    replace_by_folder,
+    replace_by_itself,
+    replace_by_noise,
+    replace_by_pipe,
+    replace_by_text,
+    require_no_partial_entry,
+    truncate,
+    try_many,
+    zero_a_run,
+)
 from tests.support.data.data_folders import LAYOUTS, noise, scene, write_video
 from trainables.config.arm import DataConfig
 from trainables.datasets.video.load import load_video, resolve
 from trainables.datasets.video.video_files import VIDEO_SUFFIXES
 from trainables.errors import BadData
-from trainables.fetching.cache import _is_whole
 
 FRAMES = 5
 QUICK, ALL = 72, 1800  # cases of damage, over all kinds of folders
@@ -66,90 +85,11 @@ KINDS = (*VIDEOS, *IMAGES, *LAYOUTS)
 # --- kinds of damage: each changes one file -------------------------------------------------------
 
 
-def truncate(file: Path, random: np.random.Generator) -> None:
-    content = file.read_bytes()
-    _put(file, content[: int(random.random() * len(content))])
-
-
-def flip_bits(file: Path, random: np.random.Generator) -> None:
-    content = bytearray(file.read_bytes())
-    for _ in range(int(2 ** (6 * random.random()))):
-        content[random.integers(len(content))] ^= 1 << int(random.integers(8))
-    _put(file, bytes(content))
-
-
-def flip_in_header(file: Path, random: np.random.Generator) -> None:
-    content = bytearray(file.read_bytes())
-    for _ in range(int(random.integers(1, 9))):
-        content[random.integers(min(600, len(content)))] = int(random.integers(256))
-    _put(file, bytes(content))
-
-
-def zero_a_run(file: Path, random: np.random.Generator) -> None:
-    content = bytearray(file.read_bytes())
-    start, length = int(random.integers(len(content))), int(random.integers(1, 4096))
-    content[start : start + length] = bytes(len(content[start : start + length]))
-    _put(file, bytes(content))
-
-
-def cut_out(file: Path, random: np.random.Generator) -> None:
-    content = file.read_bytes()
-    start, length = int(random.integers(len(content))), int(random.integers(1, 2048))
-    _put(file, content[:start] + content[start + length :])
-
-
-def insert(file: Path, random: np.random.Generator) -> None:
-    content = file.read_bytes()
-    start = int(random.integers(len(content)))
-    _put(file, content[:start] + random.bytes(int(random.integers(1, 2048))) + content[start:])
-
-
-def empty(file: Path, random: np.random.Generator) -> None:
-    _put(file, b"")
-
-
-def replace_by_text(file: Path, random: np.random.Generator) -> None:
-    texts = (b"<html>404</html>\n", b"#EXTM3U\nother.mkv\n", b"%!PS-Adobe-3.0 EPSF-3.0\n", b"RIFF")
-    _put(file, texts[random.integers(len(texts))] * int(random.integers(1, 200)))
-
-
-def replace_by_noise(file: Path, random: np.random.Generator) -> None:
-    _put(file, random.bytes(int(random.integers(1, 20_000))))
-
-
 def swap_suffix(file: Path, random: np.random.Generator) -> None:
     file.rename(file.with_suffix(SUFFIXES[random.integers(len(SUFFIXES))]))
 
 
-def delete(file: Path, random: np.random.Generator) -> None:
-    file.unlink()
-
-
-def replace_by_folder(file: Path, random: np.random.Generator) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-def replace_by_dead_link(file: Path, random: np.random.Generator) -> None:
-    file.unlink()
-    file.symlink_to("nowhere")
-
-
-def replace_by_itself(file: Path, random: np.random.Generator) -> None:
-    file.unlink()
-    file.symlink_to(file.name)
-
-
-def replace_by_pipe(file: Path, random: np.random.Generator) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def add_a_copy(file: Path, random: np.random.Generator) -> None:
-    shutil.copy(file, file.with_name(f"{file.stem}0{file.suffix}"))
-
-
-DAMAGES: tuple[Callable[[Path, np.random.Generator], None], ...] = (
+DAMAGES: tuple[Damage, ...] = (
     *(truncate, flip_bits, flip_in_header, zero_a_run, cut_out, insert) * 2,
     *(empty, replace_by_text, replace_by_noise, swap_suffix, delete, add_a_copy),
     *(replace_by_folder, replace_by_dead_link, replace_by_itself, replace_by_pipe),
@@ -166,11 +106,6 @@ ALWAYS_REFUSED = {
 }
 # A clip or a frame less, or one more, where that leaves a data set: these are no damage in a file.
 CHANGE_THE_LENGTH = {delete, swap_suffix, add_a_copy}
-
-
-def _put(file: Path, content: bytes) -> None:
-    file.unlink()  # it shares its content with the whole data set that it was linked from
-    file.write_bytes(content)
 
 
 # --- the suite ------------------------------------------------------------------------------------
@@ -197,11 +132,6 @@ def _damaged(source: Path, place: Path, seed: int) -> tuple[Path, Callable[..., 
     damage = DAMAGES[random.integers(len(DAMAGES))]
     damage(file, random)
     return file, damage
-
-
-def _require_no_partial_entry(cache: Path) -> None:
-    left = [path for path in cache.glob("video/*") if path.suffix != ".lock"]
-    assert all(_is_whole(path) for path in left), left
 
 
 def _try_one(
@@ -236,7 +166,7 @@ def _try_one(
         named = (file.name, str(file.parent), file.stem, clip)
         assert any(text in said for text in named), f"{case}: {said}"
         assert said.count(". ") >= 1, f"{case}: no advice in {said}"
-    _require_no_partial_entry(tmp_path / "cache")
+    require_no_partial_entry(tmp_path / "cache", "video", case)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     assert grown < 1_000_000, f"{case}: {grown} kB more, as a damaged header asked for"
     printed = capfd.readouterr()
@@ -255,9 +185,7 @@ def _try_many(
     seeds: range,
 ) -> None:
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "cache"))
-    outcomes = [_try_one(whole, tmp_path, capfd, seed) for seed in seeds]
-    named = len(outcomes) - outcomes.count(None)
-    assert len(outcomes) / 3 < named < len(outcomes)  # else the damage is none, or too much
+    try_many(lambda seed: _try_one(whole, tmp_path, capfd, seed), seeds)
 
 
 def test_whole_files_of_every_kind_are_read(
@@ -333,7 +261,7 @@ def test_the_command_line_names_a_damaged_file_and_writes_nothing(
     tmp_path: Path,
     own_cache: Path,
     kind: str,
-    damage: Callable[[Path, np.random.Generator], None],
+    damage: Damage,
 ) -> None:
     source, name, _ = whole[kind]
     place = tmp_path / "data"
@@ -343,7 +271,7 @@ def test_the_command_line_names_a_damaged_file_and_writes_nothing(
     damage(file, np.random.default_rng(0))
     assert file.stem in refused(*_command(tmp_path, name, place))
     assert not (tmp_path / "storage").exists()
-    _require_no_partial_entry(own_cache)
+    require_no_partial_entry(own_cache, "video")
 
 
 @pytest.mark.usefixtures("own_cache")
