@@ -20,7 +20,7 @@ from sweep.errors import AlreadyRunning
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.arms import stored_arms
-from sweep.study.definition import Definition, folder, load_definition, sweep_names
+from sweep.study.definition import folder, load_definition, sweep_names
 from sweep.study.lock import driver_of
 from sweep.study.opening import check_name, open_store
 from sweep.tracking.address import (
@@ -114,11 +114,10 @@ def ui(
         ask.show_page(address, given_storage(), ["ui", *([name] if name else []), "--url"], port)
         return
     objects = open_store(storage)
-    names = newest_first(objects)
-    if name is not None:
-        check_name(objects, name)
+    if name is None:
+        name = next(iter(newest_first(objects)), None)
     else:
-        name = names[0] if names else None
+        check_name(objects, name)
     if name is None:
         uri = tracking_uri(objects.root, mlflow)
     else:
@@ -211,7 +210,8 @@ def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[s
     unknown = []
     for sweep in sweep_names(objects):
         try:
-            found = signatures(objects, load_definition(objects, sweep)) & there
+            arms = stored_arms(objects, load_definition(objects, sweep))
+            found = {arm.signature for arm in arms} & there
         except SweepError:
             unknown.append(sweep)
             continue
@@ -220,8 +220,3 @@ def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[s
         else:
             others |= found
     return own, others, unknown
-
-
-def signatures(objects: ObjectStore, definition: Definition) -> set[str]:
-    """Every arm that a sweep has asked for so far."""
-    return {arm.signature for arm in stored_arms(objects, definition)}

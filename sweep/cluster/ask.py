@@ -213,7 +213,9 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
         driving = [job for job, root in running.items() if root == (sent.storage or "")]
         if driving:
             job = driving[0]
-            answer = _compared(jobs, replace(sent, driven_by=job), wait_s)
+            compare = f"compare-{uuid.uuid4().hex[:12]}"
+            _started(jobs, compare, replace(sent, driven_by=job))
+            answer = jobs.answer(compare, wait_s)
             if answer is None or answer.code != NOT_YET:
                 return job, answer
             if time.monotonic() > give_up:
@@ -229,13 +231,6 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
                 jobs.ends(job)  # else the next verb finds a sweep that seems to begin
             return job, answer
         # Another laptop was faster: what does it drive?
-
-
-def _compared(jobs: Jobs, sent: Submission, wait_s: float) -> Answer | None:
-    """What the head says of a sweep that is driven already."""
-    job = f"compare-{uuid.uuid4().hex[:12]}"
-    _started(jobs, job, sent)
-    return jobs.answer(job, wait_s)
 
 
 def _started(jobs: Jobs, job: str, sent: Submission) -> bool:

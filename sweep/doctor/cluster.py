@@ -28,7 +28,7 @@ from trainables.errors import Failure
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
-ANSWER_S = 120.0  # a node starts a process and imports torch
+NODE_ANSWER_S = 120.0  # a node starts a process and imports torch
 STRANGER_S = 60
 CLOCK_CALLS = 3
 HEAD = "node:__internal_head__"  # the resource by which Ray marks the head
@@ -150,7 +150,7 @@ def nodes() -> list[Node]:
     return sorted(found, key=lambda node: (not node.is_head, node.name, node.id))
 
 
-def asked(found: Sequence[Node], request: Request, wait_s: float = ANSWER_S) -> Reports:
+def asked(found: Sequence[Node], request: Request, wait_s: float = NODE_ANSWER_S) -> Reports:
     """What every node says, all at once; takes no CPU or GPU from running arms."""
     look = ray.remote(num_cpus=0, max_retries=0)(doctor_nodes.report)
     answers = {
@@ -217,7 +217,7 @@ def clocks(found: Sequence[Node]) -> Check:
 def _offset(read: Json, node: Node) -> tuple[float, float]:
     """Seconds that the node's clock is ahead of ours, and how long the answer took."""
     before = time.time()
-    theirs = float(ray.get(_on(read, node).remote(), timeout=ANSWER_S))
+    theirs = float(ray.get(_on(read, node).remote(), timeout=NODE_ANSWER_S))
     after = time.time()
     return theirs - (before + after) / 2, after - before
 

@@ -27,7 +27,7 @@ from trainables.code_version import code_version
 from trainables.errors import SweepError
 
 TIMEOUT_S = 10.0  # of one request
-ANSWER_S = 300.0  # the head asks every node
+HEAD_ANSWER_S = 300.0  # the head asks every node
 STRANGERS = {"without a token": None, "with a wrong token": f"Bearer {'0' * 64}"}
 # What a stranger could read results, secrets or logs from, or run code through.
 ENDPOINTS = (
@@ -93,13 +93,9 @@ def _reached(
             found = f"not looked at: {host} may be a tunnel's end here, with the head behind it"
             yield Check("closed from here", True, found)
         else:
-            is_filtered = inside is None or _provider(inside) != "local"
+            is_filtered = inside is None or read(inside)["provider"].get("type") != "local"
             yield from ports_from_here(str(host), is_filtered=is_filtered)
         yield from _on_head(Jobs(url, secret), scope.words(), storage)
-
-
-def _provider(file: Path) -> str:
-    return str(read(file)["provider"].get("type"))
 
 
 def _machines(file: Path) -> tuple[str, ...]:
@@ -175,7 +171,7 @@ def ports_from_here(host: str, *, is_filtered: bool) -> Iterator[Check]:
 
 def _on_head(jobs: Jobs, words: Sequence[str], storage: str | None) -> Iterator[Check]:
     """What the head says of itself and its nodes."""
-    answer = ask.ask(jobs, words, storage, wait_s=ANSWER_S)
+    answer = ask.ask(jobs, words, storage, wait_s=HEAD_ANSWER_S)
     same = answer.version == code_version()
     yield Check(
         "version",
