@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,10 +113,10 @@ class SpaceOptions:
     def __bool__(self) -> bool:
         return bool(self.values or self.patterns or self.full)
 
-    def space_of(self, name: str, more: Mapping[str, Json] = MappingProxyType({})) -> SearchSpace:
+    def space_of(self, name: str, more: Mapping[str, Json] | None = None) -> SearchSpace:
         """The space of this name or file, with ``more`` fields set."""
         space = catalog.only(catalog.find(name, full=self.full).space, self.patterns)
-        return catalog.with_values(space, {**parse_values(self.values), **more})
+        return catalog.with_values(space, {**parse_values(self.values), **(more or {})})
 
 
 @dataclass(frozen=True)
