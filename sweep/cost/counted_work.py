@@ -1,9 +1,8 @@
 """Counted operations and bytes of a training step, on tensors without numbers.
 
 The run's own network is built and asked for its losses under ``FakeTensorMode``: shapes alone pass
-through it, so that neither data nor memory are needed, and any model can be counted. Attention is
-counted as the matrix products that it is made of, and keeps its scores: kernels that keep less
-(flash attention) are not seen.
+through it, so that neither data nor memory are needed, and any model can be counted. PyTorch's
+scaled dot product is counted as its matrix products; it keeps no scores for the backward pass.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -97,36 +96,26 @@ def _counted(config: RunConfig) -> Work:
     task, dtype = noise_task(config), parameter_dtype(config)
     model = build_model(config, task).to(dtype)
     part = task.train_batch(0).parts(config.accumulate)[0]
-    kept = _Kept(model)
+    kept: dict[int, torch.UntypedStorage] = {}  # held, or their addresses would be used again
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage._cdata] = storage
+        return tensor
+
     counter = FlopCounterMode(display=False, custom_mapping=_UNCOUNTED)
-    with counter, saved_tensors_hooks(kept.add, lambda tensor: tensor):
+    with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
         losses_FB = layer_losses(model, task, part)
     trained = [p for p in model.parameters() if p.requires_grad]
     others = [*(p for p in model.parameters() if not p.requires_grad), *model.buffers()]
+    own = {tensor.untyped_storage()._cdata for tensor in (*trained, *others)}
     return Work(
         layers=len(losses_FB) - 1,
         forward_flops=counter.get_total_flops() / len(part.targets),
         parameters=sum(p.numel() for p in trained),
         state_bytes=sum(4 * p.nbytes for p in trained) + sum(t.nbytes for t in others),
-        kept_bytes=kept.bytes,
+        kept_bytes=sum(kept[key].nbytes() for key in kept.keys() - own),
     )
-
-
-class _Kept:
-    """What autograd keeps for a backward pass, each storage once, parameters left out."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.bytes = 0
-        storages = [t.untyped_storage() for t in (*model.parameters(), *model.buffers())]
-        self._seen = {storage._cdata: storage for storage in storages}
-        # ^ held, or their addresses would be used again
-
-    def add(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage._cdata not in self._seen:
-            self._seen[storage._cdata] = storage
-            self.bytes += storage.nbytes()
-        return tensor
 
 
 def _no_numbers() -> FakeTensorMode:
@@ -144,13 +133,7 @@ class _Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
     looked for to be refused is not found.
     """
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: tuple[type, ...],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if torch.Tag.data_dependent_output not in func.tags:
             return func(*args, **(kwargs or {}))
         if func is torch.ops.aten._local_scalar_dense.default and args[0].dtype != torch.bool:

@@ -94,14 +94,8 @@ class Estimate:
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
         return {
-            "device": self.device,
-            "assumption": self.assumption,
+            **vars(self),
             "within_a_factor_of": 2,
-            "arms": self.arms,
-            "device_hours": self.device_hours,
-            "wall_hours": self.wall_hours,
-            "workers": self.workers,
-            "memory_gb": self.memory_gb,
             "seconds_per_arm": {
                 name: {"unconstrained": plain, "constrained": constrained}
                 for name, (plain, constrained) in self.seconds_per_arm.items()

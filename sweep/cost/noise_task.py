@@ -1,4 +1,4 @@
-"""Tasks of noise in place of a run's own: all that costs time, without the data."""
+"""Tasks of noise in place of a run's own, for what a step costs without data."""
 
 from __future__ import annotations
 
