@@ -22,9 +22,13 @@ from collections.abc import Iterable
 class SweepError(Exception):
     """Base of every error this project raises on purpose."""
 
+    exit_code = 1  # of the command that ends on it
+
 
 class Misuse(SweepError):
     """The request cannot be met as it was made."""
+
+    exit_code = 2
 
 
 class InvalidValue(Misuse, ValueError):

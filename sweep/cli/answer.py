@@ -29,7 +29,7 @@ def answer(question: Question) -> Answer:
         root = root_on_cluster(question.storage)
         words = [*question.words, "--storage", root]
     except SweepError as error:
-        return Answer(2, err=f"sweep: {error}\n", version=code_version())
+        return Answer(error.exit_code, err=f"sweep: {error}\n", version=code_version())
     driving_jobs.set({s: job for s, job, where in question.drivers if is_same_root(where, root)})
     os.environ.pop(ADDRESS, None)  # the verb runs here
     os.environ[ASKED_FROM] = question.asked_from

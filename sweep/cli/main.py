@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from trainables.errors import Misuse, SweepError
+from trainables.errors import SweepError
 
 # Where each verb is, and what `sweep --help` says of it, which loads none of them.
 VERBS = {
@@ -80,7 +80,7 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
         except SweepError as error:
             click.echo(f"sweep: {error}", err=True)
-            raise SystemExit(2 if isinstance(error, Misuse) else 1) from error
+            raise SystemExit(error.exit_code) from error
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -48,7 +48,7 @@ from sweep.study.proposals import (
 from sweep.study.registration import extended, refuse_second_driver, registered, resolved
 from sweep.tracking.address import place_of, remember_place
 from trainables.code_version import code_version
-from trainables.errors import Failure, Misuse, StoreError, SweepError
+from trainables.errors import Failure, StoreError, SweepError
 from trainables.plain import Json
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
@@ -76,13 +76,9 @@ def main() -> None:
         objects = open_store(root_on_cluster(sent.storage))
         known = stop_request(objects, sent.name)  # what is asked while data are looked for counts
         accept(objects, sent, notes.append)
-    except NotYet as error:
-        _answer(Answer(NOT_YET, err=f"sweep: {error}\n", version=code_version()))
-        return
     except SweepError as error:
-        code = 2 if isinstance(error, Misuse) else 1
-        _answer(Answer(code, err=f"sweep: {error}\n", version=code_version()))
-        raise SystemExit(code) from None
+        _answer(Answer(error.exit_code, err=f"sweep: {error}\n", version=code_version()))
+        raise SystemExit(0 if isinstance(error, NotYet) else error.exit_code) from None
     driver = driver_of(objects, sent.name)
     if driver is not None and driver.hint:
         notes.append(driver.hint)
@@ -102,6 +98,8 @@ def _taken_up() -> Submission:
 
 class NotYet(Failure):
     """The sweep that is driven is not stored yet, so that there is nothing to compare with."""
+
+    exit_code = NOT_YET
 
 
 def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -> None:
