@@ -7,7 +7,8 @@ QUICKSTART := quickstart
 STORAGE := sweeps
 PYTEST := $(BIN)/python -m pytest
 # The fast and the slow suite run in two processes; a file's tests stay together, so that its
-# fixtures are made once. Tests marked `cluster` run alone: each has several nodes already.
+# fixtures are made once. Slow files keep their order, in which the long ones come first. Tests
+# marked `cluster` run alone: each has several nodes already.
 IN_TWO := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
@@ -67,7 +68,7 @@ $(PYTEST) --durations=10 $(2) -m "$(1)" || { code=$$?; test $$code -eq 5 && echo
 endef
 
 slow: $(STAMP)
-	$(call marked,slow and not gpu and not network and not cluster,$(IN_TWO) -p tests.support.stamps --stage slow)
+	$(call marked,slow and not gpu and not network and not cluster,$(IN_TWO) --no-loadscope-reorder -p tests.support.stamps --stage slow)
 
 cluster: $(STAMP)
 	$(call marked,cluster and not gpu and not network,-p tests.support.stamps --stage cluster)
