@@ -20,6 +20,7 @@ import pytest
 
 from sweep.cluster.job_list import Job, listed
 from sweep.cluster.jobs import ANSWERS, Jobs
+from sweep.results.status import state_of
 from sweep.results.sweep_view import load_sweep
 from sweep.study.lock import driver_of
 from tests.support.command_line import contents, refused, sweep
@@ -71,11 +72,19 @@ def submitted(*words: str) -> str:
     return sweep("submit", *words).stdout.strip()
 
 
-def wait_for_state(name: str, state: str) -> Any:
+def wait_for_state(there: Head, name: str, state: str) -> Any:
+    """What the laptop is told, once the head's storage says so: each question costs a job there."""
+    objects = ObjectStore(there.storage)
+
+    def is_there() -> bool:
+        is_running = driver_of(objects, name) is not None
+        return state_of(load_sweep(objects, name), is_running=is_running) == state
+
+    wait_until(is_there, timeout_s=PATIENCE_S)
     give_up = time.monotonic() + PATIENCE_S
     while True:
         entry = asked("status", name)
-        if entry["state"] == state and (state == "running" or entry["driver"] is None):
+        if entry["state"] == state and entry["driver"] is None:
             return entry
         assert time.monotonic() < give_up, entry
 
@@ -93,7 +102,7 @@ def test_a_submitted_sweep_is_read_from_the_laptop_as_on_the_head(
     assert "2 of 2 arms are final" in followed.stdout
     assert followed.stderr == ""  # nothing of Ray's own
     assert "sweep-answer" not in followed.stdout
-    entry = wait_for_state("mine", "finished")
+    entry = wait_for_state(laptop, "mine", "finished")
     assert entry["arms"]["final"] == 2
     assert "2 of 2 arms final" in sweep("status", "mine").stdout
     assert [sweep["name"] for sweep in asked("list")] == ["mine"]
@@ -112,7 +121,7 @@ def test_the_same_definition_attaches_and_another_is_refused(laptop: Head, space
     assert again.stdout == "twice\n"
     text = refused("submit", space_file, "--name", "twice", "--set", "steps=6")
     assert "base.steps: stored 4, given 6" in text
-    wait_for_state("twice", "finished")
+    wait_for_state(laptop, "twice", "finished")
 
 
 def test_no_code_travels(laptop: Head, space_file: str) -> None:
@@ -120,7 +129,7 @@ def test_no_code_travels(laptop: Head, space_file: str) -> None:
     submitted(space_file, "--name", "plain")
     packages = list(Path("/tmp").glob("dsw-*/session_*/runtime_resources/working_dir_files/*/*"))
     assert {package.name for package in packages} == {"submission.json"}
-    wait_for_state("plain", "finished")
+    wait_for_state(laptop, "plain", "finished")
 
 
 def test_another_version_is_refused_or_wanted(
@@ -131,7 +140,7 @@ def test_another_version_is_refused_or_wanted(
     assert "this laptop 0.0+other" in result.stderr
     assert "unknown sweep 'skewed'" in refused("status", "skewed")
     assert submitted(space_file, "--name", "skewed", "--any-version") == "skewed"
-    wait_for_state("skewed", "finished")
+    wait_for_state(laptop, "skewed", "finished")
 
 
 def test_what_the_head_refuses_is_refused_here(laptop: Head, space_file: str) -> None:
@@ -155,12 +164,12 @@ def test_a_sweep_is_stopped_and_resumed_from_the_laptop(
     wait_until(lambda: bool(objects.names("arms")) and driver_of(objects, "long") is not None)
     assert "is running already" in refused("resume", "long")
     assert "asked" in sweep("stop", "long").stdout
-    stopped = wait_for_state("long", "stopped")
+    stopped = wait_for_state(laptop, "long", "stopped")
     assert stopped["arms"]["final"] < stopped["arms"]["wanted"]
     assert "asked to stop" in sweep("logs", "long").stdout
     faults.rest(0)
     assert sweep("resume", "long").stdout == "long\n"
-    assert wait_for_state("long", "finished")["arms"]["final"] == 3
+    assert wait_for_state(laptop, "long", "finished")["arms"]["final"] == 3
 
 
 def test_a_driver_that_is_killed_is_started_again(
@@ -180,7 +189,7 @@ def test_a_driver_that_is_killed_is_started_again(
     assert driver is not None
     os.kill(driver.pid, signal.SIGKILL)
     faults.rest(0)
-    entry = wait_for_state("killed", "finished")
+    entry = wait_for_state(laptop, "killed", "finished")
     assert entry["arms"]["final"] == entry["arms"]["wanted"] == 3
     log = sweep("logs", "killed").stdout
     assert f"ended with exit code {128 + signal.SIGKILL} and is started again" in log
@@ -206,18 +215,18 @@ def test_questions_are_no_failures_and_leave_the_list(
 
 def test_the_list_without_rays_client_is_the_same(laptop: Head, space_file: str) -> None:
     submitted(space_file, "--name", "listed")
-    wait_for_state("listed", "finished")
+    wait_for_state(laptop, "listed", "finished")
     port, token = int(laptop.url.rpartition(":")[2]), laptop.token.read_text()
     server = Jobs(laptop.url, token)
-    wait_until(lambda: all(job.is_over for job in server._every()))
+    wait_until(lambda: all(job.is_over for job in server.every()))
     here = {job.id: job for job in listed(port, token)}
-    assert here == {job.id: job for job in server._every()}
+    assert here == {job.id: job for job in server.every()}
     assert here["listed-1"].sweep == "listed"
     assert listed(port, "another") == []
 
 
 def questions(server: Jobs) -> list[Job]:
-    return [job for job in server._every() if job.id.startswith(ANSWERS)]
+    return [job for job in server.every() if job.id.startswith(ANSWERS)]
 
 
 # --- who may ask ----------------------------------------------------------------------------------
