@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,12 +112,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Name the fast tests that took long, each with its reason."""
-    seconds: Counter[tuple[str, str]] = Counter()
+    seconds: dict[tuple[str, str], float] = defaultdict(float)
     for report in (one for of_kind in terminalreporter.stats.values() for one in of_kind):
         if isinstance(report, pytest.TestReport):
             for why in (why for name, why in report.user_properties if name == "why long"):
                 seconds[report.nodeid, str(why)] += report.duration
-    for (test, why), took in seconds.most_common():
+    for (test, why), took in sorted(seconds.items(), key=lambda item: -item[1]):
         if took > LONG_S:
             terminalreporter.write_line(f"over {LONG_S:.0f} s: {took:.1f} s {test}: {why}")
 
