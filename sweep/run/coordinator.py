@@ -189,8 +189,7 @@ class Coordinator:
             return
         live.report, live.fetching = report, ""
         self.progressed_at = time.monotonic()
-        if self._on_record is not None:
-            self._tell(self._on_record, live.arm, False)
+        self._tell(self._on_record, live.arm, False)
 
     def fetches(self, signature: str, how_far: str) -> None:
         """A handed-out arm waits for its data, which come."""
@@ -220,8 +219,7 @@ class Coordinator:
                     continue
                 self.durations = [*self.durations[-63:], time.monotonic() - live.since]
                 self._settle(live.arm, record)
-                if self._on_final is not None:
-                    self._tell(self._on_final, live.arm, record)
+                self._tell(self._on_final, live.arm, record)
         except StoreError as error:
             self.store_trouble(str(error))
 
@@ -251,8 +249,7 @@ class Coordinator:
 
     def tell_news(self, told: News) -> None:
         """Pass news on. Never raises."""
-        if self._on_news is not None:
-            self._tell(self._on_news, told)
+        self._tell(self._on_news, told)
 
     def stop(self, why: str, *, is_urgent: bool = False) -> None:
         """Hand out no more arms. Running ones end at their next report."""
@@ -317,8 +314,7 @@ class Coordinator:
             self._has_winner |= outcome.can_win
             for arm in arms:
                 self.plan.arm_is_final(arm.signature)
-                if self._on_record is not None:
-                    self._tell(self._on_record, arm, True)
+                self._tell(self._on_record, arm, True)
         else:
             if proposal.outcome is not None:  # readers believe it
                 drop_outcome(self.objects, self.definition.name, setting, proposal.number)
@@ -391,8 +387,7 @@ class Coordinator:
         self.plan.arm_is_final(arm.signature)
         if arm.proposal is None and record.status == "failed":
             self._failed_baselines[arm.signature] = record.reason
-        if self._on_record is not None:
-            self._tell(self._on_record, arm, True)
+        self._tell(self._on_record, arm, True)
         for setting, number in self._waiting.pop(arm.signature, ()):
             missing = self._open[setting, number].missing
             missing.discard(arm.signature)
@@ -426,8 +421,7 @@ class Coordinator:
         self.outcomes[setting][number] = outcome
         if self._is_started:
             put_judged(self.objects, name, setting, self._points[setting], self.outcomes[setting])
-        if self._on_proposal is not None:
-            self._tell(self._on_proposal, setting, result)
+        self._tell(self._on_proposal, setting, result)
         if outcome.can_win and not self._has_winner:
             self._has_winner = True
             self.tell_news(events.of_first_winner(name, setting, outcome))
@@ -441,8 +435,10 @@ class Coordinator:
             )
         return record
 
-    def _tell(self, listener: Callable[..., None], *args: object) -> None:
-        """Call a listener; its error is recorded and does not reach the executor."""
+    def _tell(self, listener: Callable[..., None] | None, *args: object) -> None:
+        """Call a listener, if any; its error is recorded and does not reach the executor."""
+        if listener is None:
+            return
         try:
             listener(*args)
         except Exception as error:
