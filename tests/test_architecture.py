@@ -321,8 +321,7 @@ def test_every_decision_record_is_short_and_complete() -> None:
     assert numbers == sorted(set(numbers)), "each number names one record"  # gaps are allowed
     for record in records:
         text = (ROOT / record).read_text(encoding="utf-8")
-        lines = [line for line in text.splitlines() if line.strip()]
-        assert len(lines) <= 14, f"{record}: about ten lines"
+        assert len(text.split()) <= 300, f"{record}: a dozen lines, as long as they are on a screen"
         for part in ("**Context.**", "**Choice.**", "**What would change our mind.**"):
             assert part in text, f"{record}: no {part}"
 

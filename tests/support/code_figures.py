@@ -88,11 +88,7 @@ def figures() -> Iterator[Figure]:
     yield Figure("words of the README:", sum(len(line.split()) for line in readme), README_WORDS)
     yield Figure("its longest line:", max(map(len, readme)), README_LINE)
     pages = [f for f in listed_files() if f.suffix == ".md" and f.parts[0] != "tests"]
-    records = [f for f in pages if "decisions" in f.parts]
-    yield _largest(
-        "longest line of docs:", _longest(f for f in pages if f not in records), LONGEST_LINE
-    )
-    yield _largest("longest line of decisions:", _longest(records), None)
+    yield _largest("longest line of docs:", _longest(pages), LONGEST_LINE)
 
 
 def circles(*packages: str, with_types: bool) -> list[str]:
@@ -118,7 +114,7 @@ def _largest(name: str, sizes: dict[Path, int], limit: int | None) -> Figure:
     return Figure(name, size, limit, where)
 
 
-def _longest(pages: Iterator[Path] | list[Path]) -> dict[Path, int]:
+def _longest(pages: list[Path]) -> dict[Path, int]:
     """Characters of the longest line of prose of each page."""
     return {page: max(map(len, _prose(page)), default=0) for page in pages}
 
