@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.code_figures import ROOT
-from tests.support.stamps import Stamps
+from tests.support.code_figures import ROOT, listed_files
+from tests.support.stamps import READ, Stamps
 
 STORY = """
 import pathlib, pytest
@@ -192,7 +193,7 @@ def test_ignored_stamps_run_everything(stamped: Path) -> None:
 
 
 def test_stamps_are_written_on_a_clean_tree_alone(stamped: Path) -> None:
-    (stamped / "docs/page.md").write_text("# Changed\n")
+    stamped.joinpath("docs/page.md").write_text("# Changed\n")
     said = stage(stamped, "write", exits=4)
     assert "commit or remove first" in said
     assert "docs/page.md" in said
@@ -203,6 +204,18 @@ def test_a_story_that_was_skipped_in_part_has_not_passed(stamped: Path) -> None:
     commit(stamped)
     stage(stamped, "write")
     assert set(stamps(stamped)) == {"tests/test_story.py"}
+
+
+def test_pages_that_stories_or_their_support_read_are_covered() -> None:
+    files = [ROOT / f for f in listed_files() if f.parts[0] == "tests" and f.suffix == ".py"]
+    texts = {file: file.read_text(encoding="utf-8") for file in files}
+    read = {
+        f"docs/{page}"
+        for file, text in texts.items()
+        if not file.name.startswith("test_") or re.search(r"mark\.(slow|cluster)\b", text)
+        for page in re.findall(r'/ "docs(?:/|" / ")([\w-]+\.md)"', text)
+    }
+    assert read == set(READ)
 
 
 def test_the_stages_of_this_project_use_them() -> None:
