@@ -120,6 +120,17 @@ def test_a_foreign_library_is_imported_only_by_its_owner(library: str) -> None:
     assert not strangers, f"{library} belongs to {', '.join(OWNERS[library])}"
 
 
+def test_no_test_imports_another_test() -> None:
+    found = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
+    importing = [
+        f"{file}: {line.strip()}"
+        for file in listed_files()
+        if file.suffix == ".py" and file.parts[0] == "tests"
+        for line in found.findall((ROOT / file).read_text(encoding="utf-8"))
+    ]
+    assert not importing, "what tests share lies in tests/support"
+
+
 @pytest.mark.parametrize("module", LIGHT_MODULES)
 def test_descriptions_load_without_heavy_libraries(module: str) -> None:
     code = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"

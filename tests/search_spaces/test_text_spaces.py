@@ -21,16 +21,10 @@ from sweep.cli.main import main
 from sweep.cost import estimate
 from sweep.results.sweep_view import SweepView
 from tests.support.data.text_folders import TEXT_LAYOUTS
-from tests.support.data.text_runs import LONGEST, checkpoint_in
+from tests.support.data.text_runs import TINY, checkpoint_in
 from tests.support.launched_spaces import launch, trained
 from trainables.registry.task_facts import SAMPLES_PER_UNIT
 
-# Two steps of what the spaces train, on texts of 32 tokens, measured on one unit.
-TINY = {
-    "data.max_length": LONGEST, "data.dev_share": 0.3, "batch_size": 4, "steps": 2,
-    "report_every": 2, "eval_windows": 1, "eval_draws": 1, "test_gammas": "[0.0,0.4,1.2,2.0]",
-    "n_proposals": 1, "search_seeds": "[0]", "sampler": "random", "device": "cpu",
-}  # fmt: skip
 MODELS = ("ut", "distilbert", "roberta")
 FOLDERS = {"imdb": "imdb without films", "mnli": "mnli as published"}
 

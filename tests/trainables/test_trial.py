@@ -17,6 +17,7 @@ import torch
 from ray._private.label_utils import validate_label_selector
 
 from tests.support.drivers import ROOT, tiny
+from tests.support.trials import told, trial_of
 from trainables.code_version import code_version
 from trainables.config.arm import RunConfig
 from trainables.records.arms import RunStore
@@ -34,22 +35,12 @@ from trainables.trial import (
     ArmTrial,
     report_of,
     resources_of,
-    trial_config,
 )
 
 
 def arm(seed: int = 0) -> RunConfig:
     space = tiny(steps=20, report_every=10).space
     return space.run(space.settings[0], {}, seed=seed)
-
-
-def trial_of(objects: ObjectStore, config: RunConfig) -> ArmTrial:
-    return ArmTrial(config=told(config, objects.root))
-
-
-def told(config: RunConfig, root: str, **more: Any) -> dict[str, Any]:
-    """What Tune carries for an arm on one CPU."""
-    return trial_config(config, root, **{"patience_s": 0, "bundle": {"CPU": 1.0}, **more})
 
 
 def test_a_worker_counts_its_starts_for_the_driver_that_sent_it(objects: ObjectStore) -> None:

@@ -19,22 +19,10 @@ from sweep.executors.fair_share import (
     others_wait,
 )
 from sweep.executors.resources import ResourceClass
+from tests.support.stand_ins import DictBoard
 
 WANTS = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
 ONE_CPU = ResourceClass(1)
-
-
-class DictBoard(dict[str, bytes]):
-    """A board of this process."""
-
-    def put(self, key: str, content: bytes) -> None:
-        self[key] = content
-
-    def read(self) -> dict[str, bytes]:
-        return dict(self)
-
-    def drop(self, key: str) -> None:
-        self.pop(key, None)
 
 
 def water_level(wants: list[float]) -> list[float]:

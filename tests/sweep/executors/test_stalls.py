@@ -2,25 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sweep.executors.stalls import Stalls
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def looks(clock: Clock, until: float) -> Iterator[None]:
-    """Let time go by as it does for a driver, which looks all the time; at least one look."""
-    yield
-    while clock.now < until:
-        clock.now = min(clock.now + 0.25, until)
-        yield
+from tests.support.stand_ins import Clock, looks
 
 
 def hanging(stalls: Stalls, clock: Clock, until: float, *training: str) -> dict[str, bool]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from search_spaces import catalog
-from search_spaces.space import SearchSpace, Setting
+from search_spaces.space import Setting
 from sweep.cost import estimate
 from sweep.results import aggregates
 from sweep.results.tables import results
@@ -17,63 +17,16 @@ from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.study.feasibility import judge
 from sweep.study.selection import ProposalResult, select
 from sweep.tracking.rows import TrackedArm, final_rows
-from tests.support.records import SCALES, evaluation
-from tests.sweep.study.test_selection import pair as video_pair
-from tests.sweep.study.test_selection import proposal
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from tests.support.proposals import pair as video_pair
+from tests.support.proposals import proposal
+from tests.support.records import SCALES
+from tests.support.text_records import LOSSES, SPACE, TEXT, finished
 from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue
-from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.registry.built_in import TASKS
 from trainables.registry.lookup import model_spec
 from trainables.registry.task_facts import ACCURACY, RMSE
-
-LOSSES = [1.0, 0.7, 0.5, 0.3]  # at alpha 0.2 and f0 = f_c = 1: every layer descends
-TEXT = RunConfig(
-    task="text_classification",
-    data=DataConfig(name="imdb"),
-    model=ModelConfig(name="encoder", layers=3, checkpoint="some/encoder"),
-    train_gamma=0.2,
-    test_gammas=(0.0, 0.2, 0.4, 0.6, 0.8),
-    steps=40,
-    report_every=20,
-    constraint=ConstraintConfig(
-        alpha=0.2, reference="virtual_layer0", reference_unit="constant", reference_loss=1.0
-    ),
-)
-SPACE = SearchSpace(name="texts", summary="", base=TEXT, settings=(Setting("one", {}),))
-
-
-def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord:
-    gammas = [f"{g:.2f}" for g in config.test_gammas]
-    accuracies = {g: [0.5, 0.6, 0.7, 0.9 - 0.1 * k] for k, g in enumerate(gammas)}
-    measured = replace(
-        evaluation(losses),
-        scales=Scales(constant_loss=1.0, identity_loss=1.0),
-        scores={g: rows[-1] for g, rows in accuracies.items()},
-        layer_scores_by_gamma=accuracies,
-        layer_losses_by_gamma=dict.fromkeys(gammas, losses),
-        references={"constant": dict.fromkeys(gammas, 0.5)},
-        reference_losses={"constant": 1.0},
-        ood_auc=0.56,
-        objective=0.35,
-        objective_gammas=[0.4, 0.6],
-        probe_losses=[0.9, 0.6, 0.4, 0.3],
-        probe_train_losses=[0.9, 0.5, 0.3, 0.2],
-        probe_scores=[0.5, 0.7, 0.8, 0.9],
-        multipliers=[] if config.constraint is None else [0.5] * 3,
-        **fields,
-    )
-    reports = [Report(step=40, timestamp_ms=40_000, layers={"losses": losses})]
-    return ArmRecord(
-        signature=config.signature(),
-        config=config,
-        status="finished",
-        ended_ms=50_000,
-        reports=reports,
-        evaluation=measured,
-    )
 
 
 def test_every_task_says_its_metric_and_every_model_its_task() -> None:

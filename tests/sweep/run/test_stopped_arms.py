@@ -21,7 +21,7 @@ from sweep.study.sampler import propose
 from sweep.study.selection import ProposalResult
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished, pair_config
-from tests.trainables.test_trial import told
+from tests.support.trials import told
 from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore

@@ -11,25 +11,10 @@ import pytest
 
 from sweep.study.pairs import Pair, join
 from sweep.study.proposals import ProposalOutcome
-from sweep.study.selection import ProposalResult, frontier_of, select
+from sweep.study.selection import frontier_of, select
+from tests.support.proposals import FEASIBLE, INFEASIBLE, pair, proposal
 from tests.support.records import ended, finished, pair_config
 from trainables.records.arm_record import ArmRecord
-
-FEASIBLE = [0.5, 0.4, 0.3, 0.2]
-INFEASIBLE = [0.5, 0.4, 0.38, 0.2]  # layer 2 misses (0.38 - 0.32) / 0.08 = 0.75
-
-
-def proposal(number: int, *pairs: Pair) -> ProposalResult:
-    return ProposalResult(number, {"constraint.alpha": 0.2}, pairs)
-
-
-def pair(
-    losses: list[float], *, seed: int = 0, objective: float = 0.0, gamma: float = 0.15
-) -> Pair:
-    config = pair_config(seed).with_fields({"train_gamma": gamma})
-    return join(
-        finished(config, losses, objective=objective), finished(config.unconstrained(), INFEASIBLE)
-    )
 
 
 def bad(status: str, seed: int = 0) -> Pair:

@@ -12,7 +12,6 @@ import pytest
 
 from search_spaces import catalog
 from sweep.results.sweep_view import load_sweep
-from tests.search_spaces.test_text_spaces import TINY
 from tests.support.command_line import refused, sweep
 from tests.support.data.text_folders import (
     MNLI_LABELS,
@@ -22,7 +21,7 @@ from tests.support.data.text_folders import (
     REVIEWS_TEST,
     TEXT_LAYOUTS,
 )
-from tests.support.data.text_runs import checkpoint_in
+from tests.support.data.text_runs import TINY, checkpoint_in
 from trainables.config.arm import DataConfig
 from trainables.datasets.text.load import load_text, resolve
 from trainables.errors import BadData

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support.oracles import TINY, NaiveAdam
-from tests.trainables.test_training import CPU, Louder, task_of, training_of
+from tests.support.forms import EPOCH, FORMS, STEPS, config_of
+from tests.support.oracles import NaiveAdam
+from tests.support.trainings import CPU, Louder, task_of, training_of
 from trainables.config.arm import ConstraintConfig, RunConfig
 from trainables.errors import InvalidValue
 from trainables.models.ut import UT
@@ -21,44 +22,6 @@ from trainables.primal_dual.weighting import PrimalDual, weighting_of
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes, to_bytes
-
-STEPS = 48
-EPOCH = 12  # steps; the real task has more than a test wants to take
-# The neighbour of every form: the Lagrangian with a relative signal, on multipliers that move.
-PLAIN: dict[str, Any] = {
-    "alpha": 0.3, "reference_loss": 0.8, "dual_lr": 0.05, "signal_clip": 0.4, "resilience": 0.3,
-}  # fmt: skip
-VIOLATION = {"dual_signal": "violation", "signal_clip": None}
-FORMS: dict[str, dict[str, Any]] = {
-    "ratio": {"form": "ratio"},
-    "ratio of violations": {"form": "ratio", **VIOLATION},
-    "ratio, detached": {"form": "ratio", "grad_through_previous": False},
-    "ratio, virtual layer 0": {"form": "ratio", "reference": "virtual_layer0", **VIOLATION},
-    "bound_zero": {"reference": "bound_zero", "reference_loss": 0.5},
-    "bound_zero, ratio": {"reference": "bound_zero", "reference_loss": 0.5, "form": "ratio"},
-    "every 5 steps": {"dual_every": 5, "warmup_steps": 3},
-    "every 5 steps, violations": {"dual_every": 5, "dual_lr": 0.2, **VIOLATION},
-    "every epoch": {"dual_every_unit": "epoch", "dual_lr": 0.2},
-    "every 2 epochs": {"dual_every_unit": "epoch", "dual_every": 2, "warmup_steps": 5},
-    "slack": {"resilience_form": "slack"},
-    "slack, adam": {"resilience_form": "slack", "dual_optimizer": "adam"},
-    "slack_restart": {"resilience_form": "slack_restart"},
-    "slack_restart, adam": {"resilience_form": "slack_restart", "dual_optimizer": "adam"},
-    "violation_ema": {"violation_ema": 0.8},
-    "alpha ramp": {"alpha_ramp_steps": 20, "warmup_steps": 4},
-    "alpha ramp, virtual layer 0": {"alpha_ramp_steps": 20, "reference": "virtual_layer0"},
-    "all at once": {
-        "form": "ratio", "reference": "bound_zero", "dual_every": 3, "violation_ema": 0.5,
-        "resilience_form": "slack_restart", "alpha_ramp_steps": 15, "warmup_steps": 5,
-        "dual_optimizer": "adam", "grad_through_previous": False,
-    },
-}  # fmt: skip
-
-
-def config_of(form: dict[str, Any], **fields: Any) -> RunConfig:
-    constraint = ConstraintConfig.from_json({**PLAIN, **form})
-    common = {"dtype": "float64", "steps": STEPS, "grad_clip": 1e9, **fields}
-    return replace(TINY, constraint=constraint, **common)  # type: ignore[arg-type]
 
 
 @functools.cache
