@@ -18,6 +18,7 @@ from sweep.cli.asked import Asked
 from sweep.cli.main import main
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
+from trainables import retries
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores, at_gamma
@@ -133,3 +134,11 @@ def test_the_lines_that_read_scores_by_unit_read_them(
     read: dict[str, Any] = {}
     exec(lines.replace("SIGNATURE", "5f3a"), read)
     assert read["by_unit"] == {"a:0": 0.25, "b:8": 0.125}
+
+
+def test_the_page_says_the_limits_of_retries_as_they_are() -> None:
+    text = " ".join((ROOT / "docs/running.md").read_text(encoding="utf-8").split())
+    words = {1: "once", 2: "twice", 3: "three times", 5: "five times"}
+    assert f"started {words[retries.ARM_STARTS]} without a newer checkpoint" in text
+    assert f"seconds | {words[retries.ARM_STALLS - 1]} more" in text
+    assert f"died {words[retries.DRIVER_DEATHS]} in a row" in text

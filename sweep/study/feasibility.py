@@ -72,8 +72,6 @@ def judge(
     measured = [r.evaluation for r in records if r.evaluation is not None]
     if not records or len(measured) < len(records):
         return None
-    if any(record.status != "finished" for record in records):
-        return None
     first, config = measured[0], records[0].config
     if any(m.dev_units != first.dev_units for m in measured):
         raise InvalidValue(
