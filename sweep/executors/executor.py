@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from sweep.run.coordinator import Coordinator
 from trainables.errors import InvalidValue
+
+if TYPE_CHECKING:  # scipy and Optuna: a second that `sweep run --help` does not pay
+    from sweep.run.coordinator import Coordinator
 
 Where = Literal["local", "cluster", "inline"]
 
