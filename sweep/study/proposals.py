@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 
 from sweep.study.definition import folder
@@ -110,60 +110,24 @@ class ProposalOutcome:
     @classmethod
     def of(cls, result: ProposalResult) -> ProposalOutcome:
         """The summary of a joined proposal."""
-        return cls(
-            number=result.number,
-            outcome=result.outcome,
-            objective=result.objective,
-            worst_missing_share=result.worst_missing_share,
-            useful=result.useful,
-            can_win=result.can_win,
-            demanded_descent=result.demanded_descent,
-            hindrance=result.hindrance,
-            certificate=result.certificate,
-            arms=tuple(ArmEnd.of(pair.constrained) for pair in result.pairs),
-            told_objective=result.told_objective,
-            told_missing_share=result.told_missing_share,
-            difference=result.difference,
-        )
+        arms = tuple(ArmEnd.of(pair.constrained) for pair in result.pairs)
+        same = {f.name: getattr(result, f.name) for f in fields(cls) if f.name != "arms"}
+        return cls(**same, arms=arms)
 
     def to_json(self) -> dict[str, Json]:
         """Plain values; NaN becomes null."""
-        return {
-            "judging_version": JUDGING_VERSION,
-            "outcome": self.outcome,
-            "objective": finite(self.objective),
-            "worst_missing_share": finite(self.worst_missing_share),
-            "useful": self.useful,
-            "can_win": self.can_win,
-            "demanded_descent": self.demanded_descent,
-            "hindrance": self.hindrance,
-            "certificate": self.certificate,
-            "arms": [asdict(arm) for arm in self.arms],
-            "told_objective": finite(self.told_objective),
-            "told_missing_share": finite(self.told_missing_share),
-            "difference": finite(self.difference),
-        }
+        plain = {name: finite(value) for name, value in vars(self).items() if name != "number"}
+        arms = [asdict(arm) for arm in self.arms]
+        return plain | {"judging_version": JUDGING_VERSION, "arms": arms}
 
     @classmethod
     def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
         """What ``to_json`` wrote; None where other rules judged."""
-        if plain.get("judging_version") != JUDGING_VERSION:
+        values: dict[str, Json] = {n: math.nan if v is None else v for n, v in plain.items()}
+        if values.pop("judging_version", None) != JUDGING_VERSION:
             return None
-        return cls(
-            number=number,
-            outcome=plain["outcome"],
-            objective=_or_nan(plain["objective"]),
-            worst_missing_share=_or_nan(plain["worst_missing_share"]),
-            useful=plain["useful"],
-            can_win=plain["can_win"],
-            demanded_descent=plain["demanded_descent"],
-            hindrance=plain["hindrance"],
-            certificate=plain["certificate"],
-            arms=tuple(map(ArmEnd.from_json, plain["arms"])),
-            told_objective=_or_nan(plain["told_objective"]),
-            told_missing_share=_or_nan(plain["told_missing_share"]),
-            difference=_or_nan(plain.get("difference")),
-        )
+        values["arms"] = tuple(map(ArmEnd.from_json, plain["arms"]))
+        return cls(number=number, **values)
 
 
 @dataclass(frozen=True)
@@ -351,7 +315,3 @@ def _name(sweep: str, setting: str, number: int, kind: str = "") -> str:
 
 def _proposals(sweep: str) -> str:
     return f"{folder(sweep)}/proposals"
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Protocol, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -25,7 +25,12 @@ from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent, is_feasible
 from trainables.records.arm_record import OUTCOMES, Outcome
 
-P = TypeVar("P", bound="Judged")
+if TYPE_CHECKING:
+    from sweep.study.proposals import ProposalOutcome
+
+# A judged proposal, as choosing among many sees it: whole, or the summary that is stored.
+Judged: TypeAlias = "ProposalResult | ProposalOutcome"
+P = TypeVar("P", bound=Judged)
 # What keeps a feasible proposal from winning; those that are least far from winning come first.
 Hindrance = Literal[
     "", "no unconstrained arm", "asks for too little", "vacuous", "not useful", "not feasible"
@@ -195,46 +200,6 @@ class SettingResult:
     shown: ProposalResult | None  # the winner, else the closest; None when nothing finished
     why: str  # empty when there is a winner
     frontier: tuple[FrontierPoint, ...] = ()  # from the least demand to the most
-
-
-class Judged(Protocol):
-    """A judged proposal, as choosing among many sees it: whole, or the summary that is stored."""
-
-    @property
-    def number(self) -> int:
-        """Its place in the search."""
-
-    @property
-    def outcome(self) -> Outcome:
-        """The worst outcome of its seeds."""
-
-    @property
-    def objective(self) -> float:
-        """Lower is better; NaN unless every seed finished."""
-
-    @property
-    def worst_missing_share(self) -> float:
-        """NaN unless every seed finished."""
-
-    @property
-    def can_win(self) -> bool:
-        """Whether it may be a winner at all."""
-
-    @property
-    def hindrance(self) -> Hindrance:
-        """What keeps it from winning."""
-
-    @property
-    def demanded_descent(self) -> float:
-        """The share of f0 that all layers together are asked to remove."""
-
-    @property
-    def certificate(self) -> str:
-        """What the held-out units say of the verdict; empty where nothing was judged."""
-
-    @property
-    def reason(self) -> str:
-        """Why the first of its arms that says so ended as it did."""
 
 
 def winner_of(proposals: Iterable[P]) -> P | None:
