@@ -12,7 +12,7 @@ from typing import Literal
 from search_spaces.space import Setting
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
-from sweep.study.pairs import join
+from sweep.study.pairs import ProposalResult, join
 from sweep.study.proposals import (
     ArmEnd,
     ProposalOutcome,
@@ -21,7 +21,6 @@ from sweep.study.proposals import (
     retired_settings,
 )
 from sweep.study.selection import (
-    ProposalResult,
     SettingResult,
     closest_of,
     counted,

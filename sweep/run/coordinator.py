@@ -26,7 +26,7 @@ from sweep.run.summary import RunSummary
 from sweep.study import advice
 from sweep.study.arms import Arm, OnRecord, RecordReader, arms_of_proposal
 from sweep.study.definition import Definition
-from sweep.study.pairs import join
+from sweep.study.pairs import ProposalResult, join
 from sweep.study.plan import Ask, Plan
 from sweep.study.proposals import (
     Point,
@@ -42,7 +42,7 @@ from sweep.study.proposals import (
     stored_proposals,
 )
 from sweep.study.sampler import propose
-from sweep.study.selection import OnProposal, ProposalResult, winner_of
+from sweep.study.selection import OnProposal, winner_of
 from trainables.errors import StoreError
 from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
 from trainables.records.arms import RunStore

@@ -1,25 +1,35 @@
 """Pairs: joins of a constrained arm and its baseline. Pure.
 
 The join is by config, never by position: an arm that is not the other's baseline is refused. Both
-arms are judged under the constraint of the pair.
+arms are judged under the constraint of the pair. A proposal comes to one pair for each search seed.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from sweep.study.feasibility import Judgement, judge
+from trainables.config.arm import ConstraintConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue
 from trainables.objective import objective_of
+from trainables.plain import Json
+from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import ArmRecord, Evaluation, Outcome, Status
 
 # An unconstrained arm that ended so counts as the best constant prediction: that training came to
 # nothing is a result. One that failed (no memory, no disk) says nothing, and is trained again.
 COUNTED: tuple[Status, ...] = ("diverged", "stopped")
+# What keeps a feasible proposal from winning; those that are least far from winning come first.
+Hindrance = Literal[
+    "", "no unconstrained arm", "asks for too little", "vacuous", "not useful", "not feasible"
+]
+ROUNDING = 1e-9  # by which a demand may miss the least one
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,143 @@ class Pair:
         }
         difference |= {f"at_gamma_{g}": ours.scores[g] - theirs.scores[g] for g in ours.scores}
         return difference
+
+
+@dataclass(frozen=True)
+class ProposalResult:
+    """One proposal over its search seeds; ``pairs`` are in the order of the seeds."""
+
+    number: int
+    point: dict[str, Json]
+    pairs: tuple[Pair, ...]
+    least_descent: float = 0.0  # what the setting demands of a winner, over all layers
+
+    @cached_property
+    def judgement(self) -> Judgement | None:
+        """Of its mean losses over the seeds; None unless every seed finished."""
+        arms = [p.constrained for p in self.pairs]
+        return judge(arms, self.constraint, self.tolerance)
+
+    @cached_property
+    def unconstrained_judgement(self) -> Judgement | None:
+        """Of its baselines' mean losses, under its constraint; None unless every one finished."""
+        arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
+        whole = len(arms) == len(self.pairs)
+        return judge(arms, self.constraint, self.tolerance) if whole else None
+
+    @property
+    def constraint(self) -> ConstraintConfig:
+        """What it asks, on every seed."""
+        constraint = self.pairs[0].constrained.config.constraint
+        assert constraint is not None  # of a constrained arm
+        return constraint
+
+    @property
+    def tolerance(self) -> float:
+        """The missing share that is still feasible."""
+        return self.pairs[0].tolerance
+
+    @property
+    def demanded_descent(self) -> float:
+        """The share of f0 that all layers together are asked to remove."""
+        return demanded_descent(self.constraint, self.pairs[0].constrained.config.model.layers)
+
+    @property
+    def outcome(self) -> Outcome:
+        """The worst way in which a seed ended; of finished ones whether their mean is feasible."""
+        worst_first: tuple[Outcome, ...] = ("failed", "diverged", "stopped")
+        ended = (o for o in worst_first if any(p.outcome == o for p in self.pairs))
+        is_feasible = self.judgement is not None and self.judgement.feasible
+        return next(ended, "feasible" if is_feasible else "infeasible")
+
+    @property
+    def objective(self) -> float:
+        """Mean objective over the seeds, lower is better; NaN unless every seed finished."""
+        values = [
+            p.constrained.evaluation.objective if p.constrained.evaluation else math.nan
+            for p in self.pairs
+        ]
+        return math.fsum(values) / len(values)
+
+    @property
+    def worst_missing_share(self) -> float:
+        """The worst layer's share of the mean losses; NaN unless every seed finished."""
+        return math.nan if self.judgement is None else self.judgement.worst
+
+    @property
+    def difference(self) -> float:
+        """Constrained minus unconstrained mean of the metric over the test gammas and the seeds.
+
+        NaN unless both arms finished on every seed: what stands for an unconstrained arm that
+        diverged is told where there is room to say so.
+        """
+        plain = [pair.unconstrained for pair in self.pairs]
+        if any(arm is None or arm.status != "finished" for arm in plain):
+            return math.nan
+        values = [pair.differences.get("ood_mean", math.nan) for pair in self.pairs]
+        return math.fsum(values) / len(values)
+
+    @property
+    def told_objective(self) -> float:
+        """Mean objective over the seeds that finished; NaN when none did."""
+        finished = [p.constrained.evaluation for p in self.pairs if p.constrained.evaluation]
+        values = [evaluation.objective for evaluation in finished]
+        return math.fsum(values) / len(values) if values else math.nan
+
+    @property
+    def told_missing_share(self) -> float:
+        """``worst_missing_share``; without it the worst of the seeds that measured one.
+
+        A stopped seed measured it in its last report: one noise draw, and before its end.
+        """
+        if not math.isnan(self.worst_missing_share):
+            return self.worst_missing_share
+        shares = [
+            p.judgement.worst if p.judgement else p.constrained.reported_missing_share
+            for p in self.pairs
+            if p.outcome != "diverged"
+        ]
+        return max((share for share in shares if not math.isnan(share)), default=math.nan)
+
+    @property
+    def useful(self) -> bool:
+        """The mean of its constrained arms is useful."""
+        return self.judgement is not None and self.judgement.useful
+
+    @property
+    def vacuous(self) -> bool:
+        """The unconstrained arms meet the constraint by themselves, in the mean."""
+        return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
+
+    @property
+    def hindrance(self) -> Hindrance:
+        """What keeps it from winning, the most basic thing first; empty where it can win."""
+        if self.outcome != "feasible" or not math.isfinite(self.objective):
+            return "not feasible"
+        if not self.useful:
+            return "not useful"
+        if self.vacuous:
+            return "vacuous"
+        if self.demanded_descent < self.least_descent - ROUNDING:
+            return "asks for too little"
+        if any(p.compared is None for p in self.pairs):
+            return "no unconstrained arm"
+        return ""
+
+    @property
+    def can_win(self) -> bool:
+        """Whether it may be a winner at all."""
+        return not self.hindrance
+
+    @property
+    def reason(self) -> str:
+        """Why the first of its arms that says so ended as it did; empty when they finished."""
+        return next((p.constrained.reason for p in self.pairs if p.constrained.reason), "")
+
+    @property
+    def certificate(self) -> str:
+        """What the held-out units say of the verdict; empty where nothing was judged."""
+        return "" if self.judgement is None else self.judgement.certificate.verdict
 
 
 def join(

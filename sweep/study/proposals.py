@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 
 from sweep.study.definition import folder
-from sweep.study.selection import Hindrance, ProposalResult
+from sweep.study.pairs import Hindrance, ProposalResult
 from trainables.plain import Json, finite
 from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore

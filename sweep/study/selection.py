@@ -3,7 +3,8 @@
 A proposal is trained on every search seed and judged by the mean of its losses over them. Nothing
 measured is never a success: a missing or diverged seed keeps a proposal from winning. Nor does one
 win whose constraint the unconstrained arm meets by itself (vacuous), or that asks for less descent
-than its setting demands. Defined here and nowhere else.
+than its setting demands. What keeps one from winning is ``ProposalResult.hindrance``, and what is
+chosen among those that can is defined here and nowhere else.
 """
 
 from __future__ import annotations
@@ -12,170 +13,20 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import TypeVar, cast, get_args
 
 import numpy as np
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.study.feasibility import Judgement, judge
-from sweep.study.pairs import Pair
-from trainables.config.arm import ConstraintConfig
-from trainables.plain import Json
-from trainables.primal_dual.constraints import demanded_descent, is_feasible
+from sweep.study.pairs import Hindrance, ProposalResult
+from sweep.study.proposals import ProposalOutcome
+from trainables.primal_dual.constraints import is_feasible
 from trainables.records.arm_record import OUTCOMES, Outcome
 
-if TYPE_CHECKING:
-    from sweep.study.proposals import ProposalOutcome
-
 # A judged proposal, as choosing among many sees it: whole, or the summary that is stored.
-Judged: TypeAlias = "ProposalResult | ProposalOutcome"
+Judged = ProposalResult | ProposalOutcome
 P = TypeVar("P", bound=Judged)
-# What keeps a feasible proposal from winning; those that are least far from winning come first.
-Hindrance = Literal[
-    "", "no unconstrained arm", "asks for too little", "vacuous", "not useful", "not feasible"
-]
 HINDRANCES: tuple[Hindrance, ...] = get_args(Hindrance)
-ROUNDING = 1e-9  # by which a demand may miss the least one
-
-
-@dataclass(frozen=True)
-class ProposalResult:
-    """One proposal over its search seeds; ``pairs`` are in the order of the seeds."""
-
-    number: int
-    point: dict[str, Json]
-    pairs: tuple[Pair, ...]
-    least_descent: float = 0.0  # what the setting demands of a winner, over all layers
-
-    @cached_property
-    def judgement(self) -> Judgement | None:
-        """Of its mean losses over the seeds; None unless every seed finished."""
-        arms = [p.constrained for p in self.pairs]
-        return judge(arms, self.constraint, self.tolerance)
-
-    @cached_property
-    def unconstrained_judgement(self) -> Judgement | None:
-        """Of its baselines' mean losses, under its constraint; None unless every one finished."""
-        arms = [p.unconstrained for p in self.pairs if p.unconstrained is not None]
-        whole = len(arms) == len(self.pairs)
-        return judge(arms, self.constraint, self.tolerance) if whole else None
-
-    @property
-    def constraint(self) -> ConstraintConfig:
-        """What it asks, on every seed."""
-        constraint = self.pairs[0].constrained.config.constraint
-        assert constraint is not None  # of a constrained arm
-        return constraint
-
-    @property
-    def tolerance(self) -> float:
-        """The missing share that is still feasible."""
-        return self.pairs[0].tolerance
-
-    @property
-    def demanded_descent(self) -> float:
-        """The share of f0 that all layers together are asked to remove."""
-        return demanded_descent(self.constraint, self.pairs[0].constrained.config.model.layers)
-
-    @property
-    def outcome(self) -> Outcome:
-        """The worst way in which a seed ended; of finished ones whether their mean is feasible."""
-        worst_first: tuple[Outcome, ...] = ("failed", "diverged", "stopped")
-        ended = (o for o in worst_first if any(p.outcome == o for p in self.pairs))
-        is_feasible = self.judgement is not None and self.judgement.feasible
-        return next(ended, "feasible" if is_feasible else "infeasible")
-
-    @property
-    def objective(self) -> float:
-        """Mean objective over the seeds, lower is better; NaN unless every seed finished."""
-        values = [
-            p.constrained.evaluation.objective if p.constrained.evaluation else math.nan
-            for p in self.pairs
-        ]
-        return math.fsum(values) / len(values)
-
-    @property
-    def worst_missing_share(self) -> float:
-        """The worst layer's share of the mean losses; NaN unless every seed finished."""
-        return math.nan if self.judgement is None else self.judgement.worst
-
-    @property
-    def difference(self) -> float:
-        """Constrained minus unconstrained mean of the metric over the test gammas and the seeds.
-
-        NaN unless both arms finished on every seed: what stands for an unconstrained arm that
-        diverged is told where there is room to say so.
-        """
-        plain = [pair.unconstrained for pair in self.pairs]
-        if any(arm is None or arm.status != "finished" for arm in plain):
-            return math.nan
-        values = [pair.differences.get("ood_mean", math.nan) for pair in self.pairs]
-        return math.fsum(values) / len(values)
-
-    @property
-    def told_objective(self) -> float:
-        """Mean objective over the seeds that finished; NaN when none did."""
-        finished = [p.constrained.evaluation for p in self.pairs if p.constrained.evaluation]
-        values = [evaluation.objective for evaluation in finished]
-        return math.fsum(values) / len(values) if values else math.nan
-
-    @property
-    def told_missing_share(self) -> float:
-        """``worst_missing_share``; without it the worst of the seeds that measured one.
-
-        A stopped seed measured it in its last report: one noise draw, and before its end.
-        """
-        if not math.isnan(self.worst_missing_share):
-            return self.worst_missing_share
-        shares = [
-            p.judgement.worst if p.judgement else p.constrained.reported_missing_share
-            for p in self.pairs
-            if p.outcome != "diverged"
-        ]
-        return max((share for share in shares if not math.isnan(share)), default=math.nan)
-
-    @property
-    def useful(self) -> bool:
-        """The mean of its constrained arms is useful."""
-        return self.judgement is not None and self.judgement.useful
-
-    @property
-    def vacuous(self) -> bool:
-        """The unconstrained arms meet the constraint by themselves, in the mean."""
-        return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
-
-    @property
-    def hindrance(self) -> Hindrance:
-        """What keeps it from winning, the most basic thing first; empty where it can win."""
-        if self.outcome != "feasible" or not math.isfinite(self.objective):
-            return "not feasible"
-        if not self.useful:
-            return "not useful"
-        if self.vacuous:
-            return "vacuous"
-        if self.demanded_descent < self.least_descent - ROUNDING:
-            return "asks for too little"
-        if any(p.compared is None for p in self.pairs):
-            return "no unconstrained arm"
-        return ""
-
-    @property
-    def can_win(self) -> bool:
-        """Whether it may be a winner at all."""
-        return not self.hindrance
-
-    @property
-    def reason(self) -> str:
-        """Why the first of its arms that says so ended as it did; empty when they finished."""
-        return next((p.constrained.reason for p in self.pairs if p.constrained.reason), "")
-
-    @property
-    def certificate(self) -> str:
-        """What the held-out units say of the verdict; empty where nothing was judged."""
-        return "" if self.judgement is None else self.judgement.certificate.verdict
-
-
 OnProposal = Callable[[str, ProposalResult], None]  # the setting, and what became of a proposal
 
 

@@ -15,8 +15,7 @@ import numpy as np
 from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
-from sweep.study.pairs import COUNTED, Pair, join
-from sweep.study.selection import ProposalResult
+from sweep.study.pairs import COUNTED, Pair, ProposalResult, join
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import (

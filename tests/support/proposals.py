@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.study.pairs import Pair, join
-from sweep.study.selection import ProposalResult
+from sweep.study.pairs import Pair, ProposalResult, join
 from tests.support.records import finished, pair_config
 
 FEASIBLE = [0.5, 0.4, 0.3, 0.2]

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from search_spaces.space import SearchSpace, Setting, Uniform
 from sweep.study.definition import Definition, put_definition
-from sweep.study.pairs import join
+from sweep.study.pairs import ProposalResult, join
 from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal
-from sweep.study.selection import ProposalResult
 from tests.support.records import SCORES, ended, finished, pair_config
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import RunStore

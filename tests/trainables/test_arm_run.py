@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-from sweep.study.pairs import join
-from sweep.study.selection import ProposalResult, select
+from sweep.study.pairs import ProposalResult, join
+from sweep.study.selection import select
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task

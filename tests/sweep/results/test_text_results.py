@@ -15,7 +15,8 @@ from sweep.results.tables import results
 from sweep.results.tables.formats import to_markdown
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.study.feasibility import judge
-from sweep.study.selection import ProposalResult, select
+from sweep.study.pairs import ProposalResult
+from sweep.study.selection import select
 from sweep.tracking.rows import TrackedArm, final_rows
 from tests.support.proposals import pair as video_pair
 from tests.support.proposals import proposal

@@ -15,10 +15,9 @@ from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
-from sweep.study.pairs import join
+from sweep.study.pairs import ProposalResult, join
 from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal, stored_proposals
 from sweep.study.sampler import propose
-from sweep.study.selection import ProposalResult
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished, pair_config
 from tests.support.trials import told

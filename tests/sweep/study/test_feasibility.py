@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sweep.study.feasibility import judge
-from sweep.study.pairs import join
-from sweep.study.selection import ProposalResult, select
+from sweep.study.pairs import ProposalResult, join
+from sweep.study.selection import select
 from tests.support.records import finished, pair_config
 
 FEASIBLE = [0.5, 0.4, 0.3, 0.2]  # ratios 0.75 and 0.67 against the allowed 0.8
