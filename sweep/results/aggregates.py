@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from sweep.study.feasibility import Judgement
-from sweep.study.pairs import Pair
+from sweep.study.pairs import Pair, ProposalResult
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import gamma_key, seen_gammas
 from trainables.plain import Json
@@ -19,7 +20,6 @@ from trainables.records.arm_record import (
     TRAIN_PEAK_MEMORY_MB,
     TRAIN_SECONDS,
     ArmRecord,
-    Evaluation,
 )
 
 ARMS = ("constrained", "unconstrained")
@@ -47,6 +47,7 @@ def arms_entry(
     first = arms[0]
     done = [record.evaluation for record in arms if record.evaluation is not None]
     whole = len(done) == len(arms)
+    at_training = gamma_key(first.config.train_gamma)
     finished = whole and all(record.status == "finished" for record in arms)
     return {
         "signature": first.signature,
@@ -54,17 +55,19 @@ def arms_entry(
         "status": [record.status for record in arms],
         "counted_as_constant": sum(r.status != "finished" for r in arms if r.evaluation),
         "reason": next((record.reason for record in arms if record.reason), None),
-        "objective": _mean([m.objective for m in done]) if whole else None,
-        "ood_mean": _mean([m.ood_mean for m in done]) if whole else None,
-        "ood_auc": _mean([m.ood_auc for m in done]) if whole else None,
+        "objective": fmean([m.objective for m in done]) if whole else None,
+        "ood_mean": fmean([m.ood_mean for m in done]) if whole else None,
+        "ood_auc": fmean([m.ood_auc for m in done]) if whole else None,
         "ood_range": list(done[0].gamma_range) if whole else None,
         "ood_step": done[0].gamma_step if whole else None,
         **(_blocks(arms) if whole else NO_BLOCKS),
-        "held_out_loss": _mean([m.held_out_losses()[-1] for m in done]) if whole else None,
-        **verdict_entry(judgement),
+        "held_out_loss": fmean([m.held_out_losses()[-1] for m in done]) if whole else None,
+        **{k: None if judgement is None else of(judgement) for k, of in VERDICT.items()},
         "scores": _means([m.scores for m in done]) if whole else None,
         "layer_losses": _mean_by_layer([m.held_out_losses() for m in done]) if finished else None,
-        "layer_scores": _layer_scores(first.config, done) if finished else None,
+        "layer_scores": _mean_of_rows(
+            [m.layer_scores_by_gamma.get(at_training, ()) for m in done], finished
+        ),
         **{name: _mean_of_rows([getattr(m, name) for m in done], whole) for name in PROBES},
         "scales": vars(done[0].scales) if whole else None,
         **{name: _cost(arms, scalar) for name, scalar in COSTS.items()},
@@ -72,69 +75,36 @@ def arms_entry(
     }
 
 
-def verdict_entry(judgement: Judgement | None) -> dict[str, Json]:
-    """Verdict, missing shares by layer, and what the held-out units and the seeds say of them."""
-    if judgement is None:
-        return dict.fromkeys(VERDICT)
-    certificate, seeds = judgement.certificate, judgement.seeds_upper
-    return {
-        "feasible": judgement.feasible,
-        "useful": judgement.useful,
-        "why_not_useful": judgement.why_not_useful or None,
-        "worst_missing_share": judgement.worst,
-        "worst_layer": judgement.worst_layer,
-        "first_layer": judgement.first_layer,
-        "missing_share": list(judgement.held_out),
-        "missing_share_training": list(judgement.training),
-        "missing_share_relaxed": None if judgement.relaxed is None else list(judgement.relaxed),
-        "certificate": certificate.verdict,
-        "certificate_units": certificate.units,
-        "certificate_cluster": certificate.cluster,
-        "missing_share_upper": list(certificate.upper),
-        "missing_share_lower": list(certificate.lower),
-        "worst_missing_share_upper": _worst(certificate.upper),
-        "units_met": list(certificate.met),
-        "least_units_met": certificate.least_met,
-        "missing_share_seeds_upper": None if seeds is None else list(seeds),
-        "worst_missing_share_seeds_upper": None if seeds is None else _worst(seeds),
-    }
-
-
-# The keys of ``verdict_entry``.
-VERDICT = (
-    "feasible",
-    "useful",
-    "why_not_useful",
-    "worst_missing_share",
-    "worst_layer",
-    "first_layer",
-    "missing_share",
-    "missing_share_training",
-    "missing_share_relaxed",
-    "certificate",
-    "certificate_units",
-    "certificate_cluster",
-    "missing_share_upper",
-    "missing_share_lower",
-    "worst_missing_share_upper",
-    "units_met",
-    "least_units_met",
-    "missing_share_seeds_upper",
-    "worst_missing_share_seeds_upper",
-)
+# What a judgement says: verdict, missing shares by layer, and what the held-out units and the seeds
+# say of them.
+VERDICT: dict[str, Callable[[Judgement], Json]] = {
+    "feasible": lambda j: j.feasible,
+    "useful": lambda j: j.useful,
+    "why_not_useful": lambda j: j.why_not_useful or None,
+    "worst_missing_share": lambda j: j.worst,
+    "worst_layer": lambda j: j.worst_layer,
+    "first_layer": lambda j: j.first_layer,
+    "missing_share": lambda j: j.held_out,
+    "missing_share_training": lambda j: j.training,
+    "missing_share_relaxed": lambda j: j.relaxed,
+    "certificate": lambda j: j.certificate.verdict,
+    "certificate_units": lambda j: j.certificate.units,
+    "certificate_cluster": lambda j: j.certificate.cluster,
+    "missing_share_upper": lambda j: j.certificate.upper,
+    "missing_share_lower": lambda j: j.certificate.lower,
+    "worst_missing_share_upper": lambda j: _worst(j.certificate.upper),
+    "units_met": lambda j: j.certificate.met,
+    "least_units_met": lambda j: j.certificate.least_met,
+    "missing_share_seeds_upper": lambda j: j.seeds_upper,
+    "worst_missing_share_seeds_upper": lambda j: _worst(j.seeds_upper),
+}
 
 
 def _cost(arms: Sequence[ArmRecord], scalar: str) -> float | None:
     """Mean over the seeds of what an arm's last report says; None where one says nothing."""
     last = [record.reports[-1].scalars.get(scalar) for record in arms if record.reports]
     found = [value for value in last if value is not None]
-    return _mean(found) if len(found) == len(arms) else None
-
-
-def _layer_scores(config: RunConfig, done: Sequence[Evaluation]) -> list[float] | None:
-    """The metric of every layer at train_gamma; None where it follows from the losses."""
-    rows = [m.layer_scores_by_gamma.get(gamma_key(config.train_gamma)) for m in done]
-    return _mean_by_layer([row for row in rows if row]) if all(rows) else None
+    return fmean(found) if len(found) == len(arms) else None
 
 
 def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] | None:
@@ -142,12 +112,36 @@ def _mean_of_rows(rows: Sequence[Sequence[float]], whole: bool) -> list[float] |
     return _mean_by_layer(rows) if whole and all(rows) else None
 
 
+def compared_entry(
+    pairs: Sequence[Pair],
+    judged: Pair | ProposalResult,
+    run_ids: Mapping[str, str],
+    *,
+    selected: bool,
+) -> dict[str, Json]:
+    """Both arms of a pair and their difference, over its search seeds.
+
+    Args:
+        pairs: of every seed.
+        judged: has the verdicts on their means.
+        run_ids: MLflow run by signature.
+        selected: whether the pair was chosen by its scores.
+    """
+    theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
+    whole = theirs if len(theirs) == len(pairs) else []
+    return {
+        "constrained": arms_entry([p.constrained for p in pairs], judged.judgement, run_ids),
+        "unconstrained": arms_entry(whole, judged.unconstrained_judgement, run_ids),
+        "difference": difference_entry(pairs, selected=selected),
+    }
+
+
 def difference_entry(pairs: Sequence[Pair], *, selected: bool) -> dict[str, Json]:
     """Constrained minus unconstrained, mean over the seeds; biased where the pair was selected."""
     entry: dict[str, Json] = {"selection_biased": selected}
     differences = [pair.differences for pair in pairs]
     if differences and all(differences):
-        entry |= {name: _mean([d[name] for d in differences]) for name in differences[0]}
+        entry |= {name: fmean([d[name] for d in differences]) for name in differences[0]}
         theirs = [p.compared for p in pairs if p.compared is not None]
         entry |= _minus(_blocks([p.constrained for p in pairs]), _blocks(theirs))
     return entry
@@ -171,7 +165,7 @@ def _seen_and_unseen(config: RunConfig, scores: Mapping[str, float]) -> dict[str
         "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
         "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
     }
-    return {name: _mean(values) if values else None for name, values in blocks.items()}
+    return {name: fmean(values) if values else None for name, values in blocks.items()}
 
 
 def _minus(ours: Json, theirs: Json) -> Json:
@@ -189,7 +183,7 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
     measured = first.evaluation
     return {
         name: {
-            "ood_mean": _mean(list(scores.values())),
+            "ood_mean": fmean(list(scores.values())),
             "ood_auc": area(scores),
             **_seen_and_unseen(first.config, scores),
             "shifts": measured.shift_references.get(name, {}),
@@ -220,21 +214,19 @@ def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
     """
     scores = values.get("shifts", {}).get(shift, {}).values()
     whole = scores and None not in scores
-    return _mean(list(scores)) if whole else None
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)
+    return fmean(list(scores)) if whole else None
 
 
 def _means(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {key: _mean([p[key] for p in parts]) for key in parts[0]}
+    return {key: fmean([p[key] for p in parts]) for key in parts[0]}
 
 
 def _mean_by_layer(rows: Sequence[Sequence[float]]) -> list[float]:
-    return [_mean(column) for column in zip(*rows, strict=True)]
+    return [fmean(column) for column in zip(*rows, strict=True)]
 
 
-def _worst(values: Sequence[float]) -> float:
+def _worst(values: Sequence[float] | None) -> float | None:
     """The largest; NaN when any is: what was not measured is never the better one."""
+    if values is None:
+        return None
     return math.nan if any(map(math.isnan, values)) else max(values)

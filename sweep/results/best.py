@@ -7,18 +7,19 @@ are those of the first search seed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 from sweep.results.aggregates import (
     arms_entry,
+    compared_entry,
     difference_entry,
     references_entry,
 )
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.study.edges import edges_of
-from sweep.study.selection import (
-    is_selected,
-)
+from sweep.study.selection import is_selected
 from trainables.plain import Json, finite
 
 
@@ -38,12 +39,17 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     pairs = () if shown is None else shown.pairs
     space = view.definition.space
     seeds = space.search_seeds
-    ours = [p.constrained for p in pairs]
-    theirs = [p.compared or p.unconstrained for p in pairs if p.unconstrained]
-    model = space.run(setting.setting, {}, seed=seeds[0]).model
-    if not pairs:  # the unconstrained arms come first: show them before any proposal is finished
-        theirs = [a.record for a in setting.arms if a.proposal is None and a.record]
     selected = is_selected(space, setting.setting)
+    plain = [a.record for a in setting.arms if a.proposal is None and a.record]
+    arms: dict[str, Json] = {
+        "constrained": None,  # the unconstrained arms come first: show them before any proposal
+        "unconstrained": arms_entry(plain if len(plain) == len(seeds) else [], None, run_ids),
+        "difference": difference_entry([], selected=selected),
+    }
+    if shown is not None:
+        arms = compared_entry(pairs, shown, run_ids, selected=selected)
+    run = partial(space.run, setting.setting, seed=seeds[0])
+    model = run({}).model
     return {
         "setting": setting.setting.name,
         "task": view.definition.space.base.task,
@@ -61,52 +67,31 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         "proposal": None if shown is None else shown.number,
         "point": None if shown is None else shown.point,
         "search_seeds": list(seeds),
-        "matched_capacity": matched_capacity(view, setting),
+        "matched_capacity": run({} if shown is None else shown.point).matched_capacity,
         "tolerance": space.tolerance,
         "demanded_descent": None if shown is None else shown.demanded_descent,
         "least_descent": setting.setting.least_descent,
         "edges": [] if shown is None else edges_of(space, setting.setting, shown.point),
         "frontier": [vars(point) for point in chosen.frontier],
         "vacuous": shown is not None and shown.vacuous,
-        "constrained": arms_entry(ours, None if shown is None else shown.judgement, run_ids),
-        "unconstrained": arms_entry(
-            theirs if len(theirs) == len(seeds) else [],
-            None if shown is None else shown.unconstrained_judgement,
-            run_ids,
-        ),
-        "difference": difference_entry(pairs, selected=selected),
-        "references": references_entry([*ours, *theirs]),
+        **arms,
+        "references": references_entry([*(p.constrained for p in pairs), *plain]),
         "seeds": {
-            str(seed): {
-                "constrained": arms_entry([p.constrained], p.judgement, run_ids),
-                "unconstrained": arms_entry(
-                    [p.compared or p.unconstrained] if p.unconstrained else [],
-                    p.unconstrained_judgement,
-                    run_ids,
-                ),
-                "difference": difference_entry([p], selected=selected),
-            }
+            str(seed): compared_entry([p], p, run_ids, selected=selected)
             for seed, p in zip(seeds, pairs, strict=False)
         },
     }
 
 
-def matched_capacity(view: SweepView, setting: SettingView) -> bool:
-    """Whether both arms of the setting's shown pair have the same parameters to train."""
-    space, shown = view.definition.space, setting.chosen.shown
-    point = {} if shown is None else shown.point
-    return space.run(setting.setting, point, seed=space.search_seeds[0]).matched_capacity
-
-
 def lost(setting: SettingView) -> dict[str, int]:
     """Why the proposals that are finished and did not win lost: how many for each reason."""
     winner = setting.chosen.winner
-    reasons: dict[str, int] = {}
+    reasons: Counter[str] = Counter()
     for result in setting.results:
         if winner is not None and result.number == winner.number:
             continue
         reason: str = result.outcome
         if result.outcome == "feasible":
             reason = "worse objective" if result.can_win else f"feasible, {result.hindrance}"
-        reasons[reason] = reasons.get(reason, 0) + 1
+        reasons[reason] += 1
     return reasons

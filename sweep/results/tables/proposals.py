@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from sweep.results.aggregates import ARMS, arms_entry, difference_entry
+from sweep.results.aggregates import ARMS, compared_entry
 from sweep.results.sweep_view import SweepView
 from sweep.results.tables.formats import Row
-from sweep.study.pairs import Pair, join
+from sweep.study.pairs import join
 from trainables.config.arm import RunConfig
-from trainables.plain import Json, finite
+from trainables.plain import finite
 from trainables.records.arm_record import ArmRecord
 from trainables.records.parallel_reads import at_once
 
@@ -66,17 +66,11 @@ def _of_seed(
         "useful": pair.judgement.useful if pair.judgement else None,
     }
     mean = f"mean_{config.facts.metric.key}"
+    entry = compared_entry([pair], pair, {}, selected=False)
     for arm in ARMS:
-        values = _entry(pair, arm)
+        values = entry[arm] or {}
         row[f"{arm}_{mean}"] = values.get("ood_mean")
         row |= {f"{arm}_{name}": values.get(name) for name in OF_ARM}
-    row[f"difference_{mean}"] = difference_entry([pair], selected=False).get("ood_mean")
+    row[f"difference_{mean}"] = entry["difference"].get("ood_mean")
     plain: Row = finite(row)
     return plain
-
-
-def _entry(pair: Pair, arm: str) -> dict[str, Json]:
-    is_ours = arm == "constrained"
-    record = pair.constrained if is_ours else pair.compared or pair.unconstrained
-    judgement = pair.judgement if is_ours else pair.unconstrained_judgement
-    return (arms_entry([record], judgement, {}) if record is not None else None) or {}
