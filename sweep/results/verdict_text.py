@@ -113,23 +113,6 @@ def claims_text(row: Row, arm: str) -> str:
     return ", ".join(NOTHING if c is None else "yes" if c else "no" for c in claims)
 
 
-def verdict_columns(arm: str, values: Mapping[str, Json]) -> Row:
-    """What the held-out units and the seeds say of an arm's verdict, for CSV."""
-    return {
-        f"{arm}_certificate": values.get("certificate"),
-        f"{arm}_certificate_units": values.get("certificate_units"),
-        f"{arm}_certificate_cluster": values.get("certificate_cluster"),
-        f"{arm}_missing_share_upper_by_layer": listed(values.get("missing_share_upper")),
-        f"{arm}_missing_share_lower_by_layer": listed(values.get("missing_share_lower")),
-        f"{arm}_missing_share_seeds_upper_by_layer": listed(
-            values.get("missing_share_seeds_upper")
-        ),
-        f"{arm}_units_met": values.get("least_units_met"),
-        f"{arm}_units_met_by_layer": listed(values.get("units_met")),
-        f"{arm}_counted_as_constant": values.get("counted_as_constant"),
-    }
-
-
 def difference_header(rows: Sequence[Row]) -> str:
     """The difference's header: it says so where any pair was selected by its scores."""
     return "difference" + " (selection-biased)" * any(row["selection_biased"] for row in rows)

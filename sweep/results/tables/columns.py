@@ -27,6 +27,27 @@ def headed(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
     ]
 
 
+def pair_columns(entry: Mapping[str, Json]) -> Row:
+    """Which pair a row is of, in CSV: the first columns where a setting has several rows."""
+    first = ("setting", "model", "model_variant", "winner", "proposal")
+    return {**{name: entry[name] for name in first}, "n_seeds": len(entry["search_seeds"])}
+
+
+def layer_columns(metric: Metric) -> dict[str, str]:
+    """What is measured of every layer, in columns of CSV: the key of an arm's entry for each.
+
+    The metric and a probe's numbers alone where the metric is no function of the losses.
+    """
+    columns = {"loss": "layer_losses"}
+    if metric.higher_is_better:
+        columns |= {
+            metric.key: "layer_scores",
+            "probe_loss": "probe_losses",
+            f"probe_{metric.key}": "probe_scores",
+        }
+    return columns
+
+
 def reference_notes(metric: Metric) -> list[str]:
     """Which linear filter knows what."""
     if "wiener_train" not in metric.shown:

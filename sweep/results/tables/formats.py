@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trainables.plain import Json
-
-if TYPE_CHECKING:
-    import pandas
 
 Row = dict[str, Json]  # a plain value by column, None where there is none
 NOTHING = "—"
@@ -36,16 +32,12 @@ class Table:
     headed: int = 1  # so many of them are a line of their own above their rows in LaTeX
 
 
-def frame(table: Table) -> pandas.DataFrame:
-    """All columns, as a data frame of plain objects."""
-    import pandas
-
-    return pandas.DataFrame(table.rows, dtype=object)
-
-
 def to_csv(table: Table) -> str:
     """Every column in full precision; an empty cell is a value that is not there."""
-    return frame(table).to_csv(index=False, lineterminator="\n")
+    import pandas
+
+    frame = pandas.DataFrame(table.rows, dtype=object)  # of plain objects
+    return frame.to_csv(index=False, lineterminator="\n")
 
 
 def to_markdown(table: Table) -> str:

@@ -74,13 +74,8 @@ _TRAINED = {  # header: column of CSV
 
 def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     """Every field of the run; those of the constraint first and without their section's name."""
-    row: Row = {
-        "setting": entry["setting"],
-        "winner": entry["winner"],
-        "proposal": entry["proposal"],
-        "vacuous": entry["vacuous"],
-        "matched_capacity": entry["matched_capacity"],
-    }
+    first = ("setting", "winner", "proposal", "vacuous", "matched_capacity")
+    row: Row = {name: entry[name] for name in first}
     measured = entry["constrained"] is not None
     config = config_of(space, entry)
     for name in _FIELDS:

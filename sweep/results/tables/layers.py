@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS
 from sweep.results.names import model_text
+from sweep.results.tables.columns import layer_columns, pair_columns
 from sweep.results.tables.formats import Row, Table, number
 from trainables.plain import Json
 from trainables.registry.task_facts import Metric
@@ -46,21 +47,10 @@ def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
 def _rows(metric: Metric, entry: Mapping[str, Json]) -> list[Row]:
     arms = {arm: entry[arm] or {} for arm in ARMS}
     depth = max((len(values.get("layer_losses") or []) for values in arms.values()), default=0)
-    columns = {"loss": "layer_losses"}
-    if metric.higher_is_better:  # else it follows from the losses
-        columns |= {
-            metric.key: "layer_scores",
-            "probe_loss": "probe_losses",
-            f"probe_{metric.key}": "probe_scores",
-        }
+    columns = layer_columns(metric)
     return [
         {
-            "setting": entry["setting"],
-            "model": entry["model"],
-            "model_variant": entry["model_variant"],
-            "winner": entry["winner"],
-            "proposal": entry["proposal"],
-            "n_seeds": len(entry["search_seeds"]),
+            **pair_columns(entry),
             "layer": layer,
             **{
                 f"{arm}_{column}": _at(values.get(key), layer)

@@ -8,9 +8,9 @@ the mean over all test gammas, which says so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS, COSTS, shift_mean
@@ -20,6 +20,8 @@ from sweep.results.tables.columns import (
     departure_notes,
     form_of,
     headed,
+    layer_columns,
+    pair_columns,
     reference_notes,
     unmatched_note,
     without_idle,
@@ -33,7 +35,6 @@ from sweep.results.verdict_text import (
     share_text,
     sureness_text,
     units_text,
-    verdict_columns,
     verdict_legend,
     verdict_notes,
 )
@@ -181,6 +182,32 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
 # --- rows -----------------------------------------------------------------------------------------
 
 
+_OF_ARM = {  # column, behind the name of the arm: key of its entry
+    "ood_auc": "ood_auc",
+    "objective": "objective",
+    "held_out_loss": "held_out_loss",
+    "feasible": "feasible",
+    "useful": "useful",
+    "worst_missing_share": "worst_missing_share",
+    "worst_layer": "worst_layer",
+    "first_layer": "first_layer",
+    "missing_share_by_layer": "missing_share",
+    "missing_share_training_by_layer": "missing_share_training",
+    "missing_share_relaxed_by_layer": "missing_share_relaxed",
+    "certificate": "certificate",
+    "certificate_units": "certificate_units",
+    "certificate_cluster": "certificate_cluster",
+    "missing_share_upper_by_layer": "missing_share_upper",
+    "missing_share_lower_by_layer": "missing_share_lower",
+    "missing_share_seeds_upper_by_layer": "missing_share_seeds_upper",
+    "units_met": "least_units_met",
+    "units_met_by_layer": "units_met",
+    "counted_as_constant": "counted_as_constant",
+    "signature": "signature",
+    **{cost: cost for cost in COSTS},
+}
+
+
 def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     row: Row = {
         "setting": entry["setting"],
@@ -205,26 +232,11 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
         "edges": "; ".join(entry["edges"]) or None,
     }
     mean = f"mean_{config.facts.metric.key}"
+    by_layer = layer_columns(config.facts.metric) if config.facts.metric.higher_is_better else {}
+    of_arm = {mean: "ood_mean", **_OF_ARM, **{f"{c}_by_layer": key for c, key in by_layer.items()}}
     for arm in ARMS:
         values = entry[arm] or {}
-        row |= {
-            f"{arm}_{mean}": values.get("ood_mean"),
-            f"{arm}_ood_auc": values.get("ood_auc"),
-            f"{arm}_objective": values.get("objective"),
-            f"{arm}_held_out_loss": values.get("held_out_loss"),
-            f"{arm}_feasible": values.get("feasible"),
-            f"{arm}_useful": values.get("useful"),
-            f"{arm}_worst_missing_share": values.get("worst_missing_share"),
-            f"{arm}_worst_layer": values.get("worst_layer"),
-            f"{arm}_first_layer": values.get("first_layer"),
-            f"{arm}_missing_share_by_layer": listed(values.get("missing_share")),
-            f"{arm}_missing_share_training_by_layer": listed(values.get("missing_share_training")),
-            f"{arm}_missing_share_relaxed_by_layer": listed(values.get("missing_share_relaxed")),
-            **verdict_columns(arm, values),
-            f"{arm}_signature": values.get("signature"),
-            **{f"{arm}_{cost}": values.get(cost) for cost in COSTS},
-            **_by_layer(config.facts.metric, arm, values),
-        }
+        row |= {f"{arm}_{column}": _cell(values.get(key)) for column, key in of_arm.items()}
     del row["unconstrained_missing_share_relaxed_by_layer"]  # without multipliers there is no slack
     measured = entry["constrained"] or entry["unconstrained"] or {}
     row["ood_auc_range"] = listed(measured.get("ood_range"))
@@ -240,20 +252,8 @@ def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     return row | _block_columns(config, entry)
 
 
-def _by_layer(metric: Metric, arm: str, values: Mapping[str, Json]) -> Row:
-    """Losses and the metric of every layer at train gamma, where the metric is no function of them.
-
-    Read off each layer by the shared readout, and by a probe of its own.
-    """
-    if not metric.higher_is_better:
-        return {}
-    columns = {
-        "loss": "layer_losses",
-        metric.key: "layer_scores",
-        "probe_loss": "probe_losses",
-        f"probe_{metric.key}": "probe_scores",
-    }
-    return {f"{arm}_{name}_by_layer": listed(values.get(key)) for name, key in columns.items()}
+def _cell(value: Json) -> Json:
+    return listed(value) if isinstance(value, list) else value
 
 
 def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
@@ -305,12 +305,7 @@ def _shift_row(
     key = facts.metric.key
     ours, theirs = (score(entry[arm] or {}) for arm in ARMS)
     return {
-        "setting": entry["setting"],
-        "model": entry["model"],
-        "model_variant": entry["model_variant"],
-        "winner": entry["winner"],
-        "proposal": entry["proposal"],
-        "n_seeds": len(entry["search_seeds"]),
+        **pair_columns(entry),
         "vacuous": entry["vacuous"],
         "matched_capacity": entry["matched_capacity"],
         "selection_biased": entry["difference"]["selection_biased"],
@@ -336,7 +331,7 @@ def _measured_references(metric: Metric, entry: Mapping[str, Json]) -> list[str]
 def _mean_of(block: Sequence[Row], column: str) -> float | None:
     """The mean over a block; None where a value is missing: absence is never left out."""
     values = [row[column] for row in block]
-    return None if None in values else math.fsum(values) / len(values)
+    return None if None in values else fmean(values)
 
 
 # --- texts ----------------------------------------------------------------------------------------
