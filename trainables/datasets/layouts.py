@@ -19,6 +19,9 @@ from trainables.datasets.video.clips import RawClip, RawVideo
 from trainables.datasets.video.frame_files import decode_frames, numbered_frames
 from trainables.datasets.video.video_files import decode_video, decoder
 from trainables.errors import BadData
+from trainables.registry import DataSetSpec
+
+IMAGES = (".jpg", ".jpeg", ".png")
 
 
 class OtherLayout(BadData):
@@ -44,6 +47,12 @@ class Layout:
     test: Split
 
 
+NUMBERED_FRAMES = Layout(
+    Split("training/frames", r"(\d+)", "01", IMAGES),
+    Split("testing/frames", r"(\d+)", "01", IMAGES),
+)
+
+
 @dataclass(frozen=True)
 class Published:
     """Everything that a data set may look like."""
@@ -51,6 +60,14 @@ class Published:
     folders: tuple[str, ...]  # its own folder's usual names, below a folder that contains it
     layouts: tuple[Layout, ...]
     expected: str  # one sentence: what to give
+
+
+def published_data_set(
+    *, folders: tuple[str, ...], layouts: tuple[Layout, ...], expected: str
+) -> DataSetSpec:
+    """The data set whose clips ``list_published`` finds; the fields are ``Published``'s."""
+    published = Published(folders, layouts, expected)
+    return DataSetSpec(list=partial(list_published, published=published), folders=folders)
 
 
 def list_published(data: DataConfig, published: Published) -> RawVideo:
@@ -191,14 +208,21 @@ def _clips(folder: Path, split: Split, frame_size: int) -> tuple[tuple[RawClip, 
     clips, files = [], []
     for numbers, place in sorted(places.items()):
         name = f"clip{numbers[0]:02d}" if len(numbers) == 1 else place.stem
-        if split.videos:
-            clips.append(RawClip(name, partial(decode_video, place, frame_size)))
-            files.append(place)
-        else:
-            frames = numbered_frames(place, split.suffixes)
-            clips.append(RawClip(name, partial(decode_frames, frames, frame_size)))
-            files.extend(frames)
+        images = None if split.videos else split.suffixes
+        clip, of_clip = clip_at(place, name, images, frame_size)
+        clips.append(clip)
+        files.extend(of_clip)
     return tuple(clips), files
+
+
+def clip_at(
+    place: Path, name: str, images: tuple[str, ...] | None, frame_size: int
+) -> tuple[RawClip, list[Path]]:
+    """One clip and its files: a folder of numbered ``images``; where there are none, a video."""
+    if images is None:
+        return RawClip(name, partial(decode_video, place, frame_size)), [place]
+    frames = numbered_frames(place, images)
+    return RawClip(name, partial(decode_frames, frames, frame_size)), frames
 
 
 def _numbers(place: Path, split: Split) -> tuple[int, ...] | None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from typing import Literal, TypeVar
 
 from trainables.config.arm import DataConfig
+from trainables.errors import BadData
 from trainables.fetching import fetched_folders
 from trainables.fetching.fetched_folders import Tell
-from trainables.registry.lookup import known_data_set
+from trainables.registry.lookup import known_data_set, listed, require_no_clash
 
 VARIABLE = "SWEEP_DATA"
+T = TypeVar("T")
 
 
 def folders_of(data: DataConfig) -> tuple[str, ...]:
@@ -49,3 +52,34 @@ def on_this_machine(data: DataConfig, *, tell: Tell | None = None) -> DataConfig
         return data
     folder = fetched_folders.on_this_machine(data.folder, folders_of(data), tell=tell)
     return dataclasses.replace(data, folder=folder)
+
+
+def listed_here(group: Literal["videos", "texts"], data: DataConfig, gives: type[T]) -> T:
+    """What the data set that ``data`` names lists in its folder, as it lies on this machine.
+
+    Raises:
+        UnknownName: no such data set.
+        BadData: the folder is missing, empty, of another layout, or cannot be read.
+        Misuse: another package's data set of this name lists something else than ``gives``, or this
+            one is built in.
+    """
+    source = listed(group, data.name, gives)
+    require_no_clash(group, data.name)
+    data = on_this_machine(data)
+    try:
+        return source(data)
+    except OSError as error:  # permissions, broken links, a disk that went away
+        raise BadData(
+            f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
+            "right to read it, or copy it again."
+        ) from error
+
+
+def require_fingerprint(data: DataConfig, found: str, changed: str) -> None:
+    """BadData, with what has ``changed``, where ``data`` carries another fingerprint."""
+    if data.fingerprint not in ("", found):
+        raise BadData(
+            f"{changed}: expected fingerprint {data.fingerprint}, got {found}. Results on both "
+            "cannot be compared. Restore the data, or clear data.fingerprint to start a new sweep "
+            "on them."
+        )

@@ -13,8 +13,6 @@ from pathlib import Path
 from trainables.checkpoints import files_of
 from trainables.errors import BadData
 
-_BLOCK_BYTES = 1 << 20
-
 
 def checkpoint_fingerprint(checkpoint: str) -> str:
     """16 hex digits: the hash of the files that are loaded, by name; not of where they lie.
@@ -42,8 +40,5 @@ def checkpoint_fingerprint(checkpoint: str) -> str:
 @functools.lru_cache(maxsize=64)
 def _hash(file: Path, size: int, modified_ns: int) -> str:
     """Of one file, once per process while it stays the same."""
-    digest = hashlib.sha256()
     with open(file, "rb") as stream:
-        while block := stream.read(_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -14,7 +14,7 @@ import json
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.places import on_this_machine
+from trainables.datasets.places import listed_here, require_fingerprint
 from trainables.datasets.text.examples import (
     Example,
     RawText,
@@ -25,7 +25,6 @@ from trainables.datasets.text.examples import (
 from trainables.datasets.text.splits import carved, grouped, limited
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
-from trainables.registry.lookup import listed, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
 
@@ -54,12 +53,8 @@ def load_text(data: DataConfig) -> TextSplits:
         functools.partial(_write_held_in, raw=raw, data=data),
     )
     stored = json.loads((held_in / "splits.json").read_text())
-    if data.fingerprint not in ("", stored["fingerprint"]):
-        raise BadData(
-            f"the texts of {data.name} in {raw.root} are others: expected fingerprint "
-            f"{data.fingerprint}, got {stored['fingerprint']}. Results on both cannot be compared. "
-            "Restore the data, or clear data.fingerprint to start a new sweep on them."
-        )
+    what = f"the texts of {data.name} in {raw.root} are others"
+    require_fingerprint(data, stored["fingerprint"], what)
     write_test = functools.partial(_write_test, raw=raw, data=data, digest=stored["test_digest"])
     return TextSplits(
         name=data.name,
@@ -73,23 +68,8 @@ def load_text(data: DataConfig) -> TextSplits:
 
 
 def list_text(data: DataConfig) -> RawText:
-    """The files of the data set that ``data`` names; none of them is read.
-
-    Raises:
-        UnknownName: no such data set.
-        BadData: the folder is missing, empty, of another layout, or cannot be read.
-        Misuse: another package's data set of this name lists no texts, or this one is built in.
-    """
-    source = listed("texts", data.name, RawText)
-    require_no_clash("texts", data.name)
-    data = on_this_machine(data)
-    try:
-        return source(data)
-    except OSError as error:  # permissions, a disk that went away
-        raise BadData(
-            f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
-            "right to read it, or copy it again."
-        ) from error
+    """The files of the data set, none of them read; raises as ``listed_here``."""
+    return listed_here("texts", data, RawText)
 
 
 def resolve(data: DataConfig) -> DataConfig:

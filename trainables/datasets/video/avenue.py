@@ -6,23 +6,16 @@ Liu, Luo, Lian, Gao, CVPR 2018.
 
 from __future__ import annotations
 
-from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import Layout, Published, Split, list_published
-from trainables.datasets.video.clips import RawVideo
-from trainables.registry import DataSetSpec
+from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Split, published_data_set
 
-_IMAGES = (".jpg", ".jpeg", ".png")
-_PUBLISHED = Published(
+DATA_SET = published_data_set(
     folders=("Avenue Dataset", "Avenue_Dataset", "avenue"),
     layouts=(
         Layout(
             Split("training_videos", r"(\d+)", "01.avi", (".avi",), videos=True),
             Split("testing_videos", r"(\d+)", "01.avi", (".avi",), videos=True),
         ),
-        Layout(
-            Split("training/frames", r"(\d+)", "01", _IMAGES),
-            Split("testing/frames", r"(\d+)", "01", _IMAGES),
-        ),
+        NUMBERED_FRAMES,
     ),
     expected=(
         "Give a folder that is or contains Avenue Dataset/training_videos/01.avi and "
@@ -30,11 +23,3 @@ _PUBLISHED = Published(
         "and avenue/testing/frames/01/000.jpg."
     ),
 )
-
-
-def list_clips(data: DataConfig) -> RawVideo:
-    """Find the clips in ``data.folder``. BadData for every way a folder can be wrong."""
-    return list_published(data, _PUBLISHED)
-
-
-DATA_SET = DataSetSpec(list=list_clips, folders=_PUBLISHED.folders)

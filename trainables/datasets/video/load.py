@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,11 +17,10 @@ import numpy as np
 import PIL
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.places import on_this_machine
-from trainables.datasets.video.clips import Pixels, RawClip, RawVideo, StoredClip, VideoClips
+from trainables.datasets.places import listed_here, require_fingerprint
+from trainables.datasets.video.clips import RawClip, RawVideo, StoredClip, VideoClips
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
-from trainables.registry.lookup import listed, require_no_clash
 
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
 
@@ -67,23 +65,8 @@ def load_video(data: DataConfig) -> VideoClips:
 
 
 def list_clips(data: DataConfig) -> RawVideo:
-    """The clips of the data set that ``data`` names, as they lie on disk; nothing is decoded.
-
-    Raises:
-        UnknownName: no such data set.
-        BadData: the folder is missing, empty, of another layout, or cannot be read.
-        Misuse: another package's data set of this name lists no clips, or this one is built in.
-    """
-    source = listed("videos", data.name, RawVideo)
-    require_no_clash("videos", data.name)
-    data = on_this_machine(data)
-    try:
-        return source(data)
-    except OSError as error:  # permissions, broken links, a disk that went away
-        raise BadData(
-            f"data set {data.name} in {data.folder} cannot be read: {error}. Give yourself the "
-            "right to read it, or copy it again."
-        ) from error
+    """The clips as they lie on disk, nothing decoded; raises as ``listed_here``."""
+    return listed_here("videos", data, RawVideo)
 
 
 def resolve(data: DataConfig) -> DataConfig:
@@ -127,12 +110,7 @@ def _check(video: VideoClips, data: DataConfig, root: str) -> None:
             f"all training pixels of {data.name} in {root} are equal (std 0), so noise has no "
             "scale. Check that the frames were copied whole."
         )
-    if data.fingerprint not in ("", video.fingerprint):
-        raise BadData(
-            f"the pixels of {data.name} in {root} changed: expected fingerprint "
-            f"{data.fingerprint}, got {video.fingerprint}. Results on both cannot be compared. "
-            "Restore the data, or clear data.fingerprint to start a new sweep on them."
-        )
+    require_fingerprint(data, video.fingerprint, f"the pixels of {data.name} in {root} changed")
 
 
 def _decode(
@@ -164,7 +142,8 @@ def _append(
     """Decode one clip to the end of ``stream`` and into the fingerprint."""
     length = pixel_sum = square_sum = 0
     pixels = hashlib.sha256()
-    for frame in _contiguous(clip.frames()):
+    for grey in clip.frames():
+        frame = np.ascontiguousarray(grey, dtype=np.uint8)
         if frame.shape != (frame_size, frame_size):
             raise BadData(
                 f"a frame of clip {clip.name} ({split}) has the shape {frame.shape}, but must be "
@@ -178,8 +157,3 @@ def _append(
         square_sum += int((wide * wide).sum())
     digest.update(json.dumps([split, clip.name, length, pixels.hexdigest()]).encode())
     return StoredClip(clip.name, length, pixel_sum, square_sum)
-
-
-def _contiguous(frames: Iterator[Pixels]) -> Iterator[Pixels]:
-    for frame in frames:
-        yield np.ascontiguousarray(frame, dtype=np.uint8)

@@ -12,14 +12,12 @@ import itertools
 import math
 import mimetypes
 import re
-from functools import partial
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import contents, given_folder, listing
+from trainables.datasets.layouts import clip_at, contents, given_folder, listing
 from trainables.datasets.video.clips import RawClip, RawVideo
-from trainables.datasets.video.frame_files import decode_frames, numbered_frames
-from trainables.datasets.video.video_files import VIDEO_SUFFIXES, decode_video, decoder
+from trainables.datasets.video.video_files import VIDEO_SUFFIXES, decoder
 from trainables.errors import BadData
 from trainables.registry import DataSetSpec
 
@@ -45,11 +43,11 @@ def list_clips(data: DataConfig) -> RawVideo:
         train, test = _divided(root)
     else:
         train, test = _undivided(root)
-    files = {place: _files(place) for place in train + test}
+    clips = [_clip(place, data.frame_size) for place in train + test]
     return RawVideo(
-        train=tuple(_clip(place, files[place], data.frame_size) for place in train),
-        test=tuple(_clip(place, files[place], data.frame_size) for place in test),
-        listing=listing(root, itertools.chain.from_iterable(files.values())),
+        train=tuple(clip for clip, _ in clips[: len(train)]),
+        test=tuple(clip for clip, _ in clips[len(train) :]),
+        listing=listing(root, itertools.chain.from_iterable(files for _, files in clips)),
         root=str(root),
         decoder=decoder() if any(_is_video(place) for place in train + test) else "",
     )
@@ -141,11 +139,5 @@ def _name(place: Path) -> str:
     return place.stem if _is_video(place) else place.name
 
 
-def _files(place: Path) -> list[Path]:
-    return [place] if _is_video(place) else numbered_frames(place, _IMAGES)
-
-
-def _clip(place: Path, files: list[Path], frame_size: int) -> RawClip:
-    if _is_video(place):
-        return RawClip(_name(place), partial(decode_video, place, frame_size))
-    return RawClip(_name(place), partial(decode_frames, files, frame_size))
+def _clip(place: Path, frame_size: int) -> tuple[RawClip, list[Path]]:
+    return clip_at(place, _name(place), None if _is_video(place) else _IMAGES, frame_size)

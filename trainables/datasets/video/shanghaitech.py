@@ -7,19 +7,15 @@ Detection in Stacked RNN Framework, ICCV 2017.
 
 from __future__ import annotations
 
-from trainables.config.arm import DataConfig
-from trainables.datasets.layouts import Layout, Published, Split, list_published
-from trainables.datasets.video.clips import RawVideo
-from trainables.registry import DataSetSpec
+from trainables.datasets.layouts import IMAGES, Layout, Split, published_data_set
 
 _CLIP = r"(\d+)_(\d+)"
-_IMAGES = (".jpg", ".jpeg", ".png")
-_TEST = Split("testing/frames", _CLIP, "01_0014", _IMAGES)
-_PUBLISHED = Published(
+_TEST = Split("testing/frames", _CLIP, "01_0014", IMAGES)
+DATA_SET = published_data_set(
     folders=("shanghaitech", "ShanghaiTech"),
     layouts=(
         Layout(Split("training/videos", _CLIP, "01_001.avi", (".avi",), videos=True), _TEST),
-        Layout(Split("training/frames", _CLIP, "01_001", _IMAGES), _TEST),
+        Layout(Split("training/frames", _CLIP, "01_001", IMAGES), _TEST),
     ),
     expected=(
         "Give a folder that is or contains shanghaitech/training/videos/01_001.avi and "
@@ -27,11 +23,3 @@ _PUBLISHED = Published(
         "be frames, shanghaitech/training/frames/01_001/000.jpg."
     ),
 )
-
-
-def list_clips(data: DataConfig) -> RawVideo:
-    """Find the clips in ``data.folder``. BadData for every way a folder can be wrong."""
-    return list_published(data, _PUBLISHED)
-
-
-DATA_SET = DataSetSpec(list=list_clips, folders=_PUBLISHED.folders)

@@ -79,20 +79,16 @@ def decode_video(path: Path, frame_size: int) -> Iterator[Pixels]:
             more than ``LARGEST_FRAME`` pixels or of more than 8 bits, or ends before the length
             that it declares (Matroska and WebM need not declare one).
     """
-    frames = _grey_frames(path)
-    while True:
-        try:
-            grey = next(frames)
-        except StopIteration:
-            return
-        except BadData:
-            raise
-        # PyAV's own errors are many and not the only ones: damaged headers also end in
-        # ValueError, IndexError, OverflowError or MemoryError.
-        except Exception as error:
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise _undecodable(path, reason) from error
-        yield scaled(Image.fromarray(grey), frame_size)
+    try:
+        for grey in _grey_frames(path):
+            yield scaled(Image.fromarray(grey), frame_size)
+    except BadData:
+        raise
+    # PyAV's own errors are many and not the only ones: damaged headers also end in ValueError,
+    # IndexError, OverflowError or MemoryError.
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise _undecodable(path, reason) from error
 
 
 def _grey_frames(path: Path) -> Iterator[Pixels]:
