@@ -99,7 +99,7 @@ def test_a_broken_link_among_the_frames_is_named(tmp_path: Path) -> None:
     path = root / "training" / "frames" / "04" / "2.png"
     path.unlink()
     path.symlink_to("/nowhere/2.png")
-    with pytest.raises(BadData, match=r"cannot be read: .*04/2\.png'"):
+    with pytest.raises(BadData, match=r"04/2\.png cannot be opened"):
         load_video(config(root))
 
 
