@@ -17,8 +17,9 @@ import os
 import shutil
 import uuid
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 from trainables.errors import Misuse, StoreError
 from trainables.plain import Json
@@ -52,18 +53,42 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
     entry = folder / name
     if _is_whole(entry):
         return entry
+    with lock_file(folder, name) as lock:
+        taken(lock)
+        if not _is_whole(entry):
+            _build(entry, key, build)
+    return entry
+
+
+def lock_file(folder: Path, name: str) -> TextIO:
+    """The file of an entry's lock; closing it lets go of the lock.
+
+    Raises:
+        Misuse: the folder cannot be made or written.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / f".{name}.lock", "a")  # noqa: SIM115 - closed by the with below
+        return open(folder / f".{name}.lock", "a")
     except OSError as error:
         raise Misuse(
             f"the cache folder {folder} cannot be written ({error}). "
             "Set SWEEP_CACHE to a folder you own."
         ) from error
-    with lock, _locked(lock.fileno()):
-        if not _is_whole(entry):
-            _build(entry, key, build)
-    return entry
+
+
+def taken(lock: TextIO, waiting: Callable[[], None] | None = None) -> None:
+    """Wait for a lock; ``waiting`` is called again and again while another process has it."""
+    how = fcntl.LOCK_EX if waiting is None else fcntl.LOCK_EX | fcntl.LOCK_NB
+    while True:
+        try:
+            fcntl.flock(lock, how)
+        except BlockingIOError:
+            assert waiting is not None
+            waiting()
+            continue
+        except OSError:  # a file system without locks: renames alone keep entries whole
+            pass
+        return
 
 
 def _build(entry: Path, key: Json, build: Callable[[Path], None]) -> None:
@@ -94,19 +119,6 @@ def _move_into_place(temporary: Path, entry: Path) -> None:
     except OSError:
         if not _is_whole(entry):  # else another builder was first: its entry is as good
             raise
-
-
-@contextlib.contextmanager
-def _locked(descriptor: int) -> Iterator[None]:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-    except OSError:  # a file system without locks: the rename alone keeps entries whole
-        yield
-        return
-    try:
-        yield
-    finally:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _is_whole(entry: Path) -> bool:

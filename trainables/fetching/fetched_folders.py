@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -21,12 +20,13 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import TextIO
 
 from trainables.errors import BadData, Misuse, StoreError
-from trainables.fetching.cache import cache_root
+from trainables.fetching.cache import cache_root, lock_file, taken
 from trainables.fetching.remote_folders import (
     RemoteFile,
     RemoteFolder,
@@ -142,7 +142,8 @@ class _Fetch:
             entry = self._entry(files)
             if _is_whole(entry, files):
                 return entry
-            with self._locked():
+            with self._lock_file() as lock:
+                taken(lock, self._tell_of_the_other)
                 if _is_whole(entry, files) or self._complete(entry, files):
                     return entry
         raise BadData(
@@ -254,32 +255,19 @@ class _Fetch:
     def _text(self, done: int, total: int) -> str:
         return f"fetching data: {size_text(done, total)} on {socket.gethostname()}"
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """One process at a time; tells how far the other one is while it waits."""
+    def _lock_file(self) -> TextIO:
         try:
-            self._cache.mkdir(parents=True, exist_ok=True)
-            file = open(self._cache / f".{self._name}.lock", "a")  # noqa: SIM115 - closed below
-        except OSError as error:
-            if error.errno in _FULL:
-                raise self._unwritable(error) from error
-            raise Misuse(
-                f"the cache folder {self._cache} cannot be written ({error}). "
-                "Set SWEEP_CACHE to a folder you own."
-            ) from error
-        with file:  # closing lets go of the lock
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    with contextlib.suppress(OSError, ValueError, TypeError):
-                        self._tell(self._text(*json.loads(self._progress.read_text())))
-                    time.sleep(LOOK_EVERY_S)
-                    continue
-                except OSError:  # a file system without locks: renames alone keep folders whole
-                    pass
-                break
-            yield
+            return lock_file(self._cache, self._name)
+        except Misuse as error:
+            if isinstance(cause := error.__cause__, OSError) and cause.errno in _FULL:
+                raise self._unwritable(cause) from cause
+            raise
+
+    def _tell_of_the_other(self) -> None:
+        """How far the process is that has the lock."""
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            self._tell(self._text(*json.loads(self._progress.read_text())))
+        time.sleep(LOOK_EVERY_S)
 
     def _unwritable(self, error: OSError) -> StoreError:
         return StoreError(
