@@ -6,6 +6,7 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
+from unittest.mock import patch
 
 import numpy as np
 
@@ -95,15 +96,8 @@ def texts_are_known_by_their_content(data: DataConfig) -> None:
 @contextlib.contextmanager
 def own_cache() -> Iterator[None]:
     """A cache that holds nothing yet, for as long as it lasts."""
-    before = os.environ.get("SWEEP_CACHE")
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["SWEEP_CACHE"] = folder
-        try:
-            yield
-        finally:
-            del os.environ["SWEEP_CACHE"]
-            if before is not None:
-                os.environ["SWEEP_CACHE"] = before
+    with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, SWEEP_CACHE=folder):
+        yield
 
 
 def _known_by_content(data: DataConfig, resolve: Callable[[DataConfig], DataConfig]) -> None:

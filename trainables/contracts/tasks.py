@@ -10,20 +10,15 @@ from dataclasses import replace
 
 import torch
 
-from trainables.build import (
-    build_model,
-    build_task,
-    fingerprinted_data,
-    parameter_dtype,
-)
+from trainables.build import fingerprinted_data, parameter_dtype
 from trainables.config.arm import RunConfig
 from trainables.config.test_conditions import family_of, gamma_key
 from trainables.contracts.models import a_pair_of_arms_runs
 from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
-from trainables.contracts.tiny_runs import CPU, equal, global_seed, model_of, task_of
+from trainables.contracts.tiny_runs import equal, global_seed, model_of, task_of
 from trainables.errors import BadData
 from trainables.evaluation import units_of
-from trainables.layer_losses import introduce, layer_outcomes
+from trainables.layer_losses import layer_outcomes
 from trainables.tasks.base import SPLITS, Batch, Tokens
 
 
@@ -176,9 +171,7 @@ def losses_scores_and_metric_are_numbers(config: RunConfig) -> None:
 
 def references_are_measured(config: RunConfig) -> None:
     """The constant prediction, and the unchanged input where it is one, at every test gamma."""
-    task = build_task(config, CPU, parameter_dtype(config))
-    introduce(build_model(config, task), task)
-    found = task.references()
+    found = task_of(config).references()
     wanted = {"constant", "identity"} if config.facts.has_identity else {"constant"}
     gammas = {gamma_key(gamma) for gamma in config.test_gammas}
     require_kept(wanted <= set(found.metrics), f"references must have {wanted}", set(found.metrics))

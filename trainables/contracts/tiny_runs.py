@@ -67,7 +67,7 @@ def equal(one: Batch, other: Batch) -> bool:
     """Whether a model is given the same, and should return the same, bit for bit."""
     same = one.units == other.units and torch.equal(one.targets, other.targets)
     pairs = zip(_tensors_of(one), _tensors_of(other), strict=True)
-    return same and all(a is b is None or _same(a, b) for a, b in pairs)
+    return same and all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
 
 
 def _tensors_of(batch: Batch) -> tuple[Tensor | None, ...]:
@@ -75,10 +75,6 @@ def _tensors_of(batch: Batch) -> tuple[Tensor | None, ...]:
     if not isinstance(given, Tokens):
         return (given,)
     return given.ids, given.attention_mask, given.token_type_ids, given.noise
-
-
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is not None and other is not None and torch.equal(one, other)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,10 +116,7 @@ def given_folder(data: DataConfig, expected: str) -> Path:
 
 def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
     """Path below ``root``, bytes and mtime in ns of every file. BadData for what is no file."""
-    return tuple(_listed(root, files))
-
-
-def _listed(root: Path, files: Iterable[Path]) -> Iterator[tuple[str, int, int]]:
+    found = []
     for path in files:
         try:
             seen = path.stat()
@@ -133,7 +130,8 @@ def _listed(root: Path, files: Iterable[Path]) -> Iterator[tuple[str, int, int]]
                 f"{path} is named like a file of the data set, but is not a regular file. Move it "
                 "away, or copy it again from its source."
             )
-        yield path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns
+        found.append((path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns))
+    return tuple(found)
 
 
 def places_of(given: Path, names: Iterable[str]) -> list[Path]:

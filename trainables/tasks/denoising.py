@@ -107,9 +107,9 @@ class Denoising(ABC):
     def samples_of(self, window_TSS: Tensor) -> Tensor:
         """The samples [B, ...] that a window of grey frames is cut into; noise is drawn on them."""
 
-    @abstractmethod
     def as_given(self, samples: Tensor) -> Tensor:
-        """Grey samples in the shape that a model takes and returns."""
+        """Grey samples in the shape that a model takes and returns: as they are."""
+        return samples
 
     @abstractmethod
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
@@ -139,13 +139,13 @@ class Denoising(ABC):
     def patches_in(self, given: Tensor) -> Tensor:
         """The grey patches of samples as given to a model: [B, patches, D]."""
 
-    @abstractmethod
     def reference_sequences(self) -> int:
         """How many clean training sequences ``clean_reference_sequences`` knows."""
+        return self.train_sequences
 
-    @abstractmethod
     def clean_reference_sequences(self, indices_B: Indices) -> Pixels:
         """Clean training sequences of patches that filters are fitted to: [B, T, D], 0..255."""
+        return self.clean_train_samples(indices_B)
 
     # --- batches ----------------------------------------------------------------------------------
 

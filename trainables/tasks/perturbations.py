@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from trainables.config.test_conditions import family_of
-from trainables.errors import InvalidValue
+from trainables.errors import require
 
 
 def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
@@ -17,7 +17,7 @@ def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor
     The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs
     unchanged.
     """
-    _require_at_least_0("sigma", sigma)
+    require(sigma >= 0, "sigma", sigma, "at least 0")
     if sigma == 0:
         return inputs
     noise = torch.randn(
@@ -47,7 +47,7 @@ def before_noise(frames: Tensor, shift: str, severity: float, std: float) -> Ten
         InvalidValue: the severity is negative.
     """
     family_of(shift)
-    _require_at_least_0("severity", severity)
+    require(severity >= 0, "severity", severity, "at least 0")
     if shift == "blur":
         return gaussian_blur(frames, severity / 100 * frames.shape[-1])
     return frames + severity * std if shift == "brightness" else frames
@@ -64,7 +64,7 @@ def after_noise(inputs: Tensor, shift: str, severity: float, generator: torch.Ge
         InvalidValue: the severity is negative, or a share above 1.
     """
     family_of(shift)
-    _require_at_least_0("severity", severity)
+    require(severity >= 0, "severity", severity, "at least 0")
     if shift == "salt_and_pepper":
         return salt_and_pepper(inputs, severity, generator)
     return lost_frames(inputs, severity, generator) if shift == "frame_drop" else inputs
@@ -75,7 +75,7 @@ def gaussian_blur(frames: Tensor, sigma: float) -> Tensor:
 
     Separable, cut off at 4 sigma; a frame's mean is kept. Equals SciPy's ``gaussian_filter``.
     """
-    _require_at_least_0("sigma", sigma)
+    require(sigma >= 0, "sigma", sigma, "at least 0")
     if sigma == 0:
         return frames
     rows_HH, columns_WW = (
@@ -98,7 +98,7 @@ def _blur_matrix(size: int, sigma: float) -> Tensor:
 
 def salt_and_pepper(inputs: Tensor, share: float, generator: torch.Generator) -> Tensor:
     """Every pixel, with probability ``share`` / 2 each, black (0) or white (1)."""
-    _require_share(share)
+    require_share(share)
     draw = torch.rand(inputs.shape, generator=generator, device=generator.device)
     black, white = draw < share / 2, draw >= 1 - share / 2
     return inputs.masked_fill(black.to(inputs.device), 0).masked_fill(white.to(inputs.device), 1)
@@ -109,7 +109,7 @@ def lost_frames(inputs: Tensor, share: float, generator: torch.Generator) -> Ten
 
     In place of a lost frame stands the last one received, noise and all, as decoders conceal it.
     """
-    _require_share(share)
+    require_share(share)
     frames = torch.arange(inputs.shape[-2])
     draw = torch.rand(len(frames), generator=generator, device=generator.device).cpu()
     received = (draw >= share) | (frames == 0)
@@ -117,11 +117,6 @@ def lost_frames(inputs: Tensor, share: float, generator: torch.Generator) -> Ten
     return inputs.index_select(-2, shown.to(inputs.device))
 
 
-def _require_at_least_0(name: str, value: float) -> None:
-    if not value >= 0:
-        raise InvalidValue(f"{name} must be at least 0, got {value}.")
-
-
-def _require_share(share: float) -> None:
-    if not 0 <= share <= 1:
-        raise InvalidValue(f"a share must be in [0, 1], got {share}.")
+def require_share(share: float) -> None:
+    """Refuse what is no share of the pixels, frames, tokens or letters."""
+    require(0 <= share <= 1, "a share", share, "in [0, 1]")

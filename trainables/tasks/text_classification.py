@@ -246,17 +246,13 @@ class TextClassification:
         places = {"token_drop": kept_tokens, "token_swap": swapped_tokens}.get(shift)
         if places is None:
             raise UnknownName.of("shift of texts", shift, TEXT_FAMILIES)
-        return [
-            self._chosen(text, places(self._is_special(text), severity, draws(text)))
-            for text in self._texts(split)
-        ]
-
-    def _is_special(self, text: Text) -> NDArray[np.bool_]:
-        return np.isin(text.ids_T, self.tokens.special_ids)
-
-    def _chosen(self, text: Text, places: Ints) -> Text:
-        types_T = None if text.types_T is None else text.types_T[places]
-        return replace(text, ids_T=text.ids_T[places], types_T=types_T)
+        disturbed = []
+        for text in self._texts(split):
+            is_special_T = np.isin(text.ids_T, self.tokens.special_ids)
+            chosen = places(is_special_T, severity, draws(text))
+            types_T = None if text.types_T is None else text.types_T[chosen]
+            disturbed.append(replace(text, ids_T=text.ids_T[chosen], types_T=types_T))
+        return disturbed
 
     def _mistyped(self, split: str, share: float, draws: Draws) -> list[Text]:
         """The texts mistyped before they become tokens; the second of a pair after the first."""
@@ -323,15 +319,16 @@ class TextClassification:
         """The samples of every evaluated unit, unit by unit, undisturbed."""
         if split not in self._read:
             tokens, names = self._split(split), self._unit_names(split)
-            chosen = [
-                (unit, (names[unit], k), int(index))
-                for unit, samples in enumerate(self._unit_samples(split))
-                for k, index in enumerate(samples)
-            ]
-            self._read[split] = [
-                _text_of(tokens, index, unit, place, key)
-                for place, (unit, key, index) in enumerate(chosen)
-            ]
+            texts: list[Text] = []
+            for unit, samples in enumerate(self._unit_samples(split)):
+                for k, index in enumerate(samples.tolist()):
+                    rows = slice(int(tokens.offsets[index]), int(tokens.offsets[index + 1]))
+                    ids_T, types_T = tokens.ids_M[rows].astype(np.int64), None
+                    if tokens.types_M is not None:
+                        types_T = tokens.types_M[rows].astype(np.int64)
+                    label = int(tokens.labels_N[index])
+                    texts.append(Text(unit, len(texts), (names[unit], k), ids_T, types_T, label))
+            self._read[split] = texts
         return self._read[split]
 
     def _split(self, split: str) -> TokenizedSplit:
@@ -350,15 +347,6 @@ class TextClassification:
         if self.device.type == "cuda":  # from pinned memory the copy does not block
             return tensor.pin_memory().to(self.device, non_blocking=True)
         return tensor
-
-
-def _text_of(
-    tokens: TokenizedSplit, index: int, unit: int, place: int, key: tuple[str, int]
-) -> Text:
-    rows = slice(int(tokens.offsets[index]), int(tokens.offsets[index + 1]))
-    types_T = None if tokens.types_M is None else tokens.types_M[rows].astype(np.int64)
-    label = int(tokens.labels_N[index])
-    return Text(unit, place, key, tokens.ids_M[rows].astype(np.int64), types_T, label)
 
 
 def _known(split: str) -> SplitName:

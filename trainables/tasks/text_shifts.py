@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from trainables.errors import InvalidValue
+from trainables.tasks.perturbations import require_share
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -50,7 +50,7 @@ def kept_tokens(is_special_T: Bools, share: float, generator: torch.Generator) -
     Returns:
         Their indices, rising.
     """
-    _require_share(share)
+    require_share(share)
     draw_T = torch.rand(len(is_special_T), generator=generator).numpy()
     return np.flatnonzero(is_special_T | (draw_T >= share))
 
@@ -64,7 +64,7 @@ def swapped_tokens(is_special_T: Bools, share: float, generator: torch.Generator
     Returns:
         Indices of the tokens, in their new order.
     """
-    _require_share(share)
+    require_share(share)
     count = len(is_special_T)
     first = int(torch.randint(2, (1,), generator=generator))
     draw_T = torch.rand(count, generator=generator).numpy()
@@ -80,7 +80,7 @@ def mistyped(text: str, share: float, generator: torch.Generator) -> str:
 
     Capitals stay capitals; other characters stay as they are.
     """
-    _require_share(share)
+    require_share(share)
     draws = torch.rand(2, len(text), generator=generator).tolist()
     typed = []
     for letter, hit, which in zip(text, *draws, strict=True):
@@ -91,8 +91,3 @@ def mistyped(text: str, share: float, generator: torch.Generator) -> str:
         other = beside[int(which * len(beside))]
         typed.append(other.upper() if letter.isupper() else other)
     return "".join(typed)
-
-
-def _require_share(share: float) -> None:
-    if not 0 <= share <= 1:
-        raise InvalidValue(f"a share must be in [0, 1], got {share}.")

@@ -55,10 +55,6 @@ class VideoDenoising(Denoising):
         """One sequence per position: [positions, T, D]."""
         return cut_into_patches(window_TSS, self.patch_size).transpose(0, 1).contiguous()
 
-    def as_given(self, samples: Tensor) -> Tensor:
-        """Models take the sequences as they are."""
-        return samples
-
     def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
         """Sum of squares over the patch, averaged over the T tokens: [B] from two of [B, T, D]."""
         return (prediction - targets).square().sum(-1).mean(-1)
@@ -75,14 +71,6 @@ class VideoDenoising(Denoising):
     def patches_in(self, given: Tensor) -> Tensor:
         """The sequence itself: [B, T, D]."""
         return given
-
-    def reference_sequences(self) -> int:
-        """As many as training sequences."""
-        return self.train_sequences
-
-    def clean_reference_sequences(self, indices_B: Indices) -> Pixels:
-        """The training sequences."""
-        return self.clean_train_samples(indices_B)
 
     def references(self, split: str = "dev") -> References:
         """What needs no training, on the units of ``split``."""
