@@ -66,7 +66,7 @@ URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 @storage_option
 @collected(executor=Executor)
 @click.option(
-    "--fresh", is_flag=True,
+    "--reproduce", "--fresh", "reproduce", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
 )  # fmt: skip
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")
@@ -75,7 +75,7 @@ def run(
     asked: Asked,
     storage: str,
     executor: Executor,
-    fresh: bool,
+    reproduce: bool,
     mlflow: str | None,
     notify: str | None,
 ) -> None:
@@ -93,10 +93,10 @@ def run(
     if executor.where != "cluster":  # its head needs no GPU
         require_device(definition.space)
     definition = resolved(definition, say=note)
-    if fresh:
-        from sweep.run.reproduce import run_fresh
+    if reproduce:
+        from sweep.run.reproduce import reproduced
 
-        same = run_fresh(objects, definition, found.expected, executor)
+        same = reproduced(objects, definition, found.expected, executor)
         raise SystemExit(0 if same else 1)
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)

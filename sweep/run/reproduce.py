@@ -1,4 +1,4 @@
-"""Reproduction (``run --fresh``): train again in scratch, compare bit for bit."""
+"""Reproduction (``run --reproduce``): train again in scratch, compare bit for bit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _OURS = (
 )  # where the code stood: said, but no reason for other numbers by itself
 
 
-def run_fresh(
+def reproduced(
     objects: ObjectStore,
     definition: Definition,
     exported: Expected | None,
@@ -55,7 +55,8 @@ def run_fresh(
     ):
         raise Misuse(
             f"nothing that this would train is stored below {objects.root}, so there is nothing "
-            "to compare with. Run it without --fresh first, or give the --storage it was run in."
+            "to compare with. Run it without --reproduce first, or give the --storage it was run "
+            "in."
         )
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
@@ -78,7 +79,7 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
         raise Failure(
             f"the configuration was exported with training version {exported.training_version}, "
             f"and this is version {TRAINING_VERSION}, which trains to other numbers. Nothing was "
-            "trained. Compare with the release that exported it, or run it without --fresh."
+            "trained. Compare with the release that exported it, or run it without --reproduce."
         )
     first = definition.space.settings[0].name
     here = [*arms_of_proposal(definition, first, 0, {}), *baselines(definition, first)]
@@ -88,7 +89,7 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
         raise Failure(
             f"the configuration expects the arms {', '.join(wanted)}, and would train "
             f"{', '.join(others)} instead: its runs were edited, or --set changed them. Nothing "
-            "was trained. Export it again, or run it without --fresh."
+            "was trained. Export it again, or run it without --reproduce."
         )
 
 

@@ -304,7 +304,7 @@ def _note(record: ArmRecord) -> str:
         )
     paragraphs.append(
         "To train it again and compare, download the artifact `config.json` and run\n\n"
-        "    sweep run config.json --fresh"
+        "    sweep run config.json --reproduce"
     )
     return "\n\n".join(paragraphs)
 

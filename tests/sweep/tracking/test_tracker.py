@@ -160,7 +160,8 @@ def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
     path = client.download_artifacts(run_id, "config.json", str(tmp_path))
     assert RunConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
     assert (
-        "sweep run config.json --fresh" in client.get_run(run_id).data.tags["mlflow.note.content"]
+        "sweep run config.json --reproduce"
+        in client.get_run(run_id).data.tags["mlflow.note.content"]
     )
 
 
