@@ -446,7 +446,9 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
         selected_seeds=tuple(configs) if plain.get("selection_biased", True) else (),
     )
     arms = {arm["signature"]: arm for seed, run in runs.items() for arm in _arms_of(seed, run)}
-    return Found(space, plain["setting"], Expected(_version_of(plain), arms))
+    version = plain.get("training_version")
+    require(isinstance(version, int), "training_version", version, "a whole number")
+    return Found(space, plain["setting"], Expected(cast(int, version), arms))
 
 
 def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:
@@ -463,9 +465,3 @@ def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]
                 f"of another type: {', '.join(wrong)}. Export the configuration again."
             )
         yield there
-
-
-def _version_of(plain: Mapping[str, Json]) -> int:
-    version = plain.get("training_version")
-    require(isinstance(version, int), "training_version", version, "a whole number")
-    return cast(int, version)

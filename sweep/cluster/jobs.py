@@ -181,16 +181,12 @@ class Jobs:
                 with self._errors():
                     self._client.delete_job(job.id)
 
-    def ends(self, job: str) -> bool:
-        """Wait a moment for a job that has answered to end; whether it is seen to have ended."""
+    def ends(self, job: str) -> None:
+        """Wait a moment for a job that has answered to end."""
         give_up = time.monotonic() + END_S
         with suppress(Failure):  # the answer counts
-            while not self.look(job).is_over:
-                if time.monotonic() > give_up:
-                    return False
+            while not self.look(job).is_over and time.monotonic() <= give_up:
                 time.sleep(POLL_S[0])
-            return True
-        return False
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

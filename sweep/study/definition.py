@@ -44,11 +44,7 @@ class Definition:
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Definition:
         """The definition that ``to_json`` wrote."""
-        return cls(
-            name=plain["name"],
-            space=SearchSpace.from_json(plain["space"]),
-            mlflow_uri=plain["mlflow_uri"],
-        )
+        return cls(**{**plain, "space": SearchSpace.from_json(plain["space"])})
 
     def extended(
         self, *, n_proposals: int | None = None, search_seeds: tuple[int, ...] | None = None

@@ -211,11 +211,7 @@ def put_retired(objects: ObjectStore, sweep: str, retired: Mapping[str, str]) ->
 
 def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
     """Settings whose search broke in the sweep's last run, or in the running one, and why."""
-
-    def parse(plain: Mapping[str, Json]) -> dict[str, str]:
-        return {setting: str(why) for setting, why in plain.items()}
-
-    return objects.get_derived(_retired(sweep), parse) or {}
+    return objects.get_derived(_retired(sweep), dict[str, str]) or {}
 
 
 def listed_proposals(objects: ObjectStore, sweep: str, setting: str) -> dict[int, bool]:
@@ -225,7 +221,7 @@ def listed_proposals(objects: ObjectStore, sweep: str, setting: str) -> dict[int
 
 def stored_point(objects: ObjectStore, sweep: str, setting: str, number: int) -> Point | None:
     """The point of one stored proposal, or None."""
-    return objects.get_value(_name(sweep, setting, number), _point)
+    return objects.get_value(_name(sweep, setting, number), dict[str, Json])
 
 
 def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
@@ -293,16 +289,12 @@ def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredP
     def parse(plain: Mapping[str, Json]) -> dict[int, StoredProposal]:
         return {
             int(n): StoredProposal(
-                int(n), _point(one["point"]), ProposalOutcome.from_json(int(n), one["outcome"])
+                int(n), one["point"], ProposalOutcome.from_json(int(n), one["outcome"])
             )
             for n, one in plain.items()
         }
 
     return objects.get_derived(f"{_proposals(sweep)}/{setting}/{_JUDGED}", parse) or {}
-
-
-def _point(plain: Json) -> Point:
-    return {str(name): value for name, value in plain.items()}
 
 
 def _retired(sweep: str) -> str:

@@ -118,9 +118,8 @@ def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
     from trainables.build import check_model, depth_of, model_fingerprint
 
     space = _mapped(space, "model.checkpoint", _absolute_if_there)
-    open_depths = {s.name: _run(space, s).model for s in space.settings}
-    open_depths = {name: model for name, model in open_depths.items() if model.layers == 0}
-    depths = {name: depth_of(model) for name, model in open_depths.items()}
+    models = {s.name: _run(space, s).model for s in space.settings}
+    depths = {name: depth_of(model) for name, model in models.items() if model.layers == 0}
     space = _with_each(space, "model.layers", depths)
     checked: set[tuple[ModelConfig, DataConfig]] = set()
     prints = {}

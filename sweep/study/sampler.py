@@ -142,7 +142,8 @@ def _ask(
         running = create_trial(state=TrialState.RUNNING, params=params, distributions=distributions)
         study.add_trial(running)
     params = study.ask(distributions).params
-    return space.point_of(setting, {n: _value(r, params[n]) for n, r in ranges.items()})
+    at = {n: r.values[params[n]] if isinstance(r, Choice) else params[n] for n, r in ranges.items()}
+    return space.point_of(setting, at)
 
 
 def finished_trial(
@@ -207,16 +208,9 @@ def _distribution(values: Range) -> BaseDistribution:
 
 def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
     ranges = space.ranges_of(setting)
-    coordinates = space.coordinates_of(setting, point)
-    return {name: _param(values, coordinates[name]) for name, values in ranges.items()}
-
-
-def _param(values: Range, coordinate: Json) -> Json:
-    return values.values.index(coordinate) if isinstance(values, Choice) else coordinate
-
-
-def _value(values: Range, param: Json) -> Json:
-    return values.values[param] if isinstance(values, Choice) else param
+    at = space.coordinates_of(setting, point)
+    indices = {n: r.values.index(at[n]) for n, r in ranges.items() if isinstance(r, Choice)}
+    return at | indices
 
 
 def _at(space: SearchSpace, setting: Setting, shares: Sequence[float]) -> Point:

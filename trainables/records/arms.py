@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from trainables.errors import DamagedObject, StoreError
-from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores
@@ -55,9 +53,9 @@ class RunStore:
         its checkpoint if there is one, and the checkpoint holds the record of its step.
         """
         return (
-            self._read(signature, FINAL, _final)
-            or self._read(signature, PROGRESS, ArmRecord.from_json)
-            or self._read(signature, FINAL, _final)  # which took the other's place meanwhile
+            self._read(signature, FINAL)
+            or self._read(signature, PROGRESS)
+            or self._read(signature, FINAL)  # which took the other's place meanwhile
         )
 
     def has_final(self, signature: str) -> bool:
@@ -74,7 +72,7 @@ class RunStore:
         since the writer of the record may have been killed in between.
         """
         signature = record.signature
-        final = self._read(signature, FINAL, _final)
+        final = self._read(signature, FINAL)
         if final is None and not record.is_final:
             self.objects.put_json(f"arms/{signature}/{PROGRESS}", record.to_json())
             return record
@@ -86,14 +84,12 @@ class RunStore:
     def _put_final(self, record: ArmRecord) -> ArmRecord:
         content = json.dumps(record.to_json(), sort_keys=True, allow_nan=False).encode()
         stored = self.objects.put_once(f"arms/{record.signature}/{FINAL}", content)
-        return record if stored == content else _final(json.loads(stored))
+        return record if stored == content else ArmRecord.from_json(json.loads(stored))
 
-    def _read(
-        self, signature: str, kind: str, parse: Callable[[Json], ArmRecord]
-    ) -> ArmRecord | None:
+    def _read(self, signature: str, kind: str) -> ArmRecord | None:
         name = f"arms/{signature}/{kind}"
         try:
-            return self.objects.get_value(name, parse)
+            return self.objects.get_value(name, ArmRecord.from_json)
         except DamagedObject:
             aside = self.objects.set_aside(name)
         if aside is not None:
@@ -185,10 +181,3 @@ class RunStore:
 
     def _checkpoints(self, signature: str) -> list[str]:
         return [n for n in self.objects.names(f"arms/{signature}") if n.startswith(CHECKPOINT)]
-
-
-def _final(plain: Json) -> ArmRecord:
-    record = ArmRecord.from_json(plain)
-    if not record.is_final:  # of a version that kept both kinds under one name
-        raise DamagedObject(f"the final record of arm {record.signature} is not final.")
-    return record

@@ -231,9 +231,6 @@ class ObjectStore:
     @_tries("delete {}")
     def delete(self, name: str) -> None:
         """Delete one object; nothing happens when it is not there."""
-        if self.is_local:
-            Path(self.root, name).unlink(missing_ok=True)
-            return
         filesystem, path = self._place(name)
         with suppress(FileNotFoundError):  # never there, or somebody else was faster
             filesystem.delete_file(path)
@@ -246,11 +243,8 @@ class ObjectStore:
         """
         aside = f"{name}.damaged"
         try:
-            if self.is_local:
-                os.replace(Path(self.root, name), Path(self.root, aside))
-            else:
-                filesystem, path = self._place(name)
-                filesystem.move(path, f"{path}.damaged")
+            filesystem, path = self._place(name)
+            filesystem.move(path, f"{path}.damaged")
         except OSError:
             if self.exists(name):
                 raise

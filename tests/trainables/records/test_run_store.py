@@ -184,20 +184,6 @@ def test_a_final_record_that_cannot_be_seen_yet_is_waited_for(
     assert not looks
 
 
-def test_an_arm_in_training_of_an_earlier_version_goes_on_from_its_checkpoint(
-    objects: ObjectStore, caplog: pytest.LogCaptureFixture
-) -> None:
-    """That version kept final and other records under one name."""
-    store = RunStore(objects)
-    store.put_checkpoint("s", 10, b"10")
-    objects.put_json("arms/s/record.json", record().to_json())
-    assert store.record("s") is None
-    assert "record.json.damaged" in caplog.text
-    assert store.newest_checkpoint("s") == (10, b"10")
-    objects.put_json("arms/s/record.json", record("finished").to_json())
-    assert store.record("s") == record("finished")
-
-
 def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
     objects: ObjectStore,
 ) -> None:
