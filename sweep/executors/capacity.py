@@ -11,12 +11,15 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from sweep.executors.fair_share import Shares
 from sweep.executors.resources import Machine, ResourceClass
 from trainables.errors import Failure, Misuse
+
+if TYPE_CHECKING:
+    from sweep.executors.ray_cluster import RayCluster
 
 log = logging.getLogger(__name__)
 
@@ -62,28 +65,12 @@ class FixedRoom:
         return self._workers
 
 
-class Cluster(Protocol):
-    """What is known of a cluster, and how it is asked to grow; Failure where its head is away."""
-
-    def machines(self) -> list[Machine]:
-        """The resources of every machine that is there."""
-
-    def largest(self, arm: ResourceClass) -> list[Machine] | None:
-        """All machines that its autoscaler may have at once; None when that is not known."""
-
-    def waiting(self) -> int:
-        """How many of the places that were asked for have not come."""
-
-    def ask(self, bundle: Mapping[str, float], count: int) -> None:
-        """Ask for ``count`` places of this size in all, beside those that are there."""
-
-
 class ClusterRoom:
     """This driver's share of a cluster, as machines come and go and other drivers too."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: RayCluster,
         shares: Shares,
         arm: ResourceClass,
         *,

@@ -16,9 +16,12 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from sweep.executors.resources import ROUNDING, Machine, ResourceClass
+
+if TYPE_CHECKING:
+    from sweep.executors.ray_cluster import RayCluster
 
 BEAT_EVERY_S = 60.0
 GONE_AFTER_S = 180.0
@@ -53,19 +56,6 @@ class Beat:
             return cls(**json.loads(content))
         except (TypeError, ValueError):
             return None
-
-
-class Board(Protocol):
-    """Where the drivers of one cluster read each other: whole values, the last one wins."""
-
-    def put(self, key: str, content: bytes) -> None:
-        """Say something; it replaces what was said under this key."""
-
-    def read(self) -> dict[str, bytes]:
-        """What everybody said last."""
-
-    def drop(self, key: str) -> None:
-        """Take it back; nothing happens when it is not there."""
 
 
 def fair_shares(wants: Sequence[float]) -> list[float]:
@@ -129,7 +119,7 @@ class Shares:
     """One driver's part in the sharing: what it says once a minute, and what the others said."""
 
     def __init__(
-        self, board: Board, driver: str, sweep: str, arm: ResourceClass, *, since_s: float
+        self, board: RayCluster, driver: str, sweep: str, arm: ResourceClass, *, since_s: float
     ) -> None:
         """Nothing is said before the first ``look``.
 

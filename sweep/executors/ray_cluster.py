@@ -26,7 +26,7 @@ NAMESPACE = b"descent-sweep"
 
 
 class RayCluster:
-    """The cluster that this process is attached to."""
+    """The cluster that this process is attached to; Failure where its head does not answer."""
 
     def __init__(self) -> None:
         self._asked: list[PlacementGroup] = []
@@ -64,19 +64,19 @@ class RayCluster:
         self._asked.remove(group)
 
     def put(self, key: str, content: bytes) -> None:
-        """See Board."""
+        """Say something on the board; it replaces what was said under this key."""
         with _head():
             internal_kv._internal_kv_put(key, content, overwrite=True, namespace=NAMESPACE)
 
     def read(self) -> dict[str, bytes]:
-        """See Board."""
+        """What everybody said last."""
         with _head():
             keys: list[bytes] = internal_kv._internal_kv_list("", namespace=NAMESPACE)
             found = {k.decode(): internal_kv._internal_kv_get(k, namespace=NAMESPACE) for k in keys}
         return {key: content for key, content in found.items() if content}  # or dropped by now
 
     def drop(self, key: str) -> None:
-        """See Board."""
+        """Take it back; nothing happens when it is not there."""
         with _head():
             internal_kv._internal_kv_del(key, namespace=NAMESPACE)
 

@@ -12,8 +12,8 @@ import logging
 import math
 import os
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import ray
@@ -188,11 +188,9 @@ class _PlanSearcher(_WithoutState, Searcher):
 
     def suggest(self, trial_id: str) -> dict[str, Json] | None:
         """The next arm; None while live arms may still come back; FINISHED when none can."""
-        try:
+        hand = None
+        with self._errors_end_it():
             hand = self._crew.hand_out(trial_id)
-        except Exception as error:
-            self._broken(error)
-            hand = None
         if hand is None:
             over: Json = Searcher.FINISHED
             return over if self._coordinator.is_over else None
@@ -209,48 +207,47 @@ class _PlanSearcher(_WithoutState, Searcher):
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""
-        try:
+        with self._errors_end_it():
             if how_far := result.get(trial.FETCHING):
                 self._crew.fetches(trial_id, how_far, result.get("hostname", ""))
             else:
                 self._crew.reported(trial_id, report_of(result), result.get("hostname", ""))
-        except Exception as error:
-            self._broken(error)
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Json] | None = None, error: bool = False
     ) -> None:
         """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
+        with self._errors_end_it():
+            result = result or {}
+            coordinator, hand = self._coordinator, self._crew.ended(trial_id)
+            problem = result.get(trial.PROBLEM)
+            if error:
+                coordinator.lost(hand.signature)
+            elif result.get(trial.FINISHED):
+                coordinator.finished(hand.signature)
+            elif result.get(trial.NEEDS_WHOLE_GPU):
+                self._crew.needs_whole_gpu(hand.signature)
+            elif result.get(trial.GPU_LOST):
+                self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
+            elif result.get(trial.STORE_PROBLEM):
+                coordinator.unfinished(hand.signature)
+                coordinator.store_trouble(str(problem), "a worker cannot train")
+            elif problem:
+                coordinator.unfinished(hand.signature, str(problem))
+            elif coordinator.stopping:
+                coordinator.unfinished(hand.signature)
+            else:  # it gave way: it goes on from its checkpoint when there is room
+                coordinator.lost(hand.signature)
+
+    @contextmanager
+    def _errors_end_it(self) -> Iterator[None]:
+        """No error of the block reaches Tune: it is recorded, and the sweep stops."""
         try:
-            self._complete(trial_id, result or {}, error)
-        except Exception as broken:
-            self._broken(broken)
-
-    def _complete(self, trial_id: str, result: dict[str, Json], error: bool) -> None:
-        coordinator, hand = self._coordinator, self._crew.ended(trial_id)
-        problem = result.get(trial.PROBLEM)
-        if error:
-            coordinator.lost(hand.signature)
-        elif result.get(trial.FINISHED):
-            coordinator.finished(hand.signature)
-        elif result.get(trial.NEEDS_WHOLE_GPU):
-            self._crew.needs_whole_gpu(hand.signature)
-        elif result.get(trial.GPU_LOST):
-            self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
-        elif result.get(trial.STORE_PROBLEM):
-            coordinator.unfinished(hand.signature)
-            coordinator.store_trouble(str(problem), "a worker cannot train")
-        elif problem:
-            coordinator.unfinished(hand.signature, str(problem))
-        elif coordinator.stopping:
-            coordinator.unfinished(hand.signature)
-        else:  # it gave way: it goes on from its checkpoint when there is room
-            coordinator.lost(hand.signature)
-
-    def _broken(self, error: Exception) -> None:
-        log.exception("the driver failed", exc_info=error)
-        self._coordinator.problems.append(f"the driver failed: {type(error).__name__}: {error}")
-        self._coordinator.stop("the driver failed")
+            yield
+        except Exception as error:
+            log.exception("the driver failed")
+            self._coordinator.problems.append(f"the driver failed: {type(error).__name__}: {error}")
+            self._coordinator.stop("the driver failed")
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the store is the state."""
