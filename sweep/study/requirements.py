@@ -19,7 +19,7 @@ from search_spaces.space import SearchSpace, Setting
 from sweep.study.definition import Definition
 from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
-from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import DataConfig, RunConfig
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.lookup import known_data_set
@@ -121,13 +121,15 @@ def resolve_checkpoints(space: SearchSpace) -> SearchSpace:
     models = {s.name: _run(space, s).model for s in space.settings}
     depths = {name: depth_of(model) for name, model in models.items() if model.layers == 0}
     space = _with_each(space, "model.layers", depths)
-    checked: set[tuple[ModelConfig, DataConfig]] = set()
+    checked = set()
     prints = {}
     for s in space.settings:
         run = _run(space, s)
         if run.model.checkpoint is None:
             continue
-        if (run.model, shape := _shape(run.data)) not in checked:
+        # Of the data what a network must fit, whichever data set they are from.
+        shape = (run.data.frame_size, run.data.patch_size, run.data.max_length)
+        if (run.model, shape) not in checked:
             check_model(run)
             checked.add((run.model, shape))
         prints[s.name] = model_fingerprint(run.model)
@@ -163,13 +165,6 @@ def require_training(space: SearchSpace) -> None:
 
 def _run(space: SearchSpace, setting: Setting) -> RunConfig:
     return space.run(setting, {}, seed=space.search_seeds[0])
-
-
-def _shape(data: DataConfig) -> DataConfig:
-    """Of samples alone: what a network must fit, whichever data set they are from."""
-    return DataConfig(
-        frame_size=data.frame_size, patch_size=data.patch_size, max_length=data.max_length
-    )
 
 
 def _with_each(space: SearchSpace, name: str, values: Mapping[str, str | int]) -> SearchSpace:
