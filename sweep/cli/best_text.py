@@ -11,10 +11,10 @@ from sweep.cli.text_table import Paragraph, TextTable, table
 from sweep.results import aggregates
 from sweep.results.findings import findings
 from sweep.results.names import model_text, short_names
-from sweep.results.status import outcome_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, number
 from sweep.results.verdict_text import verdict_lines
+from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of

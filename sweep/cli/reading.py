@@ -25,7 +25,7 @@ from sweep.cli.options import (
 from sweep.cli.text_table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results.best import best_entries
-from sweep.results.status import outcome_text, proposals_done, state_of, status_entry
+from sweep.results.status import proposals_done, state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING, number
 from sweep.study import advice
@@ -33,6 +33,7 @@ from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, sweep_names
 from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import open_store
+from sweep.study.selection import outcome_text
 from sweep.tracking.address import known_id, place_of
 from trainables.errors import SweepError
 from trainables.plain import Json

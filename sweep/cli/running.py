@@ -28,7 +28,6 @@ from sweep.cluster.submission import NOT_YET
 from sweep.executors.executor import Executor
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
-from sweep.results.status import outcome_text
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
 from sweep.run.retention import keep_winners_weights
@@ -48,6 +47,7 @@ from sweep.study.requirements import (
     resolve_data,
     with_folder,
 )
+from sweep.study.selection import outcome_text
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
 from trainables.records.objects import ObjectStore

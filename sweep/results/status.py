@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Literal
 
 from sweep.results.sweep_view import ArmPlace, SettingView, SweepView
 from trainables.plain import Json, finite
-from trainables.records.arm_record import Outcome, Status
+from trainables.records.arm_record import Status
 
 State = Literal["running", "stopped", "failed", "finished"]
 ENDED_EARLY: tuple[Status, ...] = ("failed", "diverged", "stopped")  # what needs a user comes first
@@ -103,12 +102,3 @@ def _progress(arm: ArmPlace) -> dict[str, Json]:
         "steps": arm.record.config.steps,
         "reported_ms": None if last is None else last.timestamp_ms,
     }
-
-
-def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
-    """Counts above zero in words.
-
-    >>> outcome_text({"feasible": 2, "infeasible": 1, "diverged": 0})
-    '2 feasible, 1 infeasible'
-    """
-    return ", ".join(f"{count} {name}" for name, count in outcomes.items() if count) or "none yet"

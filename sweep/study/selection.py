@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast, get_args
 
@@ -88,6 +88,15 @@ def counted(proposals: Iterable[Judged]) -> dict[Outcome, int]:
     """How many proposals came to each outcome."""
     counts = Counter(p.outcome for p in proposals)
     return {o: counts[o] for o in OUTCOMES}
+
+
+def outcome_text(outcomes: Mapping[Outcome, int] | Mapping[str, int]) -> str:
+    """Counts above zero in words.
+
+    >>> outcome_text({"feasible": 2, "infeasible": 1, "diverged": 0})
+    '2 feasible, 1 infeasible'
+    """
+    return ", ".join(f"{count} {name}" for name, count in outcomes.items() if count) or "none yet"
 
 
 def select(

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import gamma_key
 from trainables.plain import Json
 from trainables.records.arm_record import (
@@ -28,13 +30,11 @@ from trainables.records.arm_record import (
     metric_at_shift,
 )
 
-LONGEST_TAG = (
-    5000  # characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again
-)
+# Characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again.
+LONGEST_TAG = 5000
 LONGEST_PARAM = 6000
-CURVE_LAYER_MS = (
-    1000  # points of the descent curve lie this far apart, for the view over relative time
-)
+# Points of the descent curve lie this far apart, for the view over relative time.
+CURVE_LAYER_MS = 1000
 NAMED_NON_FINITE = 5  # how many values the tag `non_finite` spells out
 
 
@@ -87,13 +87,10 @@ class TrackedArm:
     sweep: str
     setting: str
     proposal: int | None  # None: an unconstrained arm that several proposals share
-    phase: str = "selection"
-    outcome: str = (
-        "running"  # an outcome of results.py; unconstrained: "finished"; "running" until final
-    )
-    pair: Mapping[str, float] = field(
-        default_factory=dict
-    )  # by metric name, known once the pair is joined
+    # The pair's outcome; of an unconstrained arm its status; "running" until final.
+    outcome: str = "running"
+    # By metric name, known once the pair is joined.
+    pair: Mapping[str, float] = field(default_factory=dict)
     # Tags of a judged pair: certificate, edges, vacuous, unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
@@ -112,8 +109,7 @@ def run_name(arm: TrackedArm) -> str:
     """
     proposal = "base" if arm.proposal is None else f"p{arm.proposal:02d}"
     config = arm.record.config
-    words = [proposal, f"s{config.seed}", arm.setting, config.arm]
-    return " ".join(words if arm.phase == "selection" else [*words, arm.phase])
+    return f"{proposal} s{config.seed} {arm.setting} {config.arm}"
 
 
 def tags_of(arm: TrackedArm) -> dict[str, str]:
@@ -126,7 +122,7 @@ def tags_of(arm: TrackedArm) -> dict[str, str]:
         "proposal": "" if arm.proposal is None else str(arm.proposal),
         "seed": str(record.config.seed),
         "arm": record.config.arm,
-        "phase": arm.phase,
+        "phase": "selection",
         "signature": arm.signature,
         "outcome": arm.outcome,
         "status": record.status,
@@ -202,10 +198,9 @@ def final_rows(arm: TrackedArm) -> list[Row]:
         return []
     last_step = record.reports[-1].step if record.reports else record.config.steps
     reported = record.reports[-1].metrics() if record.reports else {}
-    values = _final_values(record) | dict(arm.pair)
     rows = [
         Row(name, _kept(value), record.ended_ms, last_step + (name in reported))
-        for name, value in values.items()
+        for name, value in _final_values(arm).items()
     ]
     return rows + list(_descent_curve(record))
 
@@ -215,24 +210,14 @@ def last_step(record: ArmRecord) -> int:
     return record.reports[-1].step if record.reports else -1
 
 
-def outcome_counts(outcomes: Mapping[str, int]) -> str:
-    """Counts as one line.
-
-    >>> outcome_counts({"feasible": 3, "infeasible": 1, "failed": 0})
-    '3 feasible, 1 infeasible'
-    """
-    return ", ".join(f"{n} {name}" for name, n in outcomes.items() if n) or "none yet"
-
-
 def summary_tags(sweep: str, outcomes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
     """Tags of a sweep's own run: how many arms ended how, by setting and in all."""
-    total: dict[str, int] = {}
+    total: Counter[str] = Counter()
     for counts in outcomes.values():
-        for name, n in counts.items():
-            total[name] = total.get(name, 0) + n
-    lines = {setting: outcome_counts(counts) for setting, counts in outcomes.items()}
+        total.update(counts)
+    lines = {setting: outcome_text(counts) for setting, counts in outcomes.items()}
     note = "\n".join(f"* {setting}: {line}" for setting, line in lines.items())
-    tags = {"kind": "sweep", "sweep": sweep, "outcomes": outcome_counts(total)}
+    tags = {"kind": "sweep", "sweep": sweep, "outcomes": outcome_text(total)}
     tags |= {f"outcomes.{setting}": line for setting, line in lines.items()}
     return tags | {"mlflow.note.content": _cut(f"Outcomes by setting\n\n{note}", LONGEST_TAG)}
 
@@ -242,10 +227,11 @@ def config_json(record: ArmRecord) -> str:
     return json.dumps(record.config.to_json(), indent=2) + "\n"
 
 
-def _final_values(record: ArmRecord) -> dict[str, float]:
-    measured = record.evaluation
+def _final_values(arm: TrackedArm) -> dict[str, float]:
+    """What is measured once, of the arm and of its pair."""
+    measured = arm.record.evaluation
     if measured is None:
-        return {}
+        return dict(arm.pair)
     values = {metric_at_gamma(float(gamma)): score for gamma, score in measured.scores.items()}
     for shift, scores in measured.shift_scores.items():
         values |= {metric_at_shift(shift, float(at)): score for at, score in scores.items()}
@@ -253,6 +239,7 @@ def _final_values(record: ArmRecord) -> dict[str, float]:
         OOD_AUC: measured.ood_auc,
         OOD_MEAN: measured.ood_mean,
         OBJECTIVE: measured.objective,
+        **arm.pair,
     }
 
 
@@ -286,8 +273,8 @@ def _non_finite(arm: TrackedArm) -> str:
     record = arm.record
     values = [(n, v, r.step) for r in record.reports for n, v in r.metrics().items()]
     if record.is_final:
-        final = _final_values(record) | dict(arm.pair)
-        values += [(name, value, last_step(record)) for name, value in final.items()]
+        final = _final_values(arm).items()
+        values += [(name, value, last_step(record)) for name, value in final]
     found = [f"{n} is {v} at step {s}" for n, v, s in values if not math.isfinite(v)]
     more = len(found) - NAMED_NON_FINITE
     return "; ".join(found[:NAMED_NON_FINITE] + ([f"and {more} more"] if more > 0 else []))

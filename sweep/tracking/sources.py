@@ -29,7 +29,6 @@ from trainables.records.arm_record import (
     WORST_MISSING_SHARE_RELAXED,
     WORST_MISSING_SHARE_TRAIN,
     WORST_MISSING_SHARE_UPPER,
-    ArmRecord,
 )
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
@@ -59,29 +58,18 @@ class StoredArms:
         record = self._read(arm.signature)
         if record is None:
             return None
-        if arm.config.constraint is None:
-            return self._tracked(arm, record, outcome=record.status)
-        baseline = arm.config.unconstrained().signature()
-        if not record.is_final:
-            return self._tracked(arm, record, baseline=baseline)
-        pair = join(record, self._read(baseline), self._space.tolerance)
-        return self._tracked(arm, record, outcome=pair.outcome, pair=pair, baseline=baseline)
-
-    def _tracked(
-        self,
-        arm: Arm,
-        record: ArmRecord,
-        *,
-        outcome: str = "running",
-        pair: Pair | None = None,
-        baseline: str | None = None,
-    ) -> TrackedArm:
+        baseline = None
+        if arm.config.constraint is not None:
+            baseline = arm.config.unconstrained().signature()
+        pair = None
+        if baseline is not None and record.is_final:
+            pair = join(record, self._read(baseline), self._space.tolerance)
         return TrackedArm(
             record=record,
             sweep=self._sweep,
             setting=arm.setting,
             proposal=arm.proposal,
-            outcome=outcome,
+            outcome=record.status if pair is None else pair.outcome,
             pair={} if pair is None else pair_metrics(pair),
             verdict={} if pair is None else self._verdict(arm, pair),
             unconstrained_signature=baseline,

@@ -148,7 +148,9 @@ class Tracker:
         is_done = known.tags.get("status", "running") != "running"
         if record.started_ms < known.start_ms or (is_done and not record.is_final):
             return known.run_id  # an older state
-        self._drop_tags(known, stale_tags(known.tags, tags))
+        for name in stale_tags(known.tags, tags):
+            self._client().delete_tag(known.run_id, name)
+            del known.tags[name]
         synced_step = self._synced_step(known, record)
         rows, params = report_rows(record, synced_step), params_of(record)
         final = _missing_final_rows(arm, known)
@@ -223,11 +225,6 @@ class Tracker:
             client.log_batch(known.run_id, metrics=batch, params=now, tags=marks)
             self.rows_sent += len(batch)
         known.note_sent(params, tags, (row.key for row in rows))
-
-    def _drop_tags(self, known: Known, names: Iterable[str]) -> None:
-        for name in names:
-            self._client().delete_tag(known.run_id, name)
-            del known.tags[name]
 
     def _artifact(self, known: Known, name: str, text: str) -> None:
         """Put the run's small artifact, once. What an artifact store refuses is a warning."""

@@ -52,19 +52,13 @@ def refuse_damaged(uri: str, again: str) -> None:
     try:
         with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as there:
             there.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            return  # a running sweep writes it
-        raise _damaged(uri, error, again) from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(uri, error, again) from error
-
-
-def _damaged(uri: str, error: Exception, again: str) -> Misuse:
-    return Misuse(
-        f"the MLflow database {shown(uri)} cannot be read ({error}). Move it away: `{again}` makes "
-        "it anew from the records."
-    )
+        if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+            return  # a running sweep writes it
+        raise Misuse(
+            f"the MLflow database {shown(uri)} cannot be read ({error}). Move it away: `{again}` "
+            "makes it anew from the records."
+        ) from error
 
 
 def serve(uri: str, port: int, ready: Callable[[], None]) -> None:
