@@ -170,23 +170,18 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
     metric = facts_of(entry["task"]).metric
     rows = []
     for who, values in _compared(entry).items():
-        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
-        row = {"": f"  {who}"}
-        row |= {
-            header: number(values.get(key), form)
-            for header, key in (
-                (f"mean\n{metric.label}", "ood_mean"),
-                ("ood_auc", "ood_auc"),
-                ("seen", "seen_mean"),
-                ("unseen", "unseen_mean"),
-            )
-        }
-        row["held-out\nloss"] = number(
-            values.get("held_out_loss"), "+.2g" if who.startswith(DIFFERENCE) else ".3g"
-        )
+        form, of_loss = ("+.3f", "+.2g") if who.startswith(DIFFERENCE) else (".3f", ".3g")
         is_arm = who in aggregates.ARMS
-        row["missing\nshare"] = number(values.get("worst_missing_share"), "+.2f") if is_arm else ""
-        row["feasible"] = _yes(values.get("feasible")) if is_arm else ""
+        row = {
+            "": f"  {who}",
+            f"mean\n{metric.label}": number(values.get("ood_mean"), form),
+            "ood_auc": number(values.get("ood_auc"), form),
+            "seen": number(values.get("seen_mean"), form),
+            "unseen": number(values.get("unseen_mean"), form),
+            "held-out\nloss": number(values.get("held_out_loss"), of_loss),
+            "missing\nshare": number(values.get("worst_missing_share"), "+.2f") if is_arm else "",
+            "feasible": _yes(values.get("feasible")) if is_arm else "",
+        }
         rows.append(row)
     return rows
 

@@ -25,7 +25,7 @@ from sweep.cli.options import (
 from sweep.cli.text_table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results.best import best_entries
-from sweep.results.status import proposals_done, state_of, status_entry
+from sweep.results.status import state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING, number
 from sweep.study import advice
@@ -99,7 +99,7 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
         is_running = driver_of(objects, name) is not None
         entry["space"] = space.name
         entry["state"] = state_of(view, is_running=is_running)
-        entry["proposals"] = f"{proposals_done(view)} of {wanted}"
+        entry["proposals"] = f"{sum(len(s.results) for s in view.settings)} of {wanted}"
         entry["retired"] = sorted(view.retired)
     return {**entry, "storage": objects.root}
 

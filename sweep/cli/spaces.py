@@ -11,7 +11,6 @@ from search_spaces import catalog
 from search_spaces.effects import idle_ranges
 from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
-from search_spaces.paper.comparison import Comparison
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
@@ -27,6 +26,9 @@ from trainables.plain import Json
 
 if TYPE_CHECKING:
     from sweep.cost.estimate import Estimate
+
+# What the paper reports, by the name of the setting.
+COMPARISONS = {c.setting: c for c in (*paper_video.COMPARISONS, *paper_text.COMPARISONS)}
 
 
 @click.command()
@@ -82,11 +84,11 @@ def spaces(
 
 
 def _list(as_json: bool) -> None:
-    found = [catalog.find(known).space for known in catalog.space_names()]
+    entries = [_space_entry(catalog.find(known).space) for known in catalog.space_names()]
     if as_json:
-        print_json([_space_entry(space) for space in found])
+        print_json(entries)
         return
-    rows = [{key: str(value) for key, value in _space_entry(space).items()} for space in found]
+    rows = [{key: str(value) for key, value in entry.items()} for entry in entries]
     numbers = ("settings", "proposals", "seeds", "arms")
     console().print(table(rows, right=numbers, whole=("name",)))
 
@@ -102,18 +104,8 @@ def _space_entry(space: SearchSpace) -> dict[str, Json]:
     }
 
 
-def _comparison(setting: str) -> Comparison | None:
-    """What the paper reports for a setting of this name."""
-    every = (*paper_video.COMPARISONS, *paper_text.COMPARISONS)
-    return next((found for found in every if found.setting == setting), None)
-
-
-def _mark(found: Comparison) -> str:
-    return " !!" if found.asks_too_much else " !" if found.doubts else ""
-
-
 def _published(setting: Setting) -> dict[str, Json] | None:
-    found = _comparison(setting.name)
+    found = COMPARISONS.get(setting.name)
     if found is None:
         return None
     return {
@@ -148,9 +140,12 @@ def _print_space(space: SearchSpace) -> None:
     for line in _models(space):
         out.print(escape(line))
     out.print()
+    compared = [COMPARISONS[s.name] for s in space.settings if s.name in COMPARISONS]
     rows = [_setting_row(space, s) for s in space.settings]
+    if compared:
+        for row in rows:
+            row["published"] = _published_text(row["setting"])
     out.print(table(rows, right=("proposals",), whole=("setting", "published")))
-    compared = [c for c in (_comparison(s.name) for s in space.settings) if c is not None]
     if compared:
         out.print(
             f"published: {compared[0].measure} of the constrained and the unconstrained model in "
@@ -207,19 +202,20 @@ def _steps(space: SearchSpace) -> str:
 
 
 def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
-    row = {
+    return {
         "setting": setting.name,
         "also sets": _also_sets(setting) or NOTHING,
         "proposals": str(space.proposals_of(setting)),
     }
-    if any(_comparison(s.name) for s in space.settings):
-        found = _comparison(setting.name)
-        row["published"] = (
-            NOTHING
-            if found is None
-            else f"{found.constrained:.3f} {found.unconstrained:.3f}{_mark(found)}"
-        )
-    return row
+
+
+def _published_text(setting: str) -> str:
+    """Both models' values, marked where there are doubts."""
+    found = COMPARISONS.get(setting)
+    if found is None:
+        return NOTHING
+    mark = " !!" if found.asks_too_much else " !" if found.doubts else ""
+    return f"{found.constrained:.3f} {found.unconstrained:.3f}{mark}"
 
 
 def _also_sets(setting: Setting) -> str:

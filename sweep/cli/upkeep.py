@@ -62,18 +62,17 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
     from sweep.results.export import export, write_files
 
+    folder_out = Path(out).expanduser().resolve()
     if address is not None:
         there = ask.asked(
             address, given_storage(), "export", name, *(["--all"] if everything else [])
         )
         ask.said(there)
-        folder_out = Path(out).expanduser().resolve()
         for file in write_files(folder_out, name, there.files):
             click.echo(str(folder_out / file))
         return
     objects, view = open_sweep(storage, name)
     ids = run_ids(objects, view.definition)
-    folder_out = Path(out).expanduser().resolve()
     read = RunStore(objects).record
     files = export(view, ids, folder_out, read=read, everything=everything)
     for file in files:
@@ -205,18 +204,13 @@ def rm(name: str, yes: bool, storage: str) -> None:
 def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[str]]:
     """The stored arms of a sweep, those of all others, and the sweeps that cannot be read."""
     there = set(objects.names("arms"))
-    own: set[str] = set()
-    others: set[str] = set()
+    claimed: dict[str, set[str]] = {}
     unknown = []
     for sweep in sweep_names(objects):
         try:
             arms = stored_arms(objects, load_definition(objects, sweep))
-            found = {arm.signature for arm in arms} & there
+            claimed[sweep] = {arm.signature for arm in arms} & there
         except SweepError:
             unknown.append(sweep)
-            continue
-        if sweep == name:
-            own = found
-        else:
-            others |= found
-    return own, others, unknown
+    own = claimed.pop(name, set())
+    return own, set().union(*claimed.values()), unknown

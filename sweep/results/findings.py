@@ -26,10 +26,10 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
     if not winners:
         return [_no_winner(entries)]
     metric = facts_of(entries[0]["task"]).metric
-    settings = "the setting" if len(entries) == 1 else f"{len(winners)} of {len(entries)} settings"
+    have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
     sentences = [
-        f"{settings[0].upper()}{settings[1:]} {_have(winners)} a winner: a useful model that "
-        "meets descent constraints which plain training misses."
+        f"{'The setting has' if len(entries) == 1 else have} a winner: a useful model that meets "
+        "descent constraints which plain training misses."
     ]
     for block, words in (
         ("seen_mean", "On what training or selection looked at (seen gammas)"),
@@ -44,10 +44,6 @@ def _no_winner(entries: Sequence[Mapping[str, Json]]) -> str:
     if not any(entry["proposals"]["finished"] for entry in entries):
         return "Nothing is found yet: no proposal has finished."
     return "No setting has a winner; each says why."
-
-
-def _have(winners: Sequence[Json]) -> str:
-    return "has" if len(winners) == 1 else "have"
 
 
 def _compared(

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Literal
 
 from sweep.results.sweep_view import ArmPlace, SettingView, SweepView
+from sweep.study.selection import counted, winner_of
 from trainables.plain import Json, finite
 from trainables.records.arm_record import Status
 
@@ -21,11 +22,6 @@ def state_of(view: SweepView, *, is_running: bool) -> State:
         return "stopped"
     outcomes = {result.outcome for setting in view.settings for result in setting.results}
     return "failed" if outcomes == {"failed"} else "finished"
-
-
-def proposals_done(view: SweepView) -> int:
-    """How many proposals have every constrained arm final."""
-    return sum(len(setting.results) for setting in view.settings)
 
 
 def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json]:
@@ -76,7 +72,7 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
 
 
 def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
-    winner = setting.winner
+    winner = winner_of(setting.results)
     return {
         "setting": setting.setting.name,
         "proposals": {
@@ -84,7 +80,7 @@ def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
             "stored": len(setting.proposals),
             "finished": len(setting.results),
         },
-        "outcomes": dict(setting.outcomes),
+        "outcomes": counted(setting.results),
         "winner": None if winner is None else winner.number,
         "objective": None if winner is None else winner.objective,
     }

@@ -23,11 +23,10 @@ from sweep.study.proposals import (
 from sweep.study.selection import (
     SettingResult,
     closest_of,
-    counted,
     select,
     winner_of,
 )
-from trainables.records.arm_record import ArmRecord, Outcome, Status
+from trainables.records.arm_record import ArmRecord, Status
 from trainables.records.arms import RunStore
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
@@ -78,16 +77,6 @@ class SettingView:
         """Its winner or closest pair, with their records."""
         assert self.shown is not None, "read with `outcomes` alone"
         return self.shown
-
-    @property
-    def outcomes(self) -> dict[Outcome, int]:
-        """How many proposals came to what."""
-        return counted(self.results)
-
-    @property
-    def winner(self) -> ProposalOutcome | None:
-        """What its winner came to."""
-        return winner_of(self.results)
 
 
 @dataclass(frozen=True)

@@ -38,16 +38,8 @@ CURVE_LAYER_MS = 1000
 NAMED_NON_FINITE = 5  # how many values the tag `non_finite` spells out
 
 
-def difference_of(metric: str) -> str:
-    """Name of a pair's difference in a metric, constrained minus unconstrained.
-
-    >>> difference_of("ood/mean")
-    'ood/mean_difference'
-    """
-    return f"{metric}_difference"
-
-
-OBJECTIVE_DIFFERENCE = difference_of(OBJECTIVE)  # there when both arms finished
+# Of a pair, constrained minus unconstrained; there when both arms finished.
+OBJECTIVE_DIFFERENCE = f"{OBJECTIVE}_difference"
 
 # Tags that an arm may have at one time and not at another, beside those of its environment.
 _MAY_GO = (

@@ -16,7 +16,7 @@ from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import COUNTED, Pair, ProposalResult, join
-from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm, difference_of
+from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import (
     DEMANDED_DESCENT,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 # A pair's differences, constrained minus unconstrained, are metrics of the constrained arm.
 _DIFFERENCES = {
     "objective": OBJECTIVE_DIFFERENCE,
-    "ood_mean": difference_of(OOD_MEAN),
-    "held_out_loss": difference_of(HELD_OUT_LOSS),
+    "ood_mean": f"{OOD_MEAN}_difference",
+    "held_out_loss": f"{HELD_OUT_LOSS}_difference",
 }
 
 

@@ -21,7 +21,7 @@ UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 def headed(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
     """The first columns of every table: which setting, what it trains, which pair is shown."""
     return [
-        ("setting", [_setting_text(row) for row in rows]),
+        ("setting", [r["setting"] + UNMATCHED * (not r["matched_capacity"]) for r in rows]),
         ("model", [model_text(row["model"], row["model_variant"]) for row in rows]),
         ("pair", [_pair_text(row) for row in rows]),
     ]
@@ -58,20 +58,17 @@ def reference_notes(metric: Metric) -> list[str]:
     ]
 
 
-def departure_notes(rows: Sequence[Row]) -> list[str]:
-    """Which models are not those that the paper describes."""
+def model_notes(rows: Sequence[Row]) -> list[str]:
+    """Which models are not those that the paper describes, and what unmatched capacity means."""
     found = dict.fromkeys((row["model"], row["model_variant"]) for row in rows)
-    return [f"{DEPARTURES[model]}." for model in found if model in DEPARTURES]
-
-
-def unmatched_note(rows: Sequence[Row]) -> list[str]:
-    """What the mark of unmatched capacity means, where a setting has it."""
-    if all(row["matched_capacity"] for row in rows):
-        return []
-    return [
-        f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
-        "constrained one has one per layer, so the difference is not that of constraining alone."
-    ]
+    notes = [f"{DEPARTURES[model]}." for model in found if model in DEPARTURES]
+    if not all(row["matched_capacity"] for row in rows):
+        notes.append(
+            f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
+            "constrained one has one per layer, so the difference is not that of constraining "
+            "alone."
+        )
+    return notes
 
 
 # Columns of CSV that need several search seeds, and those that need a gamma that nothing looked at.
@@ -106,11 +103,6 @@ def form_of(constraint: ConstraintConfig | None) -> str:
     is_ratio = constraint is not None and constraint.form == "ratio"
     is_detached = constraint is not None and not constraint.grad_through_previous
     return ", ".join(["ratio"] * is_ratio + ["detached"] * is_detached) or "Lagrangian"
-
-
-def _setting_text(row: Row) -> str:
-    name: str = row["setting"]
-    return name if row["matched_capacity"] else f"{name}{UNMATCHED}"
 
 
 def _pair_text(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
-from sweep.results.tables.columns import config_of, departure_notes, form_of, headed, unmatched_note
+from sweep.results.tables.columns import config_of, form_of, headed, model_notes
 from sweep.results.tables.formats import NOTHING, Row, Table
 from sweep.results.verdict_text import listed
 from trainables.config.arm import ConstraintConfig, RunConfig, field_names
@@ -36,20 +36,16 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         f"{', '.join(map(str, space.search_seeds))}.",
         *(f"all alike: {alike}." for alike in [", ".join(map(" ".join, shared.items()))] if alike),
         *_also_notes(rows),
-        *departure_notes(rows),
-        *unmatched_note(rows),
+        *model_notes(rows),
     ]
     caption = "Hyperparameters of the pairs"
-    idle = _idle([config_of(space, entry) for entry in entries])
+    # Fields that no setting sets: those of other tasks and models, and options that are off.
+    configs = [config_of(space, entry) for entry in entries]
+    empty = (None, "", ())
+    idle = {_column(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
     idle |= set() if space.ranges else {"searched"}
     whole = [{name: value for name, value in row.items() if name not in idle} for row in rows]
     return Table("hyperparameters", caption, whole, shown, notes, texts=3, headed=3)
-
-
-def _idle(configs: Sequence[RunConfig]) -> set[str]:
-    """Columns of fields that no setting sets: those of other tasks and models, and options off."""
-    empty = (None, "", ())
-    return {_column(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
 
 
 _SEARCHED = ("alpha", "dual lr", "resilience")  # columns even where all settings have one value
@@ -96,26 +92,23 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     }
 
 
-# Columns of CSV that say how a pair was trained and that the short form leaves to a note.
-
-
-_ALSO = {
-    "dual_signal": "constraint.dual_signal",
-    "signal_clip": "constraint.signal_clip",
-    "resilience_form": "constraint.resilience_form",
-    "dual_every": "constraint.dual_every",
-    "dual_every_unit": "constraint.dual_every_unit",
-    "violation_ema": "constraint.violation_ema",
-    "alpha_ramp_steps": "constraint.alpha_ramp_steps",
-    "weight_ema": "weight_ema",
-    "decay_share": "decay_share",
-    "grad_clip": "grad_clip",
-    "early_stop": "early_stop",
-    "dtype": "dtype",
-    "model_checkpoint": "model.checkpoint",
-    "model_atoms_per_side": "model.atoms_per_side",
-    "model_threshold": "model.threshold",
-}
+_ALSO = (  # fields that say how a pair was trained and that the short form leaves to a note
+    "constraint.dual_signal",
+    "constraint.signal_clip",
+    "constraint.resilience_form",
+    "constraint.dual_every",
+    "constraint.dual_every_unit",
+    "constraint.violation_ema",
+    "constraint.alpha_ramp_steps",
+    "weight_ema",
+    "decay_share",
+    "grad_clip",
+    "early_stop",
+    "dtype",
+    "model.checkpoint",
+    "model.atoms_per_side",
+    "model.threshold",
+)
 
 
 def _also_notes(rows: Sequence[Row]) -> list[str]:
@@ -126,18 +119,16 @@ def _also_notes(rows: Sequence[Row]) -> list[str]:
         if row["alpha"] is None:  # nothing was measured
             continue
         also = [
-            f"{column} {_value_text(row[column])}"
-            for column, name in _ALSO.items()
-            if row[column] != plain.value_of(name)
+            f"{_column(name)} {_value_text(row[_column(name)])}"
+            for name in _ALSO
+            if row[_column(name)] != plain.value_of(name)
         ]
         if also:
             settings.setdefault(", ".join(also), []).append(row["setting"])
     return [f"{', '.join(names)}: also {also}." for also, names in settings.items()]
 
 
-# ``form`` is what a reader calls the whole: see ``_form``.
-
-
+# ``form`` is what a reader calls the whole: see ``form_of``.
 _COLUMNS = {"constraint.form": "constraint_form", "model.name": "model"}
 _NOT_SHOWN = ("seed", "data.folder", "test_gammas")
 _FIELDS = sorted(  # those of the constraint first

@@ -17,13 +17,12 @@ from sweep.results.aggregates import ARMS, COSTS, shift_mean
 from sweep.results.tables.columns import (
     GAUSSIAN,
     config_of,
-    departure_notes,
     form_of,
     headed,
     layer_columns,
+    model_notes,
     pair_columns,
     reference_notes,
-    unmatched_note,
     without_idle,
 )
 from sweep.results.tables.formats import Row, Table, number
@@ -99,8 +98,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
             if not row["winner"]
         ),
         *verdict_notes(rows, entries),
-        *departure_notes(rows),
-        *unmatched_note(rows),
+        *model_notes(rows),
     ]
     caption = "Constrained and unconstrained arms"
     return Table("results", caption, without_idle(space, rows), shown, notes, texts=4, headed=3)
@@ -173,8 +171,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     notes += [
         *reference_notes(facts.metric),
         f"difference: constrained minus unconstrained{bias_text(firsts, facts.samples)}.",
-        *departure_notes(firsts),
-        *unmatched_note(firsts),
+        *model_notes(firsts),
     ]
     return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5, headed=3)
 
@@ -295,13 +292,11 @@ def _shift_row(
     facts: TaskFacts, entry: Mapping[str, Json], block: str, shift: str, severity: float
 ) -> Row:
     def score(values: Mapping[str, Json]) -> float | None:
-        if shift == GAUSSIAN:
-            scores, at = values.get("scores"), gamma_key(severity)
-        else:
-            scores, at = values.get("shifts", {}).get(shift), severity_key(severity)
-        found: float | None = (scores or {}).get(at)
+        by_shift = {GAUSSIAN: values.get("scores"), **values.get("shifts", {})}
+        found: float | None = (by_shift.get(shift) or {}).get(at)
         return found
 
+    at = gamma_key(severity) if shift == GAUSSIAN else severity_key(severity)
     key = facts.metric.key
     ours, theirs = (score(entry[arm] or {}) for arm in ARMS)
     return {

@@ -69,9 +69,7 @@ def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) ->
     yield from (
         (name, None, None, None, last[scalar]) for name, scalar in COSTS.items() if scalar in last
     )
-    yield from ((key, GAUSSIAN, float(g), None, score) for g, score in found.scores.items())
-    for shift, scores in found.shift_scores.items():
-        yield from ((key, shift, float(s), None, score) for s, score in scores.items())
+    yield from _scores(key, {GAUSSIAN: found.scores, **found.shift_scores})
 
     by_gamma = {"loss": found.layer_losses_by_gamma, f"layer_{key}": found.layer_scores_by_gamma}
     for name, rows in by_gamma.items():  # draw 0
@@ -104,6 +102,11 @@ def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) ->
         yield from _by_layer(name, of_layers, gamma, first=first_layer(layers, len(of_layers)))
 
 
+def _scores(key: str, by_shift: Mapping[str, Mapping[str, float]]) -> Iterator[Cell]:
+    for shift, scores in by_shift.items():
+        yield from ((key, shift, float(s), None, score) for s, score in scores.items())
+
+
 def _by_layer(
     name: str, values: Sequence[float], severity: float, *, shift: str = GAUSSIAN, first: int = 0
 ) -> Iterator[Cell]:
@@ -115,10 +118,7 @@ def _reference_cells(record: ArmRecord, found: Evaluation, name: str) -> Iterato
     key, scores = record.config.facts.metric.key, found.references[name]
     yield "ood_mean", None, None, None, sum(scores.values()) / len(scores)
     yield "ood_auc", None, None, None, area(scores)
-    yield from ((key, GAUSSIAN, float(g), None, score) for g, score in scores.items())
-    shifted: Mapping[str, Mapping[str, float]] = found.shift_references.get(name, {})
-    for shift, by_severity in shifted.items():
-        yield from ((key, shift, float(s), None, score) for s, score in by_severity.items())
+    yield from _scores(key, {GAUSSIAN: scores, **found.shift_references.get(name, {})})
     if name in found.reference_losses:
         loss = found.reference_losses[name]
         yield "held_out_loss", GAUSSIAN, record.config.train_gamma, None, loss

@@ -247,7 +247,7 @@ def test_what_has_no_column_and_is_not_at_its_default_is_a_note(objects: ObjectS
     table = hyperparameters_table(space, entries)
     also = "also dual_signal violation, signal_clip —, violation_ema 0.5, weight_ema 0.9."
     assert f"{FIRST}, {SECOND}: {also}" in table.notes
-    shown = {*module._TRAINED, *(n.replace("_", " ") for n in module._ALSO)}
+    shown = {*module._TRAINED, *(module._column(n).replace("_", " ") for n in module._ALSO)}
     other_words = {
         "grad_through_previous": "form", "dual_optimizer": "dual optimiser",
         "reference_unit": "unit", "warmup_steps": "warm-up",
