@@ -197,11 +197,8 @@ def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> Non
         else:
             _replace(out, staging, files, earlier)
     except OSError as error:
-        kind = (
-            Misuse
-            if isinstance(error, (PermissionError, NotADirectoryError, FileExistsError))
-            else StoreError
-        )
+        of_users = (PermissionError, NotADirectoryError, FileExistsError)
+        kind = Misuse if isinstance(error, of_users) else StoreError
         raise kind(
             f"the export could not be written below {out}: {error}. Give another folder with --out."
         ) from error

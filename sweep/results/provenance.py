@@ -74,7 +74,7 @@ def arm_provenance(
     record: ArmRecord, environments: Sequence[Json], run_ids: Mapping[str, str]
 ) -> dict[str, Json]:
     """One arm: what names it, what it cost, and which of ``environments`` it was trained in."""
-    values = finite(
+    values: dict[str, Json] = finite(
         {
             "signature": record.signature,
             "mlflow_run_id": run_ids.get(record.signature),
@@ -89,7 +89,7 @@ def arm_provenance(
             "warnings": record.warnings,
         }
     )
-    return dict(values)
+    return values
 
 
 def wall_s(record: ArmRecord) -> float:

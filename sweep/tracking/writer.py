@@ -132,7 +132,8 @@ class BackgroundTracker:
         """Wait for the arm that is due and waits longest; None to end."""
         with self._changed:
             if self._failures:
-                self._pause(self._wait_s())
+                wait_s = self._first_wait_s * 2.0 ** min(self._failures - 1, 30)
+                self._pause(min(wait_s, self._longest_wait_s))
             while not self._stopped:
                 final = next(iter(self._final.values()), None)
                 if self._closing:
@@ -148,10 +149,6 @@ class BackgroundTracker:
                     return final or running
                 self._changed.wait(min(waits_s.values(), default=None))
             return None
-
-    def _wait_s(self) -> float:
-        wait_s: float = self._first_wait_s * 2.0 ** min(self._failures - 1, 30)
-        return min(wait_s, self._longest_wait_s)
 
     def _pause(self, wait_s: float) -> None:
         """Wait, also while offers come in; not after the end was announced and then passed."""

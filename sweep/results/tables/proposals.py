@@ -14,6 +14,7 @@ from trainables.records.arm_record import ArmRecord
 from trainables.records.parallel_reads import at_once
 
 Read = Callable[[str], ArmRecord | None]  # the record of a signature
+OF_VERDICT = ("worst_missing_share", "worst_layer", "certificate", "useful")
 OF_ARM = ("objective", "ood_auc", "seen_mean", "unseen_mean", "held_out_loss")
 
 
@@ -56,17 +57,14 @@ def _of_seed(
     if record is None or not record.is_final:
         return row
     pair = join(record, baseline, tolerance)
+    entry = compared_entry([pair], pair, {}, selected=False)
     row |= {
         "reason": record.reason or None,
         "outcome_of_seed": pair.outcome,
         "vacuous": pair.is_vacuous,
-        "worst_missing_share": pair.judgement.worst if pair.judgement else None,
-        "worst_layer": pair.judgement.worst_layer if pair.judgement else None,
-        "certificate": pair.judgement.certificate.verdict if pair.judgement else None,
-        "useful": pair.judgement.useful if pair.judgement else None,
+        **{name: entry["constrained"][name] for name in OF_VERDICT},
     }
     mean = f"mean_{config.facts.metric.key}"
-    entry = compared_entry([pair], pair, {}, selected=False)
     for arm in ARMS:
         values = entry[arm] or {}
         row[f"{arm}_{mean}"] = values.get("ood_mean")

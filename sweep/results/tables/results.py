@@ -59,7 +59,17 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     rows = [_results_row(config_of(space, entry), entry) for entry in entries]
     facts = space.base.facts
     label, mean = facts.metric.label, f"mean_{facts.metric.key}"
-    lines = [line for row in rows for line in _result_lines(facts.metric, row)]
+    # Who a line is about, what columns of CSV call that, and the form of its numbers: both arms,
+    # their difference, and what needs no training.
+    lines = [
+        (row, line)
+        for row in rows
+        for line in (
+            *((arm, arm, ".3f") for arm in ARMS),
+            (difference_header([row]), "difference", "+.3f"),
+            *((reference_label(name), name, ".3f") for name in facts.metric.shown),
+        )
+    ]
     shown = [
         *headed([row for row, _ in lines]),
         ("arm", [who for _, (who, _, _) in lines]),
@@ -102,19 +112,6 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     ]
     caption = "Constrained and unconstrained arms"
     return Table("results", caption, without_idle(space, rows), shown, notes, texts=4, headed=3)
-
-
-# Who a line of the results is about, what columns of CSV call that, and the form of its numbers.
-Line = tuple[str, str, str]
-
-
-def _result_lines(metric: Metric, row: Row) -> list[tuple[Row, Line]]:
-    """Both arms, their difference, and what needs no training."""
-    return [
-        *((row, (arm, arm, ".3f")) for arm in ARMS),
-        (row, (difference_header([row]), "difference", "+.3f")),
-        *((row, (reference_label(name), name, ".3f")) for name in metric.shown),
-    ]
 
 
 def _note_on_seen(facts: TaskFacts) -> str:
