@@ -35,7 +35,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.models.dust import DUST
 from trainables.models.ut import VARIANTS, UTLayer
 from trainables.plain import Json
@@ -112,7 +112,7 @@ def best_map(candidate: Candidate, task: VideoDenoising, batches: int) -> Tensor
 
 @torch.no_grad()
 def held_out_loss(
-    predict: Callable[[Tensor], Tensor], task: VideoDenoising, config: RunConfig
+    predict: Callable[[Tensor], Tensor], task: VideoDenoising, config: ArmConfig
 ) -> float:
     """Mean loss at train_gamma over the dev clips and eval_draws, in the task's unit."""
     losses = [
@@ -123,7 +123,7 @@ def held_out_loss(
     return float(torch.cat(losses).mean())
 
 
-def bounds(config: RunConfig, batches: int) -> dict[str, Json]:
+def bounds(config: ArmConfig, batches: int) -> dict[str, Json]:
     """Every variant's losses, and those of the references, on the data of ``config``."""
     task = VideoDenoising(config, torch.device("cpu"), torch.float64)
     patch = config.data.patch_size
@@ -169,7 +169,7 @@ def main() -> None:
         if options.data is None
         else DataConfig(name=options.data_set, folder=options.data, frames=options.frames)
     )
-    config = RunConfig(data=data, train_gamma=options.gamma, batch_size=64, eval_windows=12)
+    config = ArmConfig(data=data, train_gamma=options.gamma, batch_size=64, eval_windows=12)
     result = {
         "benchmark": "one_layer_bound",
         "data": data.name,

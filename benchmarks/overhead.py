@@ -29,12 +29,12 @@ from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from trainables.arm_run import ArmRun
-from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
 from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-BASE = RunConfig(
+BASE = ArmConfig(
     data=DataConfig(frame_size=96, patch_size=8),
     eval_windows=4,
     constraint=ConstraintConfig(),
@@ -43,7 +43,7 @@ BASE = RunConfig(
 
 def records(objects: ObjectStore) -> list[ArmRecord]:
     """Every stored record."""
-    store = RunStore(objects)
+    store = ArmStore(objects)
     found = [store.record(name) for name in objects.names("arms")]
     return [record for record in found if record is not None and record.reports]
 
@@ -80,7 +80,7 @@ def steps_of_arm(seconds: float) -> int:
     with tempfile.TemporaryDirectory() as folder:
         steps = 200
         config = BASE.with_fields({"steps": steps, "report_every": steps})
-        record = ArmRun(config, RunStore(ObjectStore(folder))).advance()
+        record = ArmRun(config, ArmStore(ObjectStore(folder))).advance()
         return max(10, round(steps * seconds / record.reports[-1].scalars[TRAIN_SECONDS]))
 
 

@@ -28,7 +28,7 @@ from benchmarks.scale import KEYS, requests_served, s3_server
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import Definition, put_definition
 from trainables.plain import Json
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 TIMES = 3
@@ -41,7 +41,7 @@ def store_sweep(root: str, pairs: int, settings: int) -> int:
     asked = put_definition(objects, Definition("scale", space))
     coordinator = Coordinator(objects, asked)
     coordinator.start()
-    train(coordinator, RunStore(objects, driver=coordinator.runs.driver), lambda final: None)
+    train(coordinator, ArmStore(objects, driver=coordinator.runs.driver), lambda final: None)
     assert coordinator.summary().exit_code == 0, coordinator.summary().problems[:3]
     return space.n_proposals * settings
 

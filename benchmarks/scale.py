@@ -54,7 +54,7 @@ from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.writer import BackgroundTracker
 from trainables.plain import Json
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 T = TypeVar("T")
@@ -135,7 +135,7 @@ def drive(
     over = threading.Event()
     threading.Thread(target=look, daemon=True).start()
     coordinator.start()
-    train(coordinator, RunStore(objects, driver=coordinator.runs.driver), tick)
+    train(coordinator, ArmStore(objects, driver=coordinator.runs.driver), tick)
     in_loop_s = time.perf_counter() - began
     assert coordinator.summary().exit_code == 0, coordinator.summary().problems[:3]
     assert not background.close(24 * 3600)

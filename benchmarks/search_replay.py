@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
-from sweep.study.proposals import Point, Told
+from sweep.study.proposals import Observation, Point
 from sweep.study.sampler import propose
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 
 FOLDER = Path(__file__).parent / "landscape"
@@ -41,7 +41,7 @@ class Landscape:
     def __init__(self, recorded: Mapping[str, Json], form: str) -> None:
         """The arms of ``form`` in one file."""
         self.arms = [arm for arm in recorded["arms"] if arm["form"] == form]
-        base = RunConfig.from_json(recorded["base"])
+        base = ArmConfig.from_json(recorded["base"])
         points = [arm["point"] for arm in self.arms]
         lrs = [point["constraint.dual_lr"] for point in points]
         wide = LogDecay(1e-4, 100.0)
@@ -78,21 +78,21 @@ class Landscape:
         return self.arms[int(distance.argmin())]
 
 
-def told_of(number: int, point: Point, arm: Mapping[str, Json], kind: str) -> Told:
+def told_of(number: int, point: Point, arm: Mapping[str, Json], kind: str) -> Observation:
     """What a search is told of a proposal that came to ``arm``."""
     status = arm["status"]
     if status in EARLY:
         outcome = "failed" if kind == KINDS[1] else status
-        return Told(number, point, outcome, math.nan, arm["reported_missing_share"])
+        return Observation(number, point, outcome, math.nan, arm["reported_missing_share"])
     outcome = "feasible" if arm["feasible"] else "infeasible"
-    return Told(number, point, outcome, arm["objective"], arm["worst_missing_share"])
+    return Observation(number, point, outcome, arm["objective"], arm["worst_missing_share"])
 
 
 def searched(landscape: Landscape, kind: str, seed: int) -> list[Json]:
     """What the proposals of one search came to, in their order."""
     sampler = "random" if kind == "random" else "tpe"
     space = replace(landscape.space, sampler=sampler, sampler_seed=seed)  # type: ignore[arg-type]
-    told: list[Told] = []
+    told: list[Observation] = []
     arms = []
     for number in range(max(BUDGETS)):
         point = propose(space, "only", number, told)

@@ -42,7 +42,7 @@ from sweep.tracking.rows import TrackedArm
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.ui import server_environment, ui_command
 from sweep.tracking.writer import PACE_S
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.records.arm_record import ArmRecord, Report
 
 METRICS = 60
@@ -102,7 +102,7 @@ def values(step: int) -> dict[str, float]:
 
 def ours(uri: str, together: int = 1) -> tuple[Callable[[int], None], str]:
     """(send so many reports that end at a step, run id) through our tracker."""
-    config = RunConfig(seed=together, constraint=ConstraintConfig())
+    config = ArmConfig(seed=together, constraint=ConstraintConfig())
     record = ArmRecord(signature=config.signature(), config=config, started_ms=_now_ms())
     tracker = Tracker(uri)
     arm = TrackedArm(record=record, sweep=SWEEP, setting="benchmark", proposal=0)

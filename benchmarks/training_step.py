@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.build import build_model, build_task
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.layer_losses import introduce
 from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.models.base import LastPrediction
@@ -49,13 +49,13 @@ Steps = Callable[[int], None]  # takes so many steps
 class Case:
     """What is trained, and what constraining it may cost."""
 
-    config: RunConfig
+    config: ArmConfig
     most_time: float
     most_memory: float
     blocks: int
     steps: int  # in a block
 
-    def arm(self, name: str) -> RunConfig:
+    def arm(self, name: str) -> ArmConfig:
         """Its constrained or its unconstrained arm."""
         return self.config if name == "constrained" else self.config.unconstrained()
 
@@ -72,8 +72,8 @@ def dust() -> Case:
     return Case(config, most_time=1.5, most_memory=1.10, blocks=15, steps=6)
 
 
-def _on_photographs(model: str, layers: int, *, batch: int) -> RunConfig:
-    return RunConfig(
+def _on_photographs(model: str, layers: int, *, batch: int) -> ArmConfig:
+    return ArmConfig(
         data=DataConfig(name="photographs"),
         model=ModelConfig(name=model, layers=layers),
         steps=100_000,
@@ -87,7 +87,7 @@ def distilbert(folder: Path) -> Case:
     if not (folder / "model").exists():
         _write_encoder(folder / "model")
         _write_reviews(folder / "aclImdb")
-    config = RunConfig(
+    config = ArmConfig(
         task="text_classification",
         data=DataConfig(name="imdb", folder=str(folder / "aclImdb"), max_length=128),
         model=ModelConfig(name="encoder", layers=6, checkpoint=str(folder / "model")),
@@ -137,7 +137,7 @@ def _write_reviews(folder: Path) -> None:
                 (folder / split / label / f"{k}_{rating}.txt").write_text(text)
 
 
-def training_of(config: RunConfig, task: Task) -> Training:
+def training_of(config: ArmConfig, task: Task) -> Training:
     """One arm at its start."""
     model = build_model(config, task).float()
     introduce(model, task)
@@ -170,7 +170,7 @@ def by_hand(case: Case, task: Task) -> Steps:
 
 
 def _plain_model(
-    config: RunConfig, task: Task
+    config: ArmConfig, task: Task
 ) -> tuple[nn.Module, Callable[[Tensor | Tokens], Tensor]]:
     """A model, and how its last layer's prediction is had of a batch's inputs."""
     if config.model.checkpoint is None:

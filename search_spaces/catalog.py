@@ -24,7 +24,7 @@ import search_spaces
 from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
-from trainables.config.arm import RunConfig, default_constraint, field_names
+from trainables.config.arm import ArmConfig, default_constraint, field_names
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, Misuse, UnknownName, require
 from trainables.plain import Json
@@ -36,7 +36,7 @@ _NO_SPACES = ("catalog", "effects", "paper", "ranges", "space")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
-# Fields of a space itself that `--set` may name, beside every field of RunConfig.
+# Fields of a space itself that `--set` may name, beside every field of ArmConfig.
 SPACE_FIELDS = (
     "n_proposals",
     "sampler",
@@ -311,7 +311,7 @@ def with_values(space: SearchSpace, values: Mapping[str, Json]) -> SearchSpace:
     return replace(space, **{n: v for n, v in values.items() if n in SPACE_FIELDS})
 
 
-def unconstrained_arms(space: SearchSpace) -> dict[str, RunConfig]:
+def unconstrained_arms(space: SearchSpace) -> dict[str, ArmConfig]:
     """By signature: what several settings or proposals share is there, and trained, once."""
     arms = (
         space.run(setting, {}, seed=seed).unconstrained()
@@ -387,7 +387,7 @@ def _of_json(path: Path) -> Found:
         if plain.get("kind") == CONFIGURATION:
             return _of_configuration(plain)
         if "settings" not in plain and "task" in plain:
-            return _of_run(RunConfig.from_json(plain))
+            return _of_run(ArmConfig.from_json(plain))
         space = SearchSpace.from_json(plain)
         return Found(space, space.name)
     except Misuse as error:
@@ -400,7 +400,7 @@ def _of_json(path: Path) -> Found:
         ) from error
 
 
-def _of_run(config: RunConfig) -> Found:
+def _of_run(config: ArmConfig) -> Found:
     """A space of one pair: the arm of this config (config.json of an MLflow run), and the other.
 
     Beside an unconstrained arm stands one constrained by its task's defaults.
@@ -428,7 +428,7 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
     runs = plain["runs"]
     if not isinstance(runs, dict) or not runs:
         raise InvalidValue(f"runs must hold a run for each seed, got {runs!r}.")
-    configs = {int(seed): RunConfig.from_json(run["config"]) for seed, run in runs.items()}
+    configs = {int(seed): ArmConfig.from_json(run["config"]) for seed, run in runs.items()}
     first = next(iter(configs.values()))
     for seed, config in configs.items():
         if config != dataclasses.replace(first, seed=seed):

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from search_spaces.ranges import Choice, at_share, decay_of
 from search_spaces.space import RESILIENCE, SearchSpace, Setting
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.plain import Json
 from trainables.primal_dual.schedule import effective_dual_steps
 
@@ -100,7 +100,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
             )
 
 
-def _largest_scale(config: RunConfig, constraint: ConstraintConfig) -> float | None:
+def _largest_scale(config: ArmConfig, constraint: ConstraintConfig) -> float | None:
     """What a multiplier is divided by to be the first layer's weight, over f_c; None: unknown.
 
     The unchanged input's loss over f_c is about train_gamma squared (docs/method.md, Training).

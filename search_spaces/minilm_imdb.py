@@ -7,12 +7,12 @@ pairs are free of selection bias. The weights: docs/text.md.
 
 from search_spaces.catalog import setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 SPACE = SearchSpace(
     name="minilm_imdb",
     summary="MiniLM and UT on IMDb, Lagrangian and detached, 4 seeds of one proposal",
-    base=RunConfig(
+    base=ArmConfig(
         task="text_classification",
         data=DataConfig(name="imdb", dev_share=0.1, max_length=64),
         model=ModelConfig(

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from search_spaces.catalog import half_of, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 
 GAMMA, LAYERS = 0.13, 5
 # The dual step of DUST follows g over f_c: 0.1 on g over f0 = 6.5 is 0.125 there.
@@ -48,7 +48,7 @@ def _settings() -> tuple[Setting, ...]:
 SPACE = SearchSpace(
     name="ped2_dust",
     summary="DUST and UT on UCSD Ped2, 5 layers, 5,000 steps, Lagrangian and detached",
-    base=RunConfig(
+    base=ArmConfig(
         data=DataConfig(name="ucsd_ped2"),
         train_gamma=GAMMA,
         steps=5000,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from search_spaces.catalog import half_of, highest_alpha, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 
 # What UT attains of the unchanged input's loss, f0, with 3 and with 5 layers (docs/ped2.md).
 REACHED = 0.134
@@ -12,7 +12,7 @@ REACHED = 0.134
 SPACE = SearchSpace(
     name="ped2_ut",
     summary="UT on UCSD Ped2, 3 and 5 layers, Lagrangian and detached",
-    base=RunConfig(
+    base=ArmConfig(
         data=DataConfig(name="ucsd_ped2"),
         steps=900,
         report_every=300,

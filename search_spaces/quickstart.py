@@ -2,12 +2,12 @@
 
 from search_spaces.catalog import half_of, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 
 SPACE = SearchSpace(
     name="quickstart",
     summary="UT denoises the built-in camera pans, Lagrangian and detached, on a laptop",
-    base=RunConfig(
+    base=ArmConfig(
         data=DataConfig(name="photographs", frame_size=96, patch_size=8),
         steps=1000,
         report_every=250,

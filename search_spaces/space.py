@@ -1,6 +1,6 @@
 """Search space: a base configuration, settings to compare in, ranges to search.
 
-Plain typed values; a space names fields of RunConfig, so a typo fails where it is written and not
+Plain typed values; a space names fields of ArmConfig, so a typo fails where it is written and not
 after an hour on a GPU. Nothing here imports torch, Ray, Optuna or MLflow.
 """
 
@@ -28,7 +28,7 @@ from search_spaces.ranges import (
     range_to_json,
     resilience_of,
 )
-from trainables.config.arm import ConstraintConfig, RunConfig, field_of
+from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
@@ -73,7 +73,7 @@ class SearchSpace:
     """A base run, its settings, the ranges, and how much of them to try."""
 
     name: str
-    base: RunConfig  # its constraint is the first proposal of every setting
+    base: ArmConfig  # its constraint is the first proposal of every setting
     settings: tuple[Setting, ...]
     summary: str = ""  # one line for `sweep spaces`
     ranges: Mapping[str, Range] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class SearchSpace:
                 self._check_corners(setting, config)
                 tried.add(joint)
 
-    def _check_metric(self, setting: Setting, config: RunConfig) -> None:
+    def _check_metric(self, setting: Setting, config: ArmConfig) -> None:
         """Its tables have one column for the metric, and one text below it."""
         ours, theirs = self.base.facts.metric, config.facts.metric
         if ours != theirs:
@@ -240,7 +240,7 @@ class SearchSpace:
                     f"allowed: {error}"
                 ) from error
 
-    def _check_corners(self, setting: Setting, config: RunConfig) -> None:
+    def _check_corners(self, setting: Setting, config: ArmConfig) -> None:
         """Every corner of the ranges that only together are allowed or not, in one setting."""
         constraint = cast(ConstraintConfig, config.constraint)  # of the base: checked before
         ranges = {n: r for n, r in self.ranges_of(setting).items() if n in _JOINT}
@@ -276,7 +276,7 @@ class SearchSpace:
 
     @staticmethod
     def _resolved(
-        config: RunConfig, ranges: Mapping[str, Range], coordinates: Mapping[str, Json]
+        config: ArmConfig, ranges: Mapping[str, Range], coordinates: Mapping[str, Json]
     ) -> dict[str, Json]:
         point = dict(coordinates)
         for name in _by_decay(ranges):
@@ -288,7 +288,7 @@ class SearchSpace:
         most = setting.n_proposals
         return self.n_proposals if most is None else min(most, self.n_proposals)
 
-    def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> RunConfig:
+    def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> ArmConfig:
         """The constrained run of one proposal in one setting with one seed."""
         return self.base.with_fields({**setting.fields, **point, "seed": seed})
 
@@ -358,7 +358,7 @@ class SearchSpace:
                 f"a search space needs {', '.join(missing)}; got {', '.join(plain) or 'nothing'}."
             )
         values = dict(plain)
-        values["base"] = RunConfig.from_json(plain["base"])
+        values["base"] = ArmConfig.from_json(plain["base"])
         values["settings"] = tuple(
             Setting(
                 s["name"],
@@ -384,7 +384,7 @@ def _by_decay(ranges: Mapping[str, Range]) -> list[str]:
     return [name for name, values in ranges.items() if isinstance(values, LogDecay)]
 
 
-def _dual_steps(config: RunConfig, values: Mapping[str, Json]) -> dict[str, float]:
+def _dual_steps(config: ArmConfig, values: Mapping[str, Json]) -> dict[str, float]:
     """What LogDecay needs to know of a run with these searched values: dual_lr and dual steps."""
     constraint = cast(ConstraintConfig, config.constraint)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from search_spaces.paper.text import CHECKPOINTS, text_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # alpha: half of the descent, in logarithms, from chance to what such encoders reach, over six
 # layers: 0.69 to about 0.25 nats on IMDb, 1.10 to 0.55 on MNLI.
@@ -18,7 +18,7 @@ ALPHAS = {"imdb": {6: 0.08}, "mnli": {6: 0.055}}
 SPACE = SearchSpace(
     name="text_classification_distilbert",
     summary="DistilBERT on IMDb and MNLI: 6 noise levels, Table 4; needs a GPU",
-    base=RunConfig(
+    base=ArmConfig(
         task="text_classification",
         data=DataConfig(name="imdb", dev_share=0.1),
         model=ModelConfig(name="encoder", layers=0, checkpoint=CHECKPOINTS["distilbert"]),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from search_spaces.paper.text import CHECKPOINTS, text_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # First guesses of alpha: half of the descent, in logarithms, that leads from chance to about 0.35
 # nats on IMDb. On MNLI words without their order hardly beat chance: there is little to ask for.
@@ -18,7 +18,7 @@ ALPHAS = {
 SPACE = SearchSpace(
     name="text_classification_ut",
     summary="UT on IMDb and MNLI: 3, 5, 7, 9 layers x 6 noise levels, Table 4; needs a GPU",
-    base=RunConfig(
+    base=ArmConfig(
         task="text_classification",
         data=DataConfig(name="imdb", dev_share=0.1),
         model=ModelConfig(name="text_ut", checkpoint=CHECKPOINTS["ut"]),

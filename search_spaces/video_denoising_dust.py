@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from search_spaces.catalog import half_of, video_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # First guesses of alpha, from early experiments on UCSD Ped2: the paper's 0.25 held with five
 # layers; with seven the last two were at their floor before (ratios of 0.89 after 600 steps).
@@ -20,7 +20,7 @@ LEAST = {3: half_of(0.25, 2), 5: half_of(0.25, 4), 7: half_of(0.15, 6)}
 SPACE = SearchSpace(
     name="video_denoising_dust",
     summary="DUST on Avenue, ShanghaiTech, Ped2: 3, 5, 7 layers x 5 noise levels, Table 3",
-    base=RunConfig(
+    base=ArmConfig(
         data=DataConfig(name="ucsd_ped2"),
         model=ModelConfig(name="dust"),
         steps=2000,

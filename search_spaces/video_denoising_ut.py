@@ -5,7 +5,7 @@ from dataclasses import replace
 from search_spaces.catalog import half_of, highest_alpha, video_settings
 from search_spaces.ped2_ut import REACHED
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # First guesses of alpha. L - 1 factors of 1 - alpha lead from the input's loss, f0, to what the
 # network attains, REACHED on UCSD Ped2 at gamma 0.15; what that leaves out is not searched, nor is
@@ -19,7 +19,7 @@ RANGES = {n: Uniform(low, highest_alpha(REACHED, n - 1)) for n, low in LOWEST.it
 SPACE = SearchSpace(
     name="video_denoising_ut",
     summary="UT on Avenue, ShanghaiTech, Ped2: 3, 5, 7 layers x 5 noise levels, Table 3",
-    base=RunConfig(
+    base=ArmConfig(
         data=DataConfig(name="ucsd_ped2"),
         model=ModelConfig(name="ut"),
         steps=1000,

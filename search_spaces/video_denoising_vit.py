@@ -10,14 +10,14 @@ from dataclasses import replace
 
 from search_spaces.catalog import half_of, video_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
-from trainables.config import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 CHECKPOINT = "google/vit-base-patch16-224"
 
 SPACE = SearchSpace(
     name="video_denoising_vit",
     summary="ViT-B/16 on Avenue, ShanghaiTech, Ped2: 5 noise levels, Table 3; needs a GPU",
-    base=RunConfig(
+    base=ArmConfig(
         task="frame_denoising",
         data=DataConfig(name="ucsd_ped2", frame_size=224),
         model=ModelConfig(name="vit", layers=12, checkpoint=CHECKPOINT),

@@ -19,7 +19,7 @@ from sweep.cli.main import main
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables import retries
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores, at_gamma
 
@@ -130,7 +130,7 @@ def test_the_lines_that_read_scores_by_unit_read_them(
     monkeypatch.chdir(tmp_path)
     losses_UF = np.array([[0.5, 0.25], [0.75, 0.125]], dtype=np.float32)
     scores = UnitScores("dev", ["a:0", "b:8"], [1, 1], {at_gamma(0.15): losses_UF})
-    RunStore(ObjectStore("sweeps")).put_unit_scores("5f3a", scores)
+    ArmStore(ObjectStore("sweeps")).put_unit_scores("5f3a", scores)
     read: dict[str, Any] = {}
     exec(lines.replace("SIGNATURE", "5f3a"), read)
     assert read["by_unit"] == {"a:0": 0.25, "b:8": 0.125}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import torch
 
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns
 from trainables.environment import environment
@@ -35,7 +35,7 @@ from trainables.primal_dual.constraints import descent_constraints, missing_shar
 from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.retries import ARM_STARTS
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
@@ -63,8 +63,8 @@ class ArmRun:
 
     def __init__(
         self,
-        config: RunConfig,
-        store: RunStore,
+        config: ArmConfig,
+        store: ArmStore,
         *,
         gpu_share: float = 1.0,
         tolerance: float = TOLERANCE,

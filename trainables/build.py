@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import nn
 
-from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.datasets import places
 from trainables.errors import BadData
 from trainables.fetching import fetched_folders
@@ -26,7 +26,7 @@ from trainables.registry.lookup import (
 from trainables.tasks.base import Task
 
 
-def parameter_dtype(config: RunConfig) -> torch.dtype:
+def parameter_dtype(config: ArmConfig) -> torch.dtype:
     """The type of a run's parameters, batches, losses and multipliers.
 
     ``bfloat16`` keeps all of them in float32: only the forward pass runs under autocast
@@ -35,7 +35,7 @@ def parameter_dtype(config: RunConfig) -> torch.dtype:
     return torch.float64 if config.dtype == "float64" else torch.float32
 
 
-def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> Task:
+def build_task(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> Task:
     """The task that ``config.task`` names, its data opened.
 
     Raises:
@@ -45,7 +45,7 @@ def build_task(config: RunConfig, device: torch.device, dtype: torch.dtype) -> T
     return cast(Task, build(config, device, dtype))
 
 
-def check_training(config: RunConfig) -> None:
+def check_training(config: ArmConfig) -> None:
     """Raise what starting the run would, as far as its data and its constraint decide it.
 
     Raises:
@@ -57,7 +57,7 @@ def check_training(config: RunConfig) -> None:
     weighting_of(config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch)
 
 
-def require_no_clashes(config: RunConfig) -> None:
+def require_no_clashes(config: ArmConfig) -> None:
     """Misuse where the run's model or task is built in, and a package has one of the same name.
 
     To be asked before a sweep: it reads what is installed, which descriptions need not. Of data
@@ -82,7 +82,7 @@ class _TextSizes:
         return len(load_tokenizer(self.checkpoint))
 
 
-def check_model(config: RunConfig) -> None:
+def check_model(config: ArmConfig) -> None:
     """Raise what building the run's network would, as far as it depends on files.
 
     Nothing is known before its task is there of a network that asks it for what is in the data.
@@ -104,7 +104,7 @@ def depth_of(model: ModelConfig) -> int:
     return Checkpoint(str(model.checkpoint), NEEDS).depth()
 
 
-def fingerprinted_data(config: RunConfig) -> DataConfig:
+def fingerprinted_data(config: ArmConfig) -> DataConfig:
     """The run's data with the fingerprint of what they hold.
 
     Raises:
@@ -114,7 +114,7 @@ def fingerprinted_data(config: RunConfig) -> DataConfig:
     return resolve(config.data)
 
 
-def fetch(config: RunConfig, tell: Tell) -> None:
+def fetch(config: ArmConfig, tell: Tell) -> None:
     """Have on this machine what a run reads from addresses; ``tell`` is told how far that is.
 
     Raises:
@@ -143,7 +143,7 @@ def model_fingerprint(model: ModelConfig) -> str:
     return hashlib.sha256(both.encode()).hexdigest()[:16]
 
 
-def build_model(config: RunConfig, task: object) -> nn.Module:
+def build_model(config: ArmConfig, task: object) -> nn.Module:
     """The run's network at its starting weights, on the CPU; move it to ``parameter_dtype``.
 
     The start depends on the configuration alone: draws from torch's global generator are keyed for

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.primal_dual.constraints import (
     DescentConstraints,
@@ -56,7 +56,7 @@ class Sign:
 class EarlySigns:
     """The early signs of one run, and when they end it."""
 
-    config: RunConfig
+    config: ArmConfig
     scales: Scales
     steps_per_epoch: int
     tolerance: float = TOLERANCE  # the missing share up to which a layer meets its constraint
@@ -192,14 +192,14 @@ class EarlySigns:
                 )
 
 
-def _half_of_the_rest(config: RunConfig, report: Report) -> bool:
+def _half_of_the_rest(config: ArmConfig, report: Report) -> bool:
     """Whether half of the steps that follow warm-up and ramp are over."""
     assert config.constraint is not None
     in_force = settled_from(config.constraint)
     return report.step >= in_force + HALFWAY * (config.steps - in_force)
 
 
-def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterator[Sign]:
+def _of_the_output(config: ArmConfig, scales: Scales, report: Report) -> Iterator[Sign]:
     loss = report.layers["losses"][-1]
     if not config.facts.has_identity:
         yield from _of_classifier(config, loss, report.step)
@@ -223,7 +223,7 @@ def _of_the_output(config: RunConfig, scales: Scales, report: Report) -> Iterato
         )
 
 
-def _of_classifier(config: RunConfig, loss: float, step: int) -> Iterator[Sign]:
+def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
     """A cross entropy above that of the label frequencies; it may yet be right in most answers."""
     if loss >= 1.0 and step >= SETTLED * config.steps:
         yield Sign(

@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
@@ -213,7 +213,7 @@ def _plain(losses: Tensor) -> Floats:
 
 
 def evaluate(
-    config: RunConfig,
+    config: ArmConfig,
     task: Task,
     model: nn.Module,
     references: References,
@@ -299,7 +299,7 @@ ByShift = dict[str, dict[str, Any]]  # a value by family and severity
 
 
 def measure_shifts(
-    config: RunConfig, task: Task, model: nn.Module, split: str = "dev"
+    config: ArmConfig, task: Task, model: nn.Module, split: str = "dev"
 ) -> dict[tuple[str, float], Measured]:
     """The model under every shift and severity of the run; empty without shifts."""
     return {
@@ -310,7 +310,7 @@ def measure_shifts(
 
 
 def shift_fields(
-    config: RunConfig,
+    config: ArmConfig,
     task: Task,
     shifted: Mapping[tuple[str, float], Measured],
     references: References,

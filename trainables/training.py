@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.layer_losses import last_loss, layer_losses
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
@@ -31,7 +31,7 @@ from trainables.records import arm_record as results
 from trainables.tasks.base import Batch, TrainingTask
 
 
-def optimizer_of(config: RunConfig, model: nn.Module) -> torch.optim.Optimizer:
+def optimizer_of(config: ArmConfig, model: nn.Module) -> torch.optim.Optimizer:
     """Adam over all that is trained, or AdamW where ``weight_decay`` is above 0.
 
     The readout may have a learning rate of its own: it starts untrained where the rest of a
@@ -55,7 +55,7 @@ class Training:
     """The state of one run between two primal steps: model, optimiser, weighting, step."""
 
     def __init__(
-        self, config: RunConfig, task: TrainingTask, model: nn.Module, weighting: Weighting
+        self, config: ArmConfig, task: TrainingTask, model: nn.Module, weighting: Weighting
     ) -> None:
         """Start at step 0 with the model as it is."""
         self.config = config
@@ -122,7 +122,7 @@ class Training:
         for part in parts:
             losses_F = self._losses(step, part).mean(dim=1) / self._constant_loss
             seen.append(losses_F.detach())
-            # with several parts the weights follow no losses (RunConfig.accumulate)
+            # with several parts the weights follow no losses (ArmConfig.accumulate)
             objective = (self.weighting.weights(step, seen[-1]) * losses_F).sum()
             (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
         return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)

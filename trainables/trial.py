@@ -20,7 +20,7 @@ import ray
 from ray.tune import PlacementGroupFactory, Trainable
 
 from trainables.code_version import DISTRIBUTION, training_version
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
 from trainables.fetching.fetched_folders import Background
@@ -28,8 +28,8 @@ from trainables.fetching.remote_folders import is_address
 from trainables.plain import Json
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report
-from trainables.records.arms import RunStore
-from trainables.records.retrying import PatientStore
+from trainables.records.arms import ArmStore
+from trainables.records.retrying import RetryingStore
 
 if TYPE_CHECKING:
     from trainables.arm_run import ArmRun
@@ -50,7 +50,7 @@ REPORT = "report"  # the whole last report as one JSON string: Tune tracks every
 
 
 def trial_config(
-    config: RunConfig,
+    config: ArmConfig,
     root: str,
     patience_s: float,
     *,
@@ -153,14 +153,14 @@ class ArmTrial(Trainable):
 
     def _fetching(self) -> str:
         """How far the data and weights are that lie at addresses; empty: they are here."""
-        config = RunConfig.from_json(json.loads(self._trial_config["run"]))
+        config = ArmConfig.from_json(json.loads(self._trial_config["run"]))
         if not is_address(config.data.folder) and not is_address(config.model.checkpoint):
             return ""
         if self._fetch is None:
             from trainables.build import fetch  # torch: as below
 
             self._fetch = Background(lambda tell: fetch(config, tell))
-        return self._fetch.news(FETCH_TOLD_S)
+        return self._fetch.event(FETCH_TOLD_S)
 
     def _refuse_other_code(self) -> None:
         """Raise OtherCode unless the code here is the driver's."""
@@ -180,9 +180,9 @@ class ArmTrial(Trainable):
 
         if memory.gpu_is_lost():  # to an arm before this one, whose outcome that is
             os._exit(1)  # Tune starts this arm again, in a new process
-        config = RunConfig.from_json(json.loads(self._trial_config["run"]))
+        config = ArmConfig.from_json(json.loads(self._trial_config["run"]))
         told = self._trial_config
-        objects = PatientStore(told["root"], patience_s=told["patience_s"])
+        objects = RetryingStore(told["root"], patience_s=told["patience_s"])
         if told["landmark"] and not objects.exists(told["landmark"]):
             raise StoreError(
                 f"{told['landmark']} is not below {objects.root} on {socket.gethostname()}, where "
@@ -191,7 +191,7 @@ class ArmTrial(Trainable):
             )
         return ArmRun(
             config,
-            RunStore(objects, driver=told["driver"]),
+            ArmStore(objects, driver=told["driver"]),
             gpu_share=json.loads(told["bundle"]).get("GPU", 1.0),
             tolerance=told["tolerance"],
         )

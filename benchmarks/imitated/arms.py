@@ -11,10 +11,10 @@ from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
-from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
 from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Evaluation, Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 
 SETTINGS = 50
 WORKERS = 200
@@ -29,7 +29,7 @@ def definition(pairs: int, settings: int = SETTINGS) -> Definition:
     space = SearchSpace(
         name="scale",
         summary="",
-        base=RunConfig(data=DataConfig(frame_size=32, patch_size=8), constraint=ConstraintConfig()),
+        base=ArmConfig(data=DataConfig(frame_size=32, patch_size=8), constraint=ConstraintConfig()),
         settings=tuple(
             Setting(f"g{g:03d}", {"train_gamma": (g + 1) / (4 * settings)}) for g in range(settings)
         ),
@@ -45,7 +45,7 @@ def definition(pairs: int, settings: int = SETTINGS) -> Definition:
     return Definition("scale", space)
 
 
-def finished_record(config: RunConfig) -> ArmRecord:
+def finished_record(config: ArmConfig) -> ArmRecord:
     """A finished arm of LAYERS layers with REPORTS reports; its numbers hang on its signature."""
     signature = config.signature()
     luck = int(hashlib.sha256(signature.encode()).hexdigest()[:6], 16) / 16**6
@@ -90,7 +90,7 @@ def finished_record(config: RunConfig) -> ArmRecord:
     )
 
 
-def steps_of(arm: Arm, coordinator: Coordinator, runs: RunStore) -> Iterator[None]:
+def steps_of(arm: Arm, coordinator: Coordinator, runs: ArmStore) -> Iterator[None]:
     """One arm as its worker goes through it: begun, half done, final. Yields between."""
     done = finished_record(arm.config)
     runs.record(arm.signature)
@@ -108,7 +108,7 @@ def steps_of(arm: Arm, coordinator: Coordinator, runs: RunStore) -> Iterator[Non
     coordinator.finished(arm.signature)
 
 
-def train(coordinator: Coordinator, runs: RunStore, tick: Callable[[int], None]) -> None:
+def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None]) -> None:
     """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final."""
     working: deque[Iterator[None]] = deque()
     while True:

@@ -21,14 +21,14 @@ from scipy.stats import qmc
 
 from sweep.study.feasibility import Judgement, judge
 from trainables.arm_run import ArmRun
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.plain import Json
 from trainables.primal_dual.schedule import lr_factor
 from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-BASE = RunConfig(
+BASE = ArmConfig(
     data=DataConfig(name="photographs", frame_size=32, patch_size=8),
     model=ModelConfig(name="ut", layers=5),
     steps=600,
@@ -49,7 +49,7 @@ PARTS = {
 }
 
 
-def effective_steps(config: RunConfig) -> float:
+def effective_steps(config: ArmConfig) -> float:
     """Dual steps, each counted as the schedule scales it."""
     schedule = (
         lr_factor(step, config.steps, config.decay_share, config.warmup_share)
@@ -58,7 +58,7 @@ def effective_steps(config: RunConfig) -> float:
     return math.fsum(schedule)
 
 
-def point_at(base: RunConfig, shares: list[float], part: str) -> dict[str, float]:
+def point_at(base: ArmConfig, shares: list[float], part: str) -> dict[str, float]:
     """The point that lies at these shares of a part of the box."""
 
     def log(ends: tuple[float, float], share: float) -> float:
@@ -73,7 +73,7 @@ def point_at(base: RunConfig, shares: list[float], part: str) -> dict[str, float
     }
 
 
-def trained(config: RunConfig, runs: RunStore) -> ArmRecord:
+def trained(config: ArmConfig, runs: ArmStore) -> ArmRecord:
     """The final record of an arm."""
     run = ArmRun(config, runs)
     while not run.record.is_final:
@@ -133,7 +133,7 @@ def main() -> None:
             "model.layers": options.layers,
         }
     )
-    runs = RunStore(ObjectStore(Path(tempfile.mkdtemp())))
+    runs = ArmStore(ObjectStore(Path(tempfile.mkdtemp())))
     plain = trained(base.unconstrained(), runs)
     assert plain.evaluation is not None
     landscape: Json = {

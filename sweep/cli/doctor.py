@@ -18,7 +18,7 @@ from sweep.cli.options import (
     storage_option,
 )
 from sweep.doctor.check import Check
-from sweep.doctor.data import Need, Scope, needs_of
+from sweep.doctor.data import Requirement, Scope, needs_of
 from sweep.study.opening import open_store
 from trainables.errors import Misuse
 
@@ -66,7 +66,7 @@ def doctor(
     """
     wanted = _needs(space, data, options)
     if needs is not None:
-        wanted += tuple(map(Need.from_json, json.loads(needs)))
+        wanted += tuple(map(Requirement.from_json, json.loads(needs)))
     scope = Scope(mlflow, data if space is None else None, wanted, tuple(machines))
     if address is not None:
         if notify is not None:
@@ -85,7 +85,7 @@ def doctor(
     raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
 
 
-def _needs(space: str | None, data: str | None, options: SpaceOptions) -> tuple[Need, ...]:
+def _needs(space: str | None, data: str | None, options: SpaceOptions) -> tuple[Requirement, ...]:
     if space is not None:
         return needs_of(options.space_of(space, {} if data is None else {"data.folder": data}))
     if options:

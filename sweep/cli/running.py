@@ -216,14 +216,14 @@ def _train(
     tracking_end_s = TRACKING_END_S
     try:
         again = run_again(objects, definition, executor)
-        with notifications.notifying(notify, definition.name, again, warn=note) as on_news:
+        with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
             summary = run_sweep(
                 objects,
                 definition,
                 executor,
                 on_record=on_record,
                 on_proposal=on_proposal,
-                on_news=on_news,
+                on_event=on_event,
                 retry_failed=retry_failed,
             )
             tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S

@@ -34,7 +34,7 @@ from sweep.tracking.address import (
     tracking_uri,
 )
 from trainables.errors import Failure, SweepError
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML 'sweep ...'`)."
@@ -73,7 +73,7 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
         return
     objects, view = open_sweep(storage, name)
     ids = run_ids(objects, view.definition)
-    read = RunStore(objects).record
+    read = ArmStore(objects).record
     files = export(view, ids, folder_out, read=read, everything=everything)
     for file in files:
         click.echo(str(folder_out / file))
@@ -194,7 +194,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if not yes and not click.confirm(f"Delete the sweep {name}?"):
         click.echo("Nothing was deleted.")
         return
-    store = RunStore(objects)
+    store = ArmStore(objects)
     for signature in doomed:
         store.forget(signature)
     objects.delete_folder(folder(name))

@@ -31,7 +31,7 @@ from sweep.cluster.submission import (
 from sweep.executors.autoscaling import largest, unused_gpus
 from sweep.executors.resources import ResourceClasses
 from sweep.run import notifications
-from sweep.run.events import OnNews, of_driver, of_storage
+from sweep.run.events import OnEvent, of_driver, of_storage
 from sweep.run.forget_failed import forget_failed
 from sweep.run.signals import KNOWN, request_stop, stop_request
 from sweep.study import advice
@@ -50,7 +50,7 @@ from sweep.tracking.address import place_of, remember_place
 from trainables.code_version import code_version
 from trainables.errors import Failure, StoreError, SweepError
 from trainables.plain import Json
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import DRIVER_DEATHS, DRIVER_WAITS_S, STORAGE_LOOK_S, STORAGE_WAIT_S
 
@@ -66,9 +66,9 @@ def main() -> None:
         objects = open_store(root_on_cluster(sent.storage))
         target = sent.notify or os.environ.get(notifications.VARIABLE)
         resume = advice.resume(sent.name, objects.root)
-        with notifications.notifying(target, sent.name, resume, warn=_say) as on_news:
+        with notifications.notifying(target, sent.name, resume, warn=_say) as on_event:
             run_driver = partial(drive, objects, sent)
-            code = supervise(objects, sent.name, run_driver, known=known, on_news=on_news)
+            code = supervise(objects, sent.name, run_driver, known=known, on_event=on_event)
         raise SystemExit(code)
     notes: list[str] = []
     try:
@@ -174,7 +174,7 @@ def supervise(
     known: str | None = None,
     waits_s: Sequence[float] = DRIVER_WAITS_S,
     look_s: float = STORAGE_LOOK_S,
-    on_news: OnNews = lambda news: None,
+    on_event: OnEvent = lambda event: None,
 ) -> int:
     """Run the driver until the sweep has ended; the exit code of the last one.
 
@@ -186,7 +186,7 @@ def supervise(
         known: that request; None: the one that is there now.
         waits_s: pauses before the starts that follow a driver's first, second, ... death.
         look_s: between two looks at a storage that is full or away.
-        on_news: told when the sweep waits for its storage, and when it is left to a person; what
+        on_event: told when the sweep waits for its storage, and when it is left to a person; what
             else happens, drivers tell.
     """
     known = stop_request(objects, name) if known is None else known
@@ -200,7 +200,7 @@ def supervise(
                 return code
             if code == 2 and starts == 1:  # later: data or storage are away
                 what = "was refused: its job's log says why"
-                on_news(of_driver(name, what, objects.root))
+                on_event(of_driver(name, what, objects.root))
                 return code
             if terminated or _asked_to_stop(objects, name, known):
                 return code
@@ -213,11 +213,11 @@ def supervise(
                 what = f"died {DRIVER_DEATHS} times without progress and is not started again"
                 again = advice.resume(name, objects.root)
                 _say(f"the driver of {name} {what}. See above why; then `{again}` continues.")
-                on_news(of_driver(name, what, objects.root))
+                on_event(of_driver(name, what, objects.root))
                 return code
             _say(f"the driver of {name} ended with exit code {code} and is started again.")
             time.sleep(waits_s[min(deaths, len(waits_s)) - 1])
-            _await_storage(objects, terminated, look_s, lambda e: on_news(of_storage(name, e)))
+            _await_storage(objects, terminated, look_s, lambda e: on_event(of_storage(name, e)))
             if terminated:
                 return code
 
@@ -307,7 +307,7 @@ def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str,
 
     Of judged proposals nothing is read: there may be ten thousand, each a request.
     """
-    runs = RunStore(objects)
+    runs = ArmStore(objects)
     for setting in definition.space.settings:
         listed = listed_proposals(objects, definition.name, setting.name)
         yield f"{setting.name}/proposals", len(listed)

@@ -24,7 +24,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from sweep.cost.noise_task import noise_task
 from trainables.build import build_model, depth_of, parameter_dtype
-from trainables.config.arm import ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ModelConfig
 from trainables.errors import BadData, Misuse, SweepError, UnknownName
 from trainables.fetching.remote_folders import is_address
 from trainables.layer_losses import layer_losses
@@ -66,7 +66,7 @@ class Work:
 
 
 @lru_cache(maxsize=256)
-def counted_work(config: RunConfig) -> Work:
+def counted_work(config: ArmConfig) -> Work:
     """Operations and bytes of one step of a run, from its configuration alone.
 
     A checkpoint's weights are not read; of one that is not on this machine the size is guessed.
@@ -92,7 +92,7 @@ def counted_work(config: RunConfig) -> Work:
             ) from error
 
 
-def _counted(config: RunConfig) -> Work:
+def _counted(config: ArmConfig) -> Work:
     task, dtype = noise_task(config), parameter_dtype(config)
     model = build_model(config, task).to(dtype)
     part = task.train_batch(0).parts(config.accumulate)[0]
@@ -141,7 +141,7 @@ class _Answers(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func is torch.ops.aten.allclose.default
 
 
-def _described(config: RunConfig, folder: Path) -> ModelConfig:
+def _described(config: ArmConfig, folder: Path) -> ModelConfig:
     """The run's model with its depth, of a checkpoint that this machine has the description of.
 
     Where it has none, ``folder`` becomes one, described by its name and by what the run asks of it.

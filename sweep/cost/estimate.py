@@ -24,7 +24,7 @@ from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.cost.counted_work import Work, counted_work
 from sweep.cost.timed_steps import step_times
-from trainables.config.arm import DataConfig, RunConfig, default_constraint
+from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import UnknownName
 from trainables.plain import Json
@@ -156,14 +156,14 @@ def _assumption(gpu: str | None, counted: bool) -> str:
 # --- one arm --------------------------------------------------------------------------------------
 
 
-def arm_seconds(config: RunConfig, gpu: str | None = None) -> float:
+def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     """Seconds that one arm trains and is evaluated."""
     step = _step_seconds(config, gpu)
     samples = config.batch_size * (1 + BACKWARD)  # as many forward passes as one step costs
     return START_S + step * (config.steps + evaluated_samples(config) / samples)
 
 
-def evaluated_samples(config: RunConfig) -> float:
+def evaluated_samples(config: ArmConfig) -> float:
     """Samples that pass forward in an arm's reports and its final evaluation."""
     reports = math.ceil(config.steps / config.report_every)
     severities = sum(len(family_of(shift).severities) for shift in config.shifts)
@@ -177,29 +177,29 @@ def evaluated_samples(config: RunConfig) -> float:
     return float((held_out + config.eval_draws) * config.eval_windows * per_unit)
 
 
-def arm_memory_gb(config: RunConfig, gpu: str | None = None) -> float:
+def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     """Peak memory of one arm: weights, gradients and Adam's moments, and what backward needs."""
     work = work_of(config)
     return (PROCESS_GB if gpu is None else GPU_GB) + (work.state_bytes + work.kept_bytes) / 1e9
 
 
-def work_of(config: RunConfig) -> Work:
+def work_of(config: ArmConfig) -> Work:
     """Operations and bytes of a run's steps; raises as ``counted_work``."""
     shape = _of_its_shape(config)
     return counted_work(shape.unconstrained() if config.matched_capacity else shape)
 
 
-def is_timed(config: RunConfig) -> bool:
+def is_timed(config: ArmConfig) -> bool:
     """Whether a step is small enough to be taken here, on noise; a checkpoint is never fetched."""
     work = work_of(config)
     small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
     return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
 
 
-def _of_its_shape(config: RunConfig) -> RunConfig:
+def _of_its_shape(config: ArmConfig) -> ArmConfig:
     """The run with defaults in all fields that the cost of a step does not depend on."""
     data = config.data
-    return RunConfig(
+    return ArmConfig(
         task=config.task,
         data=DataConfig(
             frame_size=data.frame_size,
@@ -216,7 +216,7 @@ def _of_its_shape(config: RunConfig) -> RunConfig:
     )
 
 
-def _text_shape(config: RunConfig) -> TextShape:
+def _text_shape(config: ArmConfig) -> TextShape:
     known = TEXTS.get(config.data.name, TextShape(config.data.max_length, math.inf))
     return TextShape(min(known.tokens, config.data.max_length), known.examples)
 
@@ -224,7 +224,7 @@ def _text_shape(config: RunConfig) -> TextShape:
 # --- one step -------------------------------------------------------------------------------------
 
 
-def _step_seconds(config: RunConfig, gpu: str | None) -> float:
+def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     work = work_of(config)
     flops = config.batch_size * (1 + BACKWARD) * work.forward_flops
     if gpu is not None:
@@ -237,7 +237,7 @@ def _step_seconds(config: RunConfig, gpu: str | None) -> float:
 
 
 @lru_cache(maxsize=256)
-def _timed_step(config: RunConfig) -> float:
+def _timed_step(config: ArmConfig) -> float:
     """Seconds of one step of this shape, the fastest of a few: others share this machine."""
     return min(step_times(config, MEASURED_S))
 

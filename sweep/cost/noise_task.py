@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from trainables.build import parameter_dtype
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, Embed, Tokens, TrainingTask, autocast_of
@@ -21,7 +21,7 @@ class NoiseTask:
 
     steps_per_epoch = 1000
 
-    def __init__(self, config: RunConfig) -> None:
+    def __init__(self, config: ArmConfig) -> None:
         """Draw the clean samples once."""
         shape = (config.batch_size, *config.facts.sample_shape(config.data))
         numbers = float(torch.Size(shape[1:]).numel())
@@ -60,6 +60,6 @@ class NoiseTexts(NoiseTask):
         return cross_entropy(prediction, targets, reduction="none")
 
 
-def noise_task(config: RunConfig) -> TrainingTask:
+def noise_task(config: ArmConfig) -> TrainingTask:
     """The task of noise that stands for the run's own."""
     return NoiseTexts(config) if config.facts.reads_texts else NoiseTask(config)

@@ -8,7 +8,7 @@ import torch
 
 from sweep.cost.noise_task import noise_task
 from trainables.build import build_model, parameter_dtype
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.primal_dual.weighting import weighting_of
 from trainables.training import Training
 
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 FEWEST, MOST = 3, 30  # steps that are timed, after one that is not
 
 
-def step_times(config: RunConfig, most_s: float) -> list[float]:
+def step_times(config: ArmConfig, most_s: float) -> list[float]:
     """Seconds of single training steps of ``config``, on this CPU with its threads.
 
     At least FEWEST, at most MOST, and no more once they took ``most_s``.

@@ -30,7 +30,7 @@ CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come 
 
 
 @dataclass(frozen=True)
-class Need:
+class Requirement:
     """A data set, or a checkpoint, that some arm reads."""
 
     task: str
@@ -54,7 +54,7 @@ class Need:
         }
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Need:
+    def from_json(cls, plain: Mapping[str, Json]) -> Requirement:
         """The need that ``to_json`` wrote."""
         data, model = plain["data"], plain["model"]
         return cls(
@@ -70,7 +70,7 @@ class Scope:
 
     mlflow: str | None  # address of the MLflow server; None: where a sweep would be tracked
     folder: str | None  # to look for data sets in
-    needs: tuple[Need, ...]  # the data sets and checkpoints of a search space
+    needs: tuple[Requirement, ...]  # the data sets and checkpoints of a search space
     machines: tuple[str, ...] = ()  # that should be workers, by address or name
 
     def words(self) -> list[str]:
@@ -91,20 +91,20 @@ class Found:
     digest: str  # of its files' names and sizes, or of their content
 
 
-def needs_of(space: SearchSpace) -> tuple[Need, ...]:
+def needs_of(space: SearchSpace) -> tuple[Requirement, ...]:
     """Every data set and checkpoint of a space, each once."""
-    needs: dict[str, Need] = {}
+    needs: dict[str, Requirement] = {}
     for setting in space.settings:
         run = space.run(setting, {}, seed=space.search_seeds[0])
-        data = Need(run.task, data=run.data)
+        data = Requirement(run.task, data=run.data)
         needs.setdefault(f"{data.name} {run.data.folder}", data)
         if run.model.checkpoint is not None:
-            model = Need(run.task, model=run.model)
+            model = Requirement(run.task, model=run.model)
             needs.setdefault(f"{model.name} {run.model.name}", model)
     return tuple(needs.values())
 
 
-def look(need: Need) -> Found:
+def look(need: Requirement) -> Found:
     """What lies on this machine for a need.
 
     Raises:
@@ -122,7 +122,7 @@ def look(need: Need) -> Found:
     return _checkpoint(need.model)
 
 
-def need_check(need: Need) -> Check:
+def need_check(need: Requirement) -> Check:
     """The line of one need on this machine."""
     try:
         found = look(need)

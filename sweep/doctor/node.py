@@ -15,7 +15,7 @@ from pathlib import Path
 from sweep.cluster.tunnel import TOKEN_FILE
 from sweep.doctor import machine as doctor
 from sweep.doctor.check import Check, last_line, nearest, run_python, writable
-from sweep.doctor.data import Need, folder_check, look, need_check
+from sweep.doctor.data import Requirement, folder_check, look, need_check
 from sweep.doctor.ports import NEVER_OPEN, answering, listeners
 from trainables.code_version import DISTRIBUTION, code_version
 from trainables.environment import package_versions
@@ -41,7 +41,7 @@ class Request:
     storage: str  # the storage root, as every node should see it
     probe: str | None  # what the head put there; each node puts something beside it; None: nothing
     head: str  # the head's address
-    needs: tuple[Need, ...] = ()  # the data sets and checkpoints of a search space
+    needs: tuple[Requirement, ...] = ()  # the data sets and checkpoints of a search space
     folder: str | None = None  # to look for data sets in
 
 
@@ -91,7 +91,7 @@ def clock() -> float:
     return time.time()
 
 
-def _facts(needs: tuple[Need, ...]) -> Iterator[tuple[str, str]]:
+def _facts(needs: tuple[Requirement, ...]) -> Iterator[tuple[str, str]]:
     yield DISTRIBUTION, code_version()
     yield "Python", platform.python_version()
     for name, version in package_versions().items():

@@ -30,7 +30,7 @@ MOST_ASKED = 200  # placement groups at a time
 TELL_EVERY_S = 600.0  # what keeps this driver from handing out arms
 
 
-class Room(Protocol):
+class Capacity(Protocol):
     """What a driver asks before it hands out an arm, and after each report."""
 
     machines: Sequence[Machine]  # that are there
@@ -50,7 +50,7 @@ class Room(Protocol):
         """
 
 
-class FixedRoom:
+class FixedCapacity:
     """One machine, and a number of arms at a time."""
 
     others_wait = False
@@ -65,7 +65,7 @@ class FixedRoom:
         return self._workers
 
 
-class ClusterRoom:
+class ClusterCapacity:
     """This driver's share of a cluster, as machines come and go and other drivers too."""
 
     def __init__(

@@ -27,18 +27,18 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.executors.autoscaling import unused_gpus
-from sweep.executors.capacity import ClusterRoom, FixedRoom
+from sweep.executors.capacity import ClusterCapacity, FixedCapacity
 from sweep.executors.fair_share import Shares
 from sweep.executors.ray_cluster import RayCluster
 from sweep.executors.ray_session import attached_ray, local_ray
 from sweep.executors.resources import ResourceClasses
 from sweep.executors.stalls import Stalls
-from sweep.executors.trials import Crew
+from sweep.executors.trials import LiveTrials
 from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.definition import definition_name
 from trainables import trial
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.plain import Json
 from trainables.retries import WORKER_DEATHS
@@ -63,9 +63,9 @@ def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patienc
             raise InvalidValue("device is 'cuda', and Ray finds no GPU here. Set device=cpu.")
         if classes.on_gpu and workers is not None:
             classes.pack(workers, gpus)
-        room = FixedRoom(workers or max(1, classes.standard.slots(machines)), machines)
-        crew = Crew(coordinator, classes, room, _stalls(coordinator))
-        _fit(crew, patience_s, scratch)
+        capacity = FixedCapacity(workers or max(1, classes.standard.slots(machines)), machines)
+        live = LiveTrials(coordinator, classes, capacity, _stalls(coordinator))
+        _fit(live, patience_s, scratch)
 
 
 def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
@@ -80,14 +80,14 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
         cluster = RayCluster()
         driver, sweep = coordinator.runs.driver, coordinator.definition.name
         shares = Shares(cluster, driver, sweep, classes.standard, since_s=time.time())
-        room = ClusterRoom(cluster, shares, classes.standard, most=workers)
-        there = cluster.largest(classes.standard) or room.machines
+        capacity = ClusterCapacity(cluster, shares, classes.standard, most=workers)
+        there = cluster.largest(classes.standard) or capacity.machines
         stop = advice.command("stop", sweep, storage=coordinator.objects.root)
         if told := unused_gpus(classes.standard, there, sweep, stop=stop):
             log.warning(told)
-        crew = Crew(coordinator, classes, room, _stalls(coordinator))
+        live = LiveTrials(coordinator, classes, capacity, _stalls(coordinator))
         try:
-            _fit(crew, patience_s, scratch)
+            _fit(live, patience_s, scratch)
         finally:
             with suppress(Exception):  # the head may be gone; the others see silence, too
                 shares.leave()
@@ -97,13 +97,13 @@ def _stalls(coordinator: Coordinator) -> Stalls:
     return Stalls(coordinator.definition.space.stall_after_s)
 
 
-def _fit(crew: Crew, patience_s: float, scratch: Path) -> None:
-    coordinator = crew.coordinator
+def _fit(live: LiveTrials, patience_s: float, scratch: Path) -> None:
+    coordinator = live.coordinator
     tuner = Tuner(
         tune.with_resources(ArmTrial, resources_of),
         tune_config=TuneConfig(
-            search_alg=_PlanSearcher(crew, patience_s),
-            scheduler=_Scheduler(crew),
+            search_alg=_PlanSearcher(live, patience_s),
+            scheduler=_Scheduler(live),
             num_samples=-1,
             reuse_actors=True,
             trial_dirname_creator=lambda t: t.trial_id,
@@ -111,7 +111,7 @@ def _fit(crew: Crew, patience_s: float, scratch: Path) -> None:
         run_config=tune.RunConfig(
             name="tune",
             storage_path=str(scratch),
-            stop=_AtNextReport(crew),
+            stop=_AtNextReport(live),
             failure_config=FailureConfig(max_failures=-1),  # only dead workers fail a trial
             checkpoint_config=CheckpointConfig(checkpoint_at_end=False),
             verbose=0,
@@ -180,38 +180,38 @@ class _WithoutState:
 class _PlanSearcher(_WithoutState, Searcher):
     """Tune's view of the coordinator."""
 
-    def __init__(self, crew: Crew, patience_s: float) -> None:
+    def __init__(self, live: LiveTrials, patience_s: float) -> None:
         super().__init__()
-        self._crew = crew
-        self._coordinator = crew.coordinator
+        self._live = live
+        self._coordinator = live.coordinator
         self._patience_s = patience_s
 
     def suggest(self, trial_id: str) -> dict[str, Json] | None:
         """The next arm; None while live arms may still come back; FINISHED when none can."""
-        hand = None
+        assigned = None
         with self._errors_end_it():
-            hand = self._crew.hand_out(trial_id)
-        if hand is None:
+            assigned = self._live.assign(trial_id)
+        if assigned is None:
             over: Json = Searcher.FINISHED
             return over if self._coordinator.is_over else None
         return trial_config(
-            hand.arm.config,
+            assigned.arm.config,
             self._coordinator.objects.root,
             self._patience_s,
             driver=self._coordinator.runs.driver,
             landmark=definition_name(self._coordinator.definition.name),
-            bundle=hand.kind.bundle,
+            bundle=assigned.kind.bundle,
             tolerance=self._coordinator.definition.space.tolerance,
-            avoid=_without(self._crew.lost_gpus),
+            avoid=_without(self._live.lost_gpus),
         )
 
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""
         with self._errors_end_it():
             if how_far := result.get(trial.FETCHING):
-                self._crew.fetches(trial_id, how_far, result.get("hostname", ""))
+                self._live.fetches(trial_id, how_far, result.get("hostname", ""))
             else:
-                self._crew.reported(trial_id, report_of(result), result.get("hostname", ""))
+                self._live.reported(trial_id, report_of(result), result.get("hostname", ""))
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Json] | None = None, error: bool = False
@@ -219,25 +219,25 @@ class _PlanSearcher(_WithoutState, Searcher):
         """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
         with self._errors_end_it():
             result = result or {}
-            coordinator, hand = self._coordinator, self._crew.ended(trial_id)
+            coordinator, assigned = self._coordinator, self._live.ended(trial_id)
             problem = result.get(trial.PROBLEM)
             if error:
-                coordinator.lost(hand.signature)
+                coordinator.lost(assigned.signature)
             elif result.get(trial.FINISHED):
-                coordinator.finished(hand.signature)
+                coordinator.finished(assigned.signature)
             elif result.get(trial.NEEDS_WHOLE_GPU):
-                self._crew.needs_whole_gpu(hand.signature)
+                self._live.needs_whole_gpu(assigned.signature)
             elif result.get(trial.GPU_LOST):
-                self._crew.lost_gpu(hand.signature, result[trial.NODE], str(problem))
+                self._live.lost_gpu(assigned.signature, result[trial.NODE], str(problem))
             elif result.get(trial.STORE_PROBLEM):
-                coordinator.unfinished(hand.signature)
+                coordinator.unfinished(assigned.signature)
                 coordinator.store_trouble(str(problem), "a worker cannot train")
             elif problem:
-                coordinator.unfinished(hand.signature, str(problem))
+                coordinator.unfinished(assigned.signature, str(problem))
             elif coordinator.stopping:
-                coordinator.unfinished(hand.signature)
+                coordinator.unfinished(assigned.signature)
             else:  # it gave way: it goes on from its checkpoint when there is room
-                coordinator.lost(hand.signature)
+                coordinator.lost(assigned.signature)
 
     @contextmanager
     def _errors_end_it(self) -> Iterator[None]:
@@ -259,12 +259,12 @@ class _PlanSearcher(_WithoutState, Searcher):
 class _AtNextReport(_WithoutState, Stopper):
     """Ends a trial at its report, which is checkpointed: the sweep stops, or others wait for it."""
 
-    def __init__(self, crew: Crew) -> None:
-        self._crew = crew
+    def __init__(self, live: LiveTrials) -> None:
+        self._live = live
 
     def __call__(self, trial_id: str, result: dict[str, Json]) -> bool:
         """Whether this trial ends here."""
-        return bool(self._crew.coordinator.stopping) or self._crew.gives_way(trial_id)
+        return bool(self._live.coordinator.stopping) or self._live.gives_way(trial_id)
 
     def stop_all(self) -> bool:
         """Never: arms end one by one, at their reports."""
@@ -279,9 +279,9 @@ class _Scheduler(_WithoutState, FIFOScheduler):
     and would make Tune import MLflow: 2 s.)
     """
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, live: LiveTrials) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._crew = crew
+        self._live = live
         self._failures_before: dict[str, int] = {}  # by trial id, at its last report
         self._failures_told: dict[str, int] = {}  # by trial id
         self._ended_by_us: set[str] = set()  # trials whose worker hung
@@ -301,12 +301,12 @@ class _Scheduler(_WithoutState, FIFOScheduler):
             for ended in _let_go_of_ended(tune_controller):
                 self._failures_before.pop(ended, None)
                 self._failures_told.pop(ended, None)
-            if not _without(self._crew.lost_gpus):
+            if not _without(self._live.lost_gpus):
                 for one in live:  # it would wait for a machine that is no more: handed out again
                     if one.status == Trial.PENDING and one.config["avoid"]:
                         _withdraw(tune_controller, one)
         waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
-        if self._crew.coordinator.stopping:
+        if self._live.coordinator.stopping:
             for one in waiting.values():  # no worker may ever come
                 _withdraw(tune_controller, one)
             waiting = {}
@@ -314,7 +314,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
             # Tune would keep a worker for the next arm, and its place: others may wait for it.
             tune_controller._tune_controller._cleanup_cached_actors(force_all=True)
             return None
-        first_of_all = next(t for t in [*self._crew.hands, *waiting] if t in waiting)
+        first_of_all = next(t for t in [*self._live.assigned, *waiting] if t in waiting)
         chosen = waiting[first_of_all]
         if chosen.num_failures > self._failures_told.get(chosen.trial_id, 0):
             self._failures_told[chosen.trial_id] = chosen.num_failures
@@ -323,7 +323,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
 
     def _end_hanging_workers(self, live: list[Trial]) -> None:
         running = {t.trial_id: t for t in live if t.status == Trial.RUNNING}
-        for trial_id in self._crew.hanging(running):
+        for trial_id in self._live.hanging(running):
             self._ended_by_us.add(trial_id)
             actor = running[trial_id].temporary_state.ray_actor
             if actor is not None:
@@ -336,7 +336,7 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         if trial.trial_id in self._ended_by_us:
             self._ended_by_us.discard(trial.trial_id)
             return
-        config = RunConfig.from_json(json.loads(trial.config["run"]))
+        config = ArmConfig.from_json(json.loads(trial.config["run"]))
         log.warning(
             "a worker died (out of memory?); arm %s goes on from its last checkpoint",
             config.signature(),

@@ -12,7 +12,7 @@ from statistics import fmean
 
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ProposalResult
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import gamma_key, seen_gammas
 from trainables.plain import Json
 from trainables.records.arm_record import (
@@ -159,7 +159,7 @@ def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
     return {**_seen_and_unseen(records[0].config, means), "shifts": shifts}
 
 
-def _seen_and_unseen(config: RunConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+def _seen_and_unseen(config: ArmConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
     seen = set(seen_gammas(config))
     blocks = {
         "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],

@@ -27,7 +27,7 @@ from sweep.study.selection import (
     winner_of,
 )
 from trainables.records.arm_record import ArmRecord, Status
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
@@ -152,7 +152,7 @@ class _Records:
     """Records that were read, by signature."""
 
     def __init__(self, objects: ObjectStore) -> None:
-        self._store = RunStore(objects)
+        self._store = ArmStore(objects)
         self._read: dict[str, ArmRecord | None] = {}
 
     def fetch(self, signatures: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from search_spaces.space import ORDER_FREE
 from sweep.run import events
-from sweep.run.events import News, OnNews
+from sweep.run.events import Event, OnEvent
 from sweep.run.forget_failed import failures, forget_failed
 from sweep.run.late_records import LateRecords
 from sweep.run.summary import RunSummary
@@ -29,10 +29,10 @@ from sweep.study.definition import Definition
 from sweep.study.pairs import ProposalResult, join
 from sweep.study.plan import Ask, Plan
 from sweep.study.proposals import (
+    Observation,
     Point,
     ProposalOutcome,
     StoredProposal,
-    Told,
     complete_judged,
     drop_outcome,
     put_judged,
@@ -45,7 +45,7 @@ from sweep.study.sampler import propose
 from sweep.study.selection import OnProposal, winner_of
 from trainables.errors import StoreError
 from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import RECORD_SEEN_WITHIN_S
 
@@ -84,7 +84,7 @@ class Coordinator:
         on_record: OnRecord | None = None,
         on_proposal: OnProposal | None = None,
         on_final: OnFinal | None = None,
-        on_news: OnNews | None = None,
+        on_event: OnEvent | None = None,
         ask_ahead: bool = False,
         again: str | None = None,
     ) -> None:
@@ -97,14 +97,14 @@ class Coordinator:
                 the start of those that were final before. It reads what it needs.
             on_proposal: told of every proposal whose arms are all final, once per run.
             on_final: told of arms that ended in this run, for the display.
-            on_news: told of what somebody who does not look wants to know; may come from a thread.
+            on_event: told of what somebody who does not look wants to know; may come from a thread.
             ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
             again: the command that continues the sweep; None: a plain `sweep resume`.
         """
         self.objects = objects
         self.definition = definition
         self.again = again or advice.resume(definition.name, objects.root)
-        self.runs = RunStore(objects, driver=uuid.uuid4().hex)
+        self.runs = ArmStore(objects, driver=uuid.uuid4().hex)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
         self._ended: LateRecords[LiveArm] = LateRecords(self.runs)
@@ -117,7 +117,7 @@ class Coordinator:
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
-        self._on_news = on_news
+        self._on_news = on_event
         self._has_winner = self._has_stalled = self._is_started = False
         self._points: dict[str, dict[int, Point]] = {}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
@@ -247,7 +247,7 @@ class Coordinator:
             sweep = self.definition.name
             self.tell_news(events.of_stalled_arm(sweep, signature, live.arm.setting, what))
 
-    def tell_news(self, told: News) -> None:
+    def tell_news(self, told: Event) -> None:
         """Pass news on. Never raises."""
         self._tell(self._on_news, told)
 
@@ -351,7 +351,7 @@ class Coordinator:
     def _propose(self, ask: Ask) -> Point:
         return propose(self.definition.space, ask.setting, ask.number, *self._known(ask.setting))
 
-    def _known(self, setting: str) -> tuple[list[Told], list[Point]]:
+    def _known(self, setting: str) -> tuple[list[Observation], list[Point]]:
         if self.definition.space.sampler in ORDER_FREE:
             return [], []  # not looked at; building them would make every ask cost more
         points, outcomes = self._points[setting], self.outcomes[setting]

@@ -23,7 +23,7 @@ LONGEST_TEXT = 1000  # characters; a problem may carry a whole traceback
 
 
 @dataclass(frozen=True)
-class News:
+class Event:
     """One thing that happened to a sweep."""
 
     kind: Kind
@@ -37,12 +37,12 @@ class News:
             object.__setattr__(self, "text", f"{self.text[: LONGEST_TEXT - 4]} ...")
 
 
-OnNews = Callable[[News], None]
+OnEvent = Callable[[Event], None]
 
 
-def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> News:
+def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> Event:
     """The first proposal of the sweep that is a winner (``sweep/study/selection.py``)."""
-    return News(
+    return Event(
         "first_winner",
         sweep,
         f"{sweep} has its first winner: proposal {outcome.number} of {setting}, objective "
@@ -56,9 +56,9 @@ def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> News:
     )
 
 
-def of_stalled_arm(sweep: str, signature: str, setting: str, what: str) -> News:
+def of_stalled_arm(sweep: str, signature: str, setting: str, what: str) -> Event:
     """An arm makes no progress; ``what`` says since when and what is done about it."""
-    return News(
+    return Event(
         "stalled",
         sweep,
         f"{sweep}: arm {signature} of {setting} makes no progress: {what}",
@@ -66,7 +66,7 @@ def of_stalled_arm(sweep: str, signature: str, setting: str, what: str) -> News:
     )
 
 
-def of_end(summary: RunSummary) -> News | None:
+def ended_event(summary: RunSummary) -> Event | None:
     """How a run of a driver ended; None where somebody asked it to stop, and so knows."""
     counts = {outcome: count for outcome, count in summary.outcomes.items() if count}
     details = {
@@ -79,14 +79,14 @@ def of_end(summary: RunSummary) -> News | None:
     arms = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if summary.exit_code == 0:
         shown = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        return News(
+        return Event(
             "finished", summary.sweep, f"{summary.sweep} is finished: {arms}; {shown}.", details
         )
     if summary.was_asked_to_stop:
         return None
     first = next(iter((*summary.problems, *summary.retired.values())), summary.stopped)
     state = "is finished, with problems" if summary.is_done else "ended before it was done"
-    return News(
+    return Event(
         "failed",
         summary.sweep,
         f"{summary.sweep} {state}: {arms}. {first} {summary.advice}",
@@ -94,9 +94,9 @@ def of_end(summary: RunSummary) -> News | None:
     )
 
 
-def of_error(sweep: str, error: BaseException, again: str) -> News:
+def of_error(sweep: str, error: BaseException, again: str) -> Event:
     """A driver ended with an error instead of a summary; ``again`` is what continues it."""
-    return News(
+    return Event(
         "failed",
         sweep,
         f"{sweep} ended with an error: {error} `{again}` continues it.",
@@ -104,14 +104,14 @@ def of_error(sweep: str, error: BaseException, again: str) -> News:
     )
 
 
-def of_driver(sweep: str, what: str, storage: str) -> News:
+def of_driver(sweep: str, what: str, storage: str) -> Event:
     """A driver on a cluster is not started again; ``what`` says why."""
     logs, again = advice.command("logs", sweep, storage=storage), advice.resume(sweep, storage)
     text = f"the driver of {sweep} {what}. `{logs}` shows more, `{again}` continues it."
-    return News("failed", sweep, text)
+    return Event("failed", sweep, text)
 
 
-def of_storage(sweep: str, error: BaseException) -> News:
+def of_storage(sweep: str, error: BaseException) -> Event:
     """A sweep on a cluster waits until its storage can be written again."""
     text = f"{sweep} waits: {error} Its job goes on by itself once it can be written again."
-    return News("stalled", sweep, text)
+    return Event("stalled", sweep, text)

@@ -8,13 +8,13 @@ from sweep.study.arms import Arm, arms_by_proposal, baselines
 from sweep.study.definition import Definition
 from sweep.study.proposals import ProposalOutcome, drop_outcome
 from trainables.errors import StoreError
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
 def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
     """Forget every failed arm of the sweep; returns their signatures. Diverged arms are results."""
-    runs = RunStore(objects)
+    runs = ArmStore(objects)
     forgotten: list[str] = []
 
     def failed(arms: list[Arm]) -> list[str]:
@@ -41,7 +41,7 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
 
 
 def failures(
-    runs: RunStore,
+    runs: ArmStore,
     again: str,
     outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
     failed_baselines: Mapping[str, str],
@@ -64,7 +64,7 @@ def failures(
             yield f"{setting}: all {len(of)} proposals failed; the first: {reason} {remedy}"
 
 
-def _reason(runs: RunStore, signatures: tuple[str, ...]) -> str:
+def _reason(runs: ArmStore, signatures: tuple[str, ...]) -> str:
     """Why the first of these arms failed."""
     try:
         records = [runs.record(signature) for signature in signatures]

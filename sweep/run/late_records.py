@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.retries import RECORD_LOOK_S, RECORD_SEEN_WITHIN_S
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class _Expected(Generic[T]):
 class LateRecords(Generic[T]):
     """Arms that ended, until their final records are seen; ``T`` is what a caller knows them by."""
 
-    def __init__(self, runs: RunStore) -> None:
+    def __init__(self, runs: ArmStore) -> None:
         """No record is expected yet."""
         self._runs = runs
         self._expected: dict[str, _Expected[T]] = {}

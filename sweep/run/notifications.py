@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
-from sweep.run.events import News, OnNews, of_error
+from sweep.run.events import Event, OnEvent, of_error
 from sweep.run.signals import KNOWN
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
@@ -78,15 +78,15 @@ def shown(target: str) -> str:
     return f"{parts.scheme}://{parts.hostname}{port}"
 
 
-def deliver(target: str, news: News, *, timeout_s: float = TIMEOUT_S) -> None:
+def deliver(target: str, event: Event, *, timeout_s: float = TIMEOUT_S) -> None:
     """One try. Raises Undelivered."""
     body = json.dumps(
         {
-            "event": news.kind,
-            "sweep": news.sweep,
-            "text": news.text,
+            "event": event.kind,
+            "sweep": event.sweep,
+            "text": event.text,
             "time_ms": time.time_ns() // 1_000_000,
-            "details": dict(news.details),
+            "details": dict(event.details),
         }
     ).encode()
     if is_webhook(target):
@@ -118,35 +118,35 @@ class Notifier:
         self._warn = warn
         self._timeout_s = timeout_s
         self._waits_s = waits_s
-        self._news: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._deliver_all, name="notify", daemon=True)
         self._thread.start()
 
-    def tell(self, news: News) -> None:
+    def tell(self, event: Event) -> None:
         """Have it delivered. Never blocks and never raises."""
-        self._news.put(news)
+        self._events.put(event)
 
     def close(self, timeout_s: float = END_S) -> None:
         """Deliver what waits, for at most ``timeout_s``."""
-        self._news.put(None)
+        self._events.put(None)
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             self._warn(f"{shown(self._target)} does not answer; the last news is not delivered.")
 
     def _deliver_all(self) -> None:
-        while (news := self._news.get()) is not None:
+        while (event := self._events.get()) is not None:
             try:
-                self._deliver(news)
+                self._deliver(event)
             except Undelivered as error:
                 self._warn(
-                    f"the news that {news.sweep} is '{news.kind}' could not be delivered: {error} "
-                    "The sweep does not mind."
+                    f"the news that {event.sweep} is '{event.kind}' could not be delivered: "
+                    f"{error} The sweep does not mind."
                 )
 
-    def _deliver(self, news: News) -> None:
+    def _deliver(self, event: Event) -> None:
         for wait_s in (*self._waits_s, None):
             try:
-                return deliver(self._target, news, timeout_s=self._timeout_s)
+                return deliver(self._target, event, timeout_s=self._timeout_s)
             except Undelivered as error:
                 if wait_s is None or isinstance(error, _Refused):
                     raise
@@ -156,7 +156,7 @@ class Notifier:
 @contextmanager
 def notifying(
     target: str | None, sweep: str, again: str, *, warn: Callable[[str], None]
-) -> Iterator[OnNews]:
+) -> Iterator[OnEvent]:
     """Yields what to call with news; an error that ends the block is news itself, and is raised.
 
     ``again`` is the command that continues the sweep after one.
@@ -165,14 +165,14 @@ def notifying(
     supervisor starts the driver again, failures that are not the end are not told.
     """
     if target is None:
-        yield lambda news: None
+        yield lambda event: None
         return
     notifier = Notifier(check_target(target), warn=warn)
 
-    def tell(news: News) -> None:
-        is_end = news.kind != "failed" or bool(news.details.get("is_done"))
+    def tell(event: Event) -> None:
+        is_end = event.kind != "failed" or bool(event.details.get("is_done"))
         if is_end or KNOWN not in os.environ:
-            notifier.tell(news)
+            notifier.tell(event)
 
     try:
         yield tell

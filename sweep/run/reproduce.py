@@ -19,7 +19,7 @@ from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 SHOWN = 8  # differences printed per arm
@@ -104,7 +104,7 @@ def _trained(
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
-    store = RunStore(scratch)
+    store = ArmStore(scratch)
     records = [store.record(name) for name in load_sweep(scratch, definition.name).arms]
     return [record for record in records if record is not None]
 
@@ -161,7 +161,7 @@ def _short(value: Json) -> str:
 
 
 def _stored(objects: ObjectStore, signature: str) -> Json | None:
-    record = RunStore(objects).record(signature)
+    record = ArmStore(objects).record(signature)
     return expected(record) if record is not None and record.is_final else None
 
 

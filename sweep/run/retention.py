@@ -10,7 +10,7 @@ from __future__ import annotations
 from sweep.results.sweep_view import SweepView
 from sweep.study.arms import all_judged, stored_arms
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -26,7 +26,7 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
     for other in sweep_names(objects):
         if other != name:
             kept |= _kept_by(objects, load_definition(objects, other))
-    store = RunStore(objects)
+    store = ArmStore(objects)
     dropped = [
         arm.signature
         for arm in view.arms.values()

@@ -13,8 +13,8 @@ from sweep.run.coordinator import (
     Coordinator,
 )
 from sweep.run.events import (
-    OnNews,
-    of_end,
+    OnEvent,
+    ended_event,
 )
 from sweep.run.progress import display_of
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
@@ -27,7 +27,7 @@ from sweep.study.lock import driver_lock
 from sweep.study.selection import OnProposal
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
-from trainables.records.retrying import PatientStore
+from trainables.records.retrying import RetryingStore
 from trainables.retries import STORE_PATIENCE_S
 
 
@@ -53,7 +53,7 @@ def run_sweep(
     *,
     on_record: OnRecord | None = None,
     on_proposal: OnProposal | None = None,
-    on_news: OnNews | None = None,
+    on_event: OnEvent | None = None,
     display: bool = True,
     retry_failed: bool = False,
     patience_s: float = STORE_PATIENCE_S,
@@ -66,7 +66,7 @@ def run_sweep(
         executor: where its arms train; ``sweep/executors/executor.py`` has them all.
         on_record: told of arms' records as they grow; see Coordinator.
         on_proposal: told of proposals whose arms are all final.
-        on_news: told of the first winner, of standstills, and how the run ended.
+        on_event: told of the first winner, of standstills, and how the run ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
         patience_s: how long writers wait for a store that cannot be written.
@@ -77,7 +77,7 @@ def run_sweep(
         Failure: there is no Ray.
         Misuse: there is no machine that can hold an arm.
     """
-    patient = PatientStore(objects.root, patience_s=patience_s)
+    patient = RetryingStore(objects.root, patience_s=patience_s)
     with ExitStack() as stack:
         known = stop_request(patient, definition.name)
         beats = stack.enter_context(driver_lock(patient, definition.name))
@@ -88,7 +88,7 @@ def run_sweep(
             on_record=on_record,
             on_proposal=on_proposal,
             on_final=shown.arm_ended,
-            on_news=on_news,
+            on_event=on_event,
             ask_ahead=executor.where != "inline",
             again=run_again(objects, definition, executor),
         )
@@ -106,7 +106,7 @@ def run_sweep(
         except StoreError as error:
             coordinator.store_trouble(str(error))
         summary = coordinator.summary()
-        ended = of_end(summary)
+        ended = ended_event(summary)
         if ended is not None:
             coordinator.tell_news(ended)
         return summary

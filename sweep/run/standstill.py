@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import News
+from sweep.run.events import Event
 from sweep.run.watching import watching
 from sweep.study import advice
 
@@ -46,7 +46,7 @@ class Standstill:
             else "No arm is handed out: no machine has room for one"
         )
         self._coordinator.tell_news(
-            News(
+            Event(
                 "stalled",
                 sweep,
                 f"{sweep}: no arm has reported for {minutes:.0f} minutes. {state}: see "

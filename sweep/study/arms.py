@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sweep.study.definition import Definition
 from sweep.study.proposals import StoredProposal, stored_proposals
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 KEPT_BASELINES = 64  # records of unconstrained arms that are kept in memory
@@ -20,7 +20,7 @@ KEPT_BASELINES = 64  # records of unconstrained arms that are kept in memory
 class Arm:
     """One training run to hand out."""
 
-    config: RunConfig
+    config: ArmConfig
     signature: str
     setting: str
     proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
@@ -98,7 +98,7 @@ def all_judged(objects: ObjectStore, definition: Definition, *, but: Container[s
 class RecordReader:
     """Records by signature; final ones of baselines are kept: all pairs of a setting share them."""
 
-    def __init__(self, runs: RunStore) -> None:
+    def __init__(self, runs: ArmStore) -> None:
         """Nothing is read yet."""
         self._runs = runs
         self._kept: dict[str, ArmRecord] = {}

@@ -26,14 +26,14 @@ from trainables.records.arm_record import ArmRecord, Outcome, Status
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
-Point = dict[str, Json]  # dotted field of RunConfig -> value
+Point = dict[str, Json]  # dotted field of ArmConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
 JUDGING_VERSION = 4
 _JUDGED = "judged.json"
 
 
 @dataclass(frozen=True)
-class Told:
+class Observation:
     """What one finished proposal tells the search."""
 
     number: int
@@ -103,9 +103,11 @@ class ProposalOutcome:
         """Why the first of its arms that says so ended as it did; empty when they finished."""
         return next((arm.reason for arm in self.arms if arm.reason), "")
 
-    def told(self, point: Point) -> Told:
+    def told(self, point: Point) -> Observation:
         """What the search learns from it."""
-        return Told(self.number, point, self.outcome, self.told_objective, self.told_missing_share)
+        return Observation(
+            self.number, point, self.outcome, self.told_objective, self.told_missing_share
+        )
 
     @classmethod
     def of(cls, result: ProposalResult) -> ProposalOutcome:

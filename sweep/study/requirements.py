@@ -19,7 +19,7 @@ from search_spaces.space import SearchSpace, Setting
 from sweep.study.definition import Definition
 from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
-from trainables.config.arm import DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.lookup import known_data_set
@@ -70,7 +70,7 @@ def refuse_keys(space: SearchSpace) -> None:
         refuse_key(place, "an address of data or weights")
 
 
-def _places(runs: Iterable[RunConfig]) -> set[str]:
+def _places(runs: Iterable[ArmConfig]) -> set[str]:
     """Where data and weights lie, as they are given."""
     given = {place for run in runs for place in (run.data.folder, run.model.checkpoint)}
     return {place for place in given if place is not None}
@@ -163,7 +163,7 @@ def require_training(space: SearchSpace) -> None:
             raise InvalidValue(f"setting {s.name} cannot be trained: {error}") from error
 
 
-def _run(space: SearchSpace, setting: Setting) -> RunConfig:
+def _run(space: SearchSpace, setting: Setting) -> ArmConfig:
     return space.run(setting, {}, seed=space.search_seeds[0])
 
 
@@ -272,7 +272,7 @@ def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition
     )
 
 
-def _reads_folder(run: RunConfig) -> bool:
+def _reads_folder(run: ArmConfig) -> bool:
     """Whether the run's data lie in data.folder; those of an unknown name may."""
     found = None if run.facts.reads_texts else known_data_set(run.data.name)
     return found is None or found.reads_folder

@@ -25,7 +25,7 @@ from scipy.stats import qmc
 
 from search_spaces.ranges import at_share
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
-from sweep.study.proposals import Point, Told
+from sweep.study.proposals import Observation, Point
 from trainables.plain import Json
 
 # Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
@@ -46,7 +46,7 @@ def propose(
     space: SearchSpace,
     setting: str,
     number: int,
-    told: Sequence[Told],
+    told: Sequence[Observation],
     pending: Sequence[Point] = (),
 ) -> Point:
     """The point of proposal ``number``: a function of the arguments, whatever their order.
@@ -72,7 +72,7 @@ def propose(
     return _ask(space, of, _sampler(space, setting, number, told), told, pending)
 
 
-def worth_telling(told: Sequence[Told], tolerance: float) -> Sequence[Told]:
+def worth_telling(told: Sequence[Observation], tolerance: float) -> Sequence[Observation]:
     """The TOLD_BEST best and the newest of the other outcomes that can be told, TOLD_LIMIT in all.
 
     Ranked as TPE does: by objective where the constraint is met, else by how far it is missed. All
@@ -81,7 +81,7 @@ def worth_telling(told: Sequence[Told], tolerance: float) -> Sequence[Told]:
     if len(told) <= TOLD_LIMIT:
         return told
 
-    def rank(outcome: Told) -> tuple[bool, float, int]:
+    def rank(outcome: Observation) -> tuple[bool, float, int]:
         missed = constraint_of(outcome, tolerance)
         return missed > 0, missed if missed > 0 else outcome.objective, outcome.number
 
@@ -90,7 +90,7 @@ def worth_telling(told: Sequence[Told], tolerance: float) -> Sequence[Told]:
     return [*ranked[:TOLD_BEST], *rest[TOLD_BEST - TOLD_LIMIT :]]
 
 
-def constraint_of(told: Told, tolerance: float) -> float:
+def constraint_of(told: Observation, tolerance: float) -> float:
     """The one constraint that a sampler is told: at most 0 when the proposal is feasible.
 
     Of a diverged proposal it is the most that is told; of a stopped one what its last report
@@ -112,7 +112,7 @@ def constraint_of(told: Told, tolerance: float) -> float:
     return min(max(share - tolerance, low), high)
 
 
-def stand_in(told: Sequence[Told]) -> float:
+def stand_in(told: Sequence[Observation]) -> float:
     """The objective told of proposals of which no seed has one: the worst that was measured.
 
     TPE does not look at it, since they are infeasible; a GP models the objective over all.
@@ -127,7 +127,7 @@ def _ask(
     space: SearchSpace,
     setting: Setting,
     sampler: BaseSampler,
-    told: Sequence[Told],
+    told: Sequence[Observation],
     pending: Sequence[Point],
 ) -> Point:
     ranges = space.ranges_of(setting)
@@ -147,7 +147,7 @@ def _ask(
 
 
 def finished_trial(
-    space: SearchSpace, setting: Setting, told: Told, missing_objective: float
+    space: SearchSpace, setting: Setting, told: Observation, missing_objective: float
 ) -> FrozenTrial:
     """One outcome as Optuna sees it: complete with its constraint, or FAIL.
 
@@ -168,7 +168,9 @@ def finished_trial(
     )
 
 
-def _sampler(space: SearchSpace, setting: str, number: int, told: Sequence[Told]) -> BaseSampler:
+def _sampler(
+    space: SearchSpace, setting: str, number: int, told: Sequence[Observation]
+) -> BaseSampler:
     """A fresh sampler with every setting pinned: Optuna's defaults have changed before."""
     seed = _seed(space, setting, number)
     missed = [constraint_of(t, space.tolerance) for t in told if t.can_be_told]

@@ -29,7 +29,7 @@ SYNCED_STEP, SYNCED_FINAL, BASELINE = "synced_step", "synced_final", "unconstrai
 
 
 @dataclass
-class Known:
+class TrackedRun:
     """What this process knows of one run. Names are interned: all runs have nearly the same."""
 
     run_id: str
@@ -42,7 +42,7 @@ class Known:
     synced_step: int | None = None  # of the newest report that is there; None: not asked yet
 
     @classmethod
-    def of(cls, run: Run) -> Known:
+    def of(cls, run: Run) -> TrackedRun:
         """What MLflow says of a run."""
         return cls(
             run_id=run.info.run_id,
@@ -85,10 +85,14 @@ class Runs:
         self._ids: dict[str, str] | None = None  # every arm's, by signature; None: not listed yet
         self._whole: set[str] = set()  # signatures
         self._doubtful: set[str] = set()  # signatures; see ``doubt``
-        self._known: OrderedDict[str, Known] = OrderedDict()  # by signature, the last used last
+        self._known: OrderedDict[str, TrackedRun] = (
+            OrderedDict()
+        )  # by signature, the last used last
         self.created = 0
 
-    def get(self, signature: str, name: str, tags: Mapping[str, str], started_ms: int) -> Known:
+    def get(
+        self, signature: str, name: str, tags: Mapping[str, str], started_ms: int
+    ) -> TrackedRun:
         """The one run of an arm, or of the sweep (signature ''), created if need be."""
         there = self._there(signature)
         if there is not None:
@@ -126,11 +130,11 @@ class Runs:
         self._listed()
         return signature in self._whole
 
-    def note_whole(self, signature: str, known: Known) -> None:
+    def note_whole(self, signature: str, known: TrackedRun) -> None:
         """Take note of what was sent."""
         (self._whole.add if known.is_whole else self._whole.discard)(signature)
 
-    def replace(self, signature: str, known: Known) -> None:
+    def replace(self, signature: str, known: TrackedRun) -> None:
         """Delete the run; the next ``get`` makes a new one."""
         self._client.delete_run(known.run_id)
         self.let_go(signature)
@@ -156,7 +160,7 @@ class Runs:
         if self._ids is not None:
             self._ids.pop(signature, None)
 
-    def _there(self, signature: str) -> Known | None:
+    def _there(self, signature: str) -> TrackedRun | None:
         """The run, if one is known of."""
         if signature in self._known:
             self._known.move_to_end(signature)
@@ -166,16 +170,16 @@ class Runs:
         run_id = self._listed().get(signature)
         return None if run_id is None else self._by_id(signature, run_id)
 
-    def _by_id(self, signature: str, run_id: str) -> Known | None:
+    def _by_id(self, signature: str, run_id: str) -> TrackedRun | None:
         """The run with this id, or what stands in its place where another writer deleted it."""
         run = self._client.get_run(run_id)
         if run.info.lifecycle_stage != "active":
             return self._search(signature)
         if signature in self._known:
             return self._known[signature]
-        return self._keep(signature, Known.of(run))
+        return self._keep(signature, TrackedRun.of(run))
 
-    def _search(self, signature: str) -> Known | None:
+    def _search(self, signature: str) -> TrackedRun | None:
         """The oldest active run of the arm; any younger one is a lost race and is deleted."""
         wanted = f"tags.signature = '{signature}'" if signature else "tags.kind = 'sweep'"
         runs = search_runs(self._client, self._experiment_id, wanted)
@@ -184,7 +188,7 @@ class Runs:
             self._client.delete_run(run.info.run_id)
         self.let_go(signature)
         self._doubtful.discard(signature)
-        return self._keep(signature, Known.of(oldest_first[0])) if oldest_first else None
+        return self._keep(signature, TrackedRun.of(oldest_first[0])) if oldest_first else None
 
     def _listed(self) -> dict[str, str]:
         """Run ids of all arms by signature, asked for once; lost races are deleted."""
@@ -196,7 +200,7 @@ class Runs:
                 signature, run_id = run.data.tags["signature"], run.info.run_id
                 oldest[signature] = min(age(run), oldest.get(signature, age(run)))
                 every.add(run_id)
-                if Known.of(run).is_whole:
+                if TrackedRun.of(run).is_whole:
                     whole.add(run_id)
             self._ids = {signature: run_id for signature, (_, run_id) in oldest.items()}
             self._whole = {s for s, run_id in self._ids.items() if run_id in whole}
@@ -204,7 +208,7 @@ class Runs:
                 self._client.delete_run(run_id)
         return self._ids
 
-    def _keep(self, signature: str, known: Known) -> Known:
+    def _keep(self, signature: str, known: TrackedRun) -> TrackedRun:
         """Remember a run; of the least used ones only the ids stay."""
         if signature and self._ids is not None:
             self._ids[signature] = known.run_id

@@ -30,7 +30,7 @@ from trainables.records.arm_record import (
     WORST_MISSING_SHARE_TRAIN,
     WORST_MISSING_SHARE_UPPER,
 )
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class StoredArms:
 
     def __init__(self, objects: ObjectStore, definition: Definition) -> None:
         """Nothing is read yet."""
-        self._read = RecordReader(RunStore(objects))
+        self._read = RecordReader(ArmStore(objects))
         self._sweep, self._space = definition.name, definition.space
 
     def __call__(self, arm: Arm) -> TrackedArm | None:

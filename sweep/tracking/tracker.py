@@ -43,7 +43,7 @@ from sweep.tracking.rows import (
     summary_tags,
     tags_of,
 )
-from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Known, Runs
+from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Runs, TrackedRun
 from trainables.plain import Json
 from trainables.retries import ARTIFACT_TRIES
 
@@ -89,7 +89,9 @@ class Tracker:
         self.artifact_root = None if is_server(uri) else (artifact_root or beside)
         self._made: MlflowClient | None = None
         self._runs_of: dict[str, Runs] = {}  # by sweep
-        self._unlinked: dict[tuple[str, str], dict[str, Known]] = {}  # by the baseline they lack
+        self._unlinked: dict[
+            tuple[str, str], dict[str, TrackedRun]
+        ] = {}  # by the baseline they lack
         self._artifact_failures = 0  # in a row
         self.rows_sent = 0
 
@@ -178,7 +180,7 @@ class Tracker:
         self._runs(arm.sweep).note_whole(arm.signature, known)
         return known.run_id
 
-    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> Known:
+    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> TrackedRun:
         """The arm's run; a new one when the arm was started again since: equal steps, new rows."""
         runs = self._runs(arm.sweep)
         wanted = (arm.signature, run_name(arm), tags, arm.record.started_ms)
@@ -190,7 +192,7 @@ class Tracker:
         runs.rename_baseline(known.run_id, again.run_id)
         return again
 
-    def _synced_step(self, known: Known, record: ArmRecord) -> int:
+    def _synced_step(self, known: TrackedRun, record: ArmRecord) -> int:
         """Step of the newest report that is there whole; -1 when none is.
 
         Asked once per run and process. Reports are sent in order, and their metrics by name, so the
@@ -207,7 +209,11 @@ class Tracker:
         return max((metric.step for metric in there), default=-1)
 
     def _send(
-        self, known: Known, rows: Sequence[Row], params: Mapping[str, str], tags: Mapping[str, str]
+        self,
+        known: TrackedRun,
+        rows: Sequence[Row],
+        params: Mapping[str, str],
+        tags: Mapping[str, str],
     ) -> None:
         """Send what is not there yet, the tags last: a kill in between sends equal rows again."""
         from mlflow.entities import Metric, Param, RunTag
@@ -226,7 +232,7 @@ class Tracker:
             self.rows_sent += len(batch)
         known.note_sent(params, tags, (row.key for row in rows))
 
-    def _artifact(self, known: Known, name: str, text: str) -> None:
+    def _artifact(self, known: TrackedRun, name: str, text: str) -> None:
         """Put the run's small artifact, once. What an artifact store refuses is a warning."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         has_place = is_server(self.uri) or self.artifact_root is not None
@@ -248,7 +254,7 @@ class Tracker:
         self._client().set_tag(known.run_id, _ARTIFACT, digest)
         known.tags[_ARTIFACT] = digest
 
-    def _end(self, known: Known, status: str, ended_ms: int | None) -> None:
+    def _end(self, known: TrackedRun, status: str, ended_ms: int | None) -> None:
         if (known.status, known.end_ms) == (status, ended_ms):
             return
         if ended_ms is not None:
@@ -315,7 +321,7 @@ def sync_all(
     return counts
 
 
-def _missing_final_rows(arm: TrackedArm, known: Known) -> list[Row]:
+def _missing_final_rows(arm: TrackedArm, known: TrackedRun) -> list[Row]:
     """The final rows that are not there; a name that reports use too is simply sent again."""
     final = final_rows(arm)
     if known.final_rows() >= len(final):

@@ -19,7 +19,7 @@ from sweep.study.definition import put_definition
 from sweep.tracking import sources
 from sweep.tracking.tracker import Tracker
 from tests.support.tracked_arms import content, history
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 SETTINGS = 2
@@ -34,7 +34,7 @@ def trained(objects: ObjectStore, pairs: int) -> dict[str, Arm]:
     )
     coordinator = Coordinator(objects, asked, on_record=on_record, on_proposal=on_proposal)
     coordinator.start()
-    train(coordinator, RunStore(objects), lambda final: None)
+    train(coordinator, ArmStore(objects), lambda final: None)
     assert coordinator.summary().is_done
     return waiting
 

@@ -26,7 +26,7 @@ from search_spaces.space import (
 )
 from tests.support.oracles import TINY
 from tests.support.sweeps import SPACE
-from trainables.config.arm import RunConfig, field_names
+from trainables.config.arm import ArmConfig, field_names
 from trainables.errors import InvalidValue, Misuse, UnknownName
 from trainables.primal_dual.constraints import dual_step
 from trainables.primal_dual.schedule import is_dual_step, lr_factor
@@ -330,12 +330,12 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_name(
 
 SPACE_FILE = """
 from search_spaces.space import SearchSpace, Setting, Uniform
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ConstraintConfig, ArmConfig
 
 SPACE = SearchSpace(
     name="mine",
     summary="my own",
-    base=RunConfig(constraint=ConstraintConfig()),
+    base=ArmConfig(constraint=ConstraintConfig()),
     settings=(Setting("only", {}),),
     ranges={"constraint.alpha": Uniform(0.05, 0.2)},
 )
@@ -466,7 +466,7 @@ def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> Non
         ({"ranges": {"steps": Choice((10, 20))}}, "may name fields of the constraint"),
         ({"ranges": {"constraint.alpha": Uniform(0.5, 1.5)}}, "not allowed"),
         ({"ranges": {"constraint.warmup_steps": Uniform(0, 10)}}, "warmup_steps must be a whole"),
-        ({"base": RunConfig()}, "base.constraint must be given"),
+        ({"base": ArmConfig()}, "base.constraint must be given"),
         (
             {
                 "ranges": {

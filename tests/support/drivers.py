@@ -21,7 +21,7 @@ from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import stored_proposals
 from tests.support.oracles import TINY
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 ROOT = Path(__file__).parents[2]
@@ -132,7 +132,7 @@ def wait_until(condition: Callable[[], bool], timeout_s: float = 90) -> None:
 
 def records(objects: ObjectStore) -> dict[str, ArmRecord]:
     """Every stored record, by signature."""
-    found = {name: RunStore(objects).record(name) for name in objects.names("arms")}
+    found = {name: ArmStore(objects).record(name) for name in objects.names("arms")}
     return {name: record for name, record in found.items() if record is not None}
 
 

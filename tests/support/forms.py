@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.oracles import TINY
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 
 STEPS = 48
 EPOCH = 12  # steps; the real task has more than a test wants to take
@@ -41,7 +41,7 @@ FORMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def config_of(form: dict[str, Any], **fields: Any) -> RunConfig:
+def config_of(form: dict[str, Any], **fields: Any) -> ArmConfig:
     constraint = ConstraintConfig.from_json({**PLAIN, **form})
     common = {"dtype": "float64", "steps": STEPS, "grad_clip": 1e9, **fields}
     return replace(TINY, constraint=constraint, **common)  # type: ignore[arg-type]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # The smallest run that is a real one: real photographs, 4 x 4 patches, three frames.
-TINY = RunConfig(
+TINY = ArmConfig(
     data=DataConfig(name="photographs", frame_size=32, patch_size=4, frames=3, stride=7),
     model=ModelConfig(name="ut", layers=3),
     train_gamma=0.15,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.support.oracles import TINY
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import FAMILIES, severity_key
 from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Evaluation, Report
@@ -49,7 +49,7 @@ def evaluation(losses: list[float], **fields: Any) -> Evaluation:
     return replace(measured, **fields)
 
 
-def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord:
+def finished(config: ArmConfig, losses: list[float], **fields: Any) -> ArmRecord:
     """A finished arm of ``config`` with two reports."""
     reference = None if config.constraint is None else config.constraint.reference
     constrained = len(losses) - (reference != "bound_zero")  # layers with a multiplier
@@ -75,7 +75,7 @@ def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord
     )
 
 
-def shifted(config: RunConfig, last_loss: float) -> dict[str, Any]:
+def shifted(config: ArmConfig, last_loss: float) -> dict[str, Any]:
     """Scores under the shifts of ``config``: 10, 20, 30 times the last layer's loss."""
 
     def by_shift(unit: Any) -> dict[str, Any]:
@@ -95,13 +95,13 @@ def shifted(config: RunConfig, last_loss: float) -> dict[str, Any]:
     }
 
 
-def ended(config: RunConfig, status: str, reason: str) -> ArmRecord:
+def ended(config: ArmConfig, status: str, reason: str) -> ArmRecord:
     """An arm that did not finish."""
     plain = ArmRecord(signature=config.signature(), config=config, reason=reason).to_json()
     return ArmRecord.from_json({**plain, "status": status})
 
 
-def pair_config(seed: int = 0, **constraint: Any) -> RunConfig:
+def pair_config(seed: int = 0, **constraint: Any) -> ArmConfig:
     """The constrained arm of a pair: alpha 0.2, f0 = 1 x f_c, so the schedule is 1, 0.8, 0.64."""
     fields = {"alpha": 0.2, "reference_loss": 1.0, "reference_unit": "constant", **constraint}
     gammas = [0.0, 0.2, 0.4]  # those of ``evaluation``

@@ -11,7 +11,7 @@ from sweep.study.pairs import ProposalResult, join
 from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal
 from tests.support.records import SCORES, ended, finished, pair_config
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 # Losses of layers 0..3 at alpha 0.2 and f0 = f_c = 1; the identity's loss is 0.5.
@@ -62,7 +62,7 @@ def store_sweep(
     A setting that is left out was never started; its unconstrained arms have no record either.
     """
     definition = put_definition(objects, Definition(name, space))
-    store = RunStore(objects)
+    store = ArmStore(objects)
     for setting_name, losses in proposals.items():
         setting = space.setting(setting_name)
         plain = []

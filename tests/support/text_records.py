@@ -7,12 +7,12 @@ from typing import Any
 
 from search_spaces.space import SearchSpace, Setting
 from tests.support.records import evaluation
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.primal_dual.constraints import Scales
 from trainables.records.arm_record import ArmRecord, Report
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # at alpha 0.2 and f0 = f_c = 1: every layer descends
-TEXT = RunConfig(
+TEXT = ArmConfig(
     task="text_classification",
     data=DataConfig(name="imdb"),
     model=ModelConfig(name="encoder", layers=3, checkpoint="some/encoder"),
@@ -27,7 +27,7 @@ TEXT = RunConfig(
 SPACE = SearchSpace(name="texts", summary="", base=TEXT, settings=(Setting("one", {}),))
 
 
-def finished(config: RunConfig, losses: list[float], **fields: Any) -> ArmRecord:
+def finished(config: ArmConfig, losses: list[float], **fields: Any) -> ArmRecord:
     gammas = [f"{g:.2f}" for g in config.test_gammas]
     accuracies = {g: [0.5, 0.6, 0.7, 0.9 - 0.1 * k] for k, g in enumerate(gammas)}
     measured = replace(

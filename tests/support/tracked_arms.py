@@ -7,7 +7,7 @@ from typing import Any
 
 from sweep.tracking.rows import TrackedArm
 from tests.support.servers.mlflow_servers import content as content_of
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.primal_dual.constraints import Scales
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Evaluation, Report
@@ -48,12 +48,12 @@ def evaluation() -> Evaluation:
     )
 
 
-def config(seed: int = 0, alpha: float | None = 0.1) -> RunConfig:
+def config(seed: int = 0, alpha: float | None = 0.1) -> ArmConfig:
     constraint = None if alpha is None else ConstraintConfig(alpha=alpha)
-    return RunConfig(seed=seed, constraint=constraint)
+    return ArmConfig(seed=seed, constraint=constraint)
 
 
-def record(run: RunConfig, n_reports: int = 3, status: results.Status = "running") -> ArmRecord:
+def record(run: ArmConfig, n_reports: int = 3, status: results.Status = "running") -> ArmRecord:
     constrained = run.constraint is not None
     made = ArmRecord(
         signature=run.signature(),

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.models.ut import UT
 from trainables.primal_dual.weighting import Weighting, weighting_of
 from trainables.tasks.base import Batch
@@ -18,11 +18,11 @@ from trainables.training import Training
 CPU = torch.device("cpu")
 
 
-def task_of(config: RunConfig) -> VideoDenoising:
+def task_of(config: ArmConfig) -> VideoDenoising:
     return VideoDenoising(config, CPU, getattr(torch, config.dtype))
 
 
-def training_of(config: RunConfig, task: Any = None) -> Training:
+def training_of(config: ArmConfig, task: Any = None) -> Training:
     task = task or task_of(config)
     model = UT(
         layers=config.model.layers,
@@ -34,7 +34,7 @@ def training_of(config: RunConfig, task: Any = None) -> Training:
     return Training(config, task, model.to(dtype), weighting_for(config, task, dtype))
 
 
-def weighting_for(config: RunConfig, task: Any, dtype: torch.dtype) -> Weighting:
+def weighting_for(config: ArmConfig, task: Any, dtype: torch.dtype) -> Weighting:
     return weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch)
 
 

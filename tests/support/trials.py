@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.records.objects import ObjectStore
 from trainables.trial import ArmTrial, trial_config
 
 
-def trial_of(objects: ObjectStore, config: RunConfig) -> ArmTrial:
+def trial_of(objects: ObjectStore, config: ArmConfig) -> ArmTrial:
     return ArmTrial(config=told(config, objects.root))
 
 
-def told(config: RunConfig, root: str, **more: Any) -> dict[str, Any]:
+def told(config: ArmConfig, root: str, **more: Any) -> dict[str, Any]:
     """What Tune carries for an arm on one CPU."""
     return trial_config(config, root, **{"patience_s": 0, "bundle": {"CPU": 1.0}, **more})

@@ -16,13 +16,13 @@ from sweep.study.selection import select
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.errors import BadData, InvalidValue
 from trainables.evaluation import measure
 from trainables.memory import exhausted
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
 from trainables.training import Training, from_bytes
@@ -31,11 +31,11 @@ LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> RunStore:
-    return RunStore(ObjectStore(tmp_path))
+def store(tmp_path: Path) -> ArmStore:
+    return ArmStore(ObjectStore(tmp_path))
 
 
-def run(config: RunConfig, store: RunStore) -> ArmRecord:
+def run(config: ArmConfig, store: ArmStore) -> ArmRecord:
     arm = ArmRun(config, store)
     while not arm.advance().is_final:
         pass
@@ -62,7 +62,7 @@ def numbers(record: ArmRecord) -> dict[str, Any]:
     return plain
 
 
-def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store: RunStore) -> None:
+def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store: ArmStore) -> None:
     assert store.unit_scores(TINY.signature()) is None
     record = run(TINY, store)
     assert record.status == "finished", record.reason
@@ -114,18 +114,18 @@ KINDS = {
 
 @pytest.mark.parametrize("config", KINDS.values(), ids=KINDS)
 def test_an_arm_stopped_after_every_report_equals_one_never_stopped(
-    tmp_path: Path, config: RunConfig
+    tmp_path: Path, config: ArmConfig
 ) -> None:
-    whole = run(config, RunStore(ObjectStore(tmp_path / "whole")))
-    pieces = RunStore(ObjectStore(tmp_path / "pieces"))
+    whole = run(config, ArmStore(ObjectStore(tmp_path / "whole")))
+    pieces = ArmStore(ObjectStore(tmp_path / "pieces"))
     while not (record := ArmRun(config, pieces).advance()).is_final:
         pass
     assert numbers(record) == numbers(whole)
 
 
 def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(tmp_path: Path) -> None:
-    whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
-    store = RunStore(ObjectStore(tmp_path / "killed"))
+    whole = run(TINY, ArmStore(ObjectStore(tmp_path / "whole")))
+    store = ArmStore(ObjectStore(tmp_path / "killed"))
     ArmRun(TINY, store).advance()
     stale = store.objects.get(f"arms/{TINY.signature()}/progress.json")
     assert stale is not None
@@ -135,8 +135,8 @@ def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(tmp_path: P
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
-    whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
-    store = RunStore(ObjectStore(tmp_path / "damaged"))
+    whole = run(TINY, ArmStore(ObjectStore(tmp_path / "whole")))
+    store = ArmStore(ObjectStore(tmp_path / "damaged"))
     for _ in range(3):
         ArmRun(TINY, store).advance()
     newest = tmp_path / "damaged" / "arms" / TINY.signature() / "checkpoint-00000030.pt"
@@ -144,7 +144,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> No
     assert numbers(run(TINY, store)) == numbers(whole)
 
 
-def test_a_final_record_is_never_replaced_and_never_trained_again(store: RunStore) -> None:
+def test_a_final_record_is_never_replaced_and_never_trained_again(store: ArmStore) -> None:
     first = run(TINY, store)
     again = ArmRun(TINY, store)
     assert again.record.is_final
@@ -154,7 +154,7 @@ def test_a_final_record_is_never_replaced_and_never_trained_again(store: RunStor
     assert store.record(TINY.signature()) == first
 
 
-def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: RunStore) -> None:
+def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: ArmStore) -> None:
     pair = join(run(TINY, store), run(TINY.unconstrained(), store))
     assert pair.judgement is not None
     assert pair.unconstrained_judgement is not None
@@ -172,7 +172,7 @@ def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: RunStore)
     assert pair.differences["ood_mean"] == ours.ood_mean - theirs.ood_mean
 
 
-def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: RunStore) -> None:
+def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: ArmStore) -> None:
     assert LITERAL.constraint is not None
     still = replace(LITERAL, steps=1, report_every=1, primal_lr=1e-12)
     pair = join(run(still, store), run(still.unconstrained(), store))
@@ -183,7 +183,7 @@ def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: RunSt
     assert select("s", [ProposalResult(0, {}, (pair,))]).winner is None
 
 
-def test_a_diverging_arm_is_an_outcome_with_advice(store: RunStore) -> None:
+def test_a_diverging_arm_is_an_outcome_with_advice(store: ArmStore) -> None:
     record = run(replace(TINY, primal_lr=1e30, grad_clip=1e30), store)
     assert record.status == "diverged"
     assert "primal_lr" in record.reason
@@ -195,7 +195,7 @@ def test_a_diverging_arm_is_an_outcome_with_advice(store: RunStore) -> None:
 BLANK = TINY.with_fields({"model.variant": "literal"})
 
 
-def test_an_arm_that_cannot_come_to_anything_ends_as_stopped_with_advice(store: RunStore) -> None:
+def test_an_arm_that_cannot_come_to_anything_ends_as_stopped_with_advice(store: ArmStore) -> None:
     record = run(BLANK, store)
     assert record.status == "stopped"
     assert f"ended at step {record.reports[-1].step} of 40" in record.reason
@@ -209,15 +209,15 @@ def test_an_arm_that_cannot_come_to_anything_ends_as_stopped_with_advice(store: 
     assert again.advance() == record
 
 
-def test_an_arm_that_may_not_stop_early_only_warns(store: RunStore) -> None:
+def test_an_arm_that_may_not_stop_early_only_warns(store: ArmStore) -> None:
     record = run(replace(BLANK, early_stop=False), store)
     assert record.status == "finished"
     assert record.warnings
 
 
 def test_a_stopped_arm_that_was_killed_stops_at_the_same_report(tmp_path: Path) -> None:
-    whole = run(BLANK, RunStore(ObjectStore(tmp_path / "whole")))
-    pieces = RunStore(ObjectStore(tmp_path / "pieces"))
+    whole = run(BLANK, ArmStore(ObjectStore(tmp_path / "whole")))
+    pieces = ArmStore(ObjectStore(tmp_path / "pieces"))
     while not (record := ArmRun(BLANK, pieces).advance()).is_final:
         pass
     assert numbers(record) == numbers(whole)
@@ -225,7 +225,7 @@ def test_a_stopped_arm_that_was_killed_stops_at_the_same_report(tmp_path: Path) 
 
 @pytest.mark.parametrize("config", [TINY, TINY.unconstrained()], ids=["ours", "theirs"])
 def test_the_averaged_weights_are_what_is_reported_evaluated_and_kept(
-    store: RunStore, config: RunConfig
+    store: ArmStore, config: ArmConfig
 ) -> None:
     averaged, last = replace(config, weight_ema=0.9), run(config, store)
     record = run(averaged, store)
@@ -252,7 +252,7 @@ def test_the_averaged_weights_are_what_is_reported_evaluated_and_kept(
     )
 
 
-def test_with_bound_zero_every_series_has_a_layer_0(store: RunStore) -> None:
+def test_with_bound_zero_every_series_has_a_layer_0(store: ArmStore) -> None:
     record = run(TINY.with_fields({"constraint.reference": "bound_zero"}), store)
     assert record.evaluation is not None
     assert len(record.evaluation.multipliers) == TINY.model.layers + 1
@@ -268,7 +268,7 @@ def test_with_bound_zero_every_series_has_a_layer_0(store: RunStore) -> None:
 
 
 def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
+    store: ArmStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise InvalidValue("no such thing as 7 layers")
@@ -279,7 +279,7 @@ def test_a_broken_arm_is_a_failed_outcome_that_names_the_reason(
     assert record.reason == "no such thing as 7 layers"
 
 
-def test_data_that_a_machine_lacks_are_no_outcome_of_an_arm(store: RunStore) -> None:
+def test_data_that_a_machine_lacks_are_no_outcome_of_an_arm(store: ArmStore) -> None:
     missing = replace(TINY, data=replace(TINY.data, name="ucsd_ped2", folder="/nowhere/at/all"))
     with pytest.raises(BadData, match="/nowhere/at/all"):
         run(missing, store)
@@ -295,7 +295,7 @@ ALLOCATIONS = {
 
 @pytest.mark.parametrize("allocate", ALLOCATIONS.values(), ids=ALLOCATIONS)
 def test_too_little_memory_is_a_failed_outcome_with_advice(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch, allocate: Callable[[], Any]
+    store: ArmStore, monkeypatch: pytest.MonkeyPatch, allocate: Callable[[], Any]
 ) -> None:
     monkeypatch.setattr(Training, "run_to", lambda *_: allocate())
     record = run(TINY, store)
@@ -325,7 +325,7 @@ def test_other_errors_are_not_taken_for_too_little_memory(error: Exception) -> N
     assert exhausted(error) is None
 
 
-def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: RunStore) -> None:
+def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: ArmStore) -> None:
     for _ in range(ARM_STARTS):
         assert store.count_attempt(TINY.signature(), -1) <= ARM_STARTS
     record = ArmRun(TINY, store).advance()
@@ -333,7 +333,7 @@ def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: RunStor
     assert "--retry-failed" in record.reason
 
 
-def test_progress_resets_the_count_of_deaths(store: RunStore) -> None:
+def test_progress_resets_the_count_of_deaths(store: ArmStore) -> None:
     for _ in range(ARM_STARTS - 1):
         store.count_attempt(TINY.signature(), -1)
     ArmRun(TINY, store).advance()  # the fifth start writes a newer checkpoint
@@ -341,7 +341,7 @@ def test_progress_resets_the_count_of_deaths(store: RunStore) -> None:
     assert run(TINY, store).status == "finished"
 
 
-def test_a_blank_network_is_warned_about(store: RunStore) -> None:
+def test_a_blank_network_is_warned_about(store: ArmStore) -> None:
     literal = replace(TINY, model=replace(TINY.model, variant="literal"), primal_lr=0.3)
     assert any("blank" in w or "unchanged input" in w for w in run(literal, store).warnings)
 
@@ -350,8 +350,8 @@ def test_a_blank_network_is_warned_about(store: RunStore) -> None:
 def test_an_arm_whose_record_is_damaged_is_trained_again(
     tmp_path: Path, stopped_after: int
 ) -> None:
-    whole = run(TINY, RunStore(ObjectStore(tmp_path / "whole")))
-    store = RunStore(ObjectStore(tmp_path / "damaged"))
+    whole = run(TINY, ArmStore(ObjectStore(tmp_path / "whole")))
+    store = ArmStore(ObjectStore(tmp_path / "damaged"))
     for _ in range(stopped_after):
         ArmRun(TINY, store).advance()
     kind = "progress.json" if stopped_after == 2 else "record.json"
@@ -361,13 +361,13 @@ def test_an_arm_whose_record_is_damaged_is_trained_again(
 
 
 def test_an_arm_killed_after_its_final_record_leaves_no_checkpoint(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
+    store: ArmStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(RunStore, "drop_training", killed)
+        patch.setattr(ArmStore, "drop_training", killed)
         with pytest.raises(KeyboardInterrupt):
             run(TINY, store)
     assert store.newest_checkpoint(TINY.signature()) is not None
@@ -376,7 +376,7 @@ def test_an_arm_killed_after_its_final_record_leaves_no_checkpoint(
 
 
 def test_an_arm_that_starts_again_removes_what_was_half_written(
-    store: RunStore, tmp_path: Path
+    store: ArmStore, tmp_path: Path
 ) -> None:
     ArmRun(TINY, store).advance()
     half = tmp_path / "arms" / TINY.signature() / ".checkpoint-00000020.pt.0123456789abcdef.tmp"

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.support.oracles import TINY
 from trainables.config import arm as config_module
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig, field_names
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig, field_names
 from trainables.errors import InvalidValue, UnknownName
 
 
 def test_every_field_survives_the_json_round_trip() -> None:
-    for config in (TINY, TINY.unconstrained(), RunConfig()):
-        assert RunConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    for config in (TINY, TINY.unconstrained(), ArmConfig()):
+        assert ArmConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
 @pytest.mark.parametrize(
@@ -125,17 +125,17 @@ def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
 
 def test_defaults_are_pinned(golden: Callable[[str, str], None]) -> None:
     """With another one, stored signatures mean other arms: raise TRAINING_VERSION as well."""
-    defaults = RunConfig(constraint=ConstraintConfig()).to_json()
+    defaults = ArmConfig(constraint=ConstraintConfig()).to_json()
     versioned = {"training_version": config_module.TRAINING_VERSION, **defaults}
     golden("defaults.json", json.dumps(versioned, indent=1) + "\n")
 
 
 def test_a_field_at_its_default_is_not_in_the_signature() -> None:
     text = '{"config": {"constraint": {}, "model": {"variant": "distance"}, "test_gammas": '
-    text += json.dumps(list(RunConfig().test_gammas)) + '}, "training_version": %d}'
-    constrained = RunConfig(constraint=ConstraintConfig())
+    text += json.dumps(list(ArmConfig().test_gammas)) + '}, "training_version": %d}'
+    constrained = ArmConfig(constraint=ConstraintConfig())
     wanted = hashlib.sha256((text % config_module.TRAINING_VERSION).encode()).hexdigest()[:16]
-    assert constrained.signature() == wanted != RunConfig().signature()
+    assert constrained.signature() == wanted != ArmConfig().signature()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_new_training_version_changes_every_signature(monkeypatch: pytest.Monk
     )
 )
 def test_whatever_is_set_gives_a_config_or_one_of_our_errors(fields: dict[str, object]) -> None:
-    changed: RunConfig | None = None
+    changed: ArmConfig | None = None
     refusal = ""
     try:
         changed = TINY.with_fields(fields)
@@ -229,7 +229,7 @@ def test_whatever_is_set_gives_a_config_or_one_of_our_errors(fields: dict[str, o
     if changed is None:
         assert refusal
     else:
-        assert RunConfig.from_json(changed.to_json()) == changed
+        assert ArmConfig.from_json(changed.to_json()) == changed
 
 
 def test_an_unconstrained_run_can_be_given_a_constraint_by_field() -> None:
@@ -247,7 +247,7 @@ def test_many_known_names_are_cut_to_the_closest() -> None:
 
 
 def test_a_run_is_scored_at_its_tasks_gammas_unless_it_names_others() -> None:
-    video = RunConfig()
+    video = ArmConfig()
     assert (video.test_gammas[0], video.test_gammas[-1], len(video.test_gammas)) == (0.0, 0.5, 11)
     to_text = {
         "task": "text_classification",
@@ -257,7 +257,7 @@ def test_a_run_is_scored_at_its_tasks_gammas_unless_it_names_others() -> None:
     }
     text = video.with_fields(to_text)
     assert (text.test_gammas[0], text.test_gammas[-1], len(text.test_gammas)) == (0.0, 2.0, 11)
-    assert RunConfig.from_json(text.to_json()) == text
+    assert ArmConfig.from_json(text.to_json()) == text
     named = video.with_fields({"test_gammas": [0.0, 0.3]})
     assert named.with_fields(to_text).test_gammas == (0.0, 0.3)
     assert video.with_fields(to_text | {"test_gammas": [0.0, 1.0]}).test_gammas == (0.0, 1.0)

@@ -12,7 +12,7 @@ from tests.support.oracles import TINY
 from tests.support.plugins import broken_plugins
 from tests.support.plugins.broken_plugins import MODELS
 from tests.support.plugins.plugin_packages import write_package
-from trainables.config.arm import DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.promises import BrokenContract
@@ -61,7 +61,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 # --- models ---------------------------------------------------------------------------------------
 
 
-def of_model(variant: str) -> RunConfig:
+def of_model(variant: str) -> ArmConfig:
     return SMALL.with_fields({"model.name": "model", "model.variant": variant})
 
 

@@ -11,7 +11,7 @@ import torch
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns, idle_signals
 from trainables.primal_dual.constraints import Scales, descent_constraints, missing_shares
@@ -19,7 +19,7 @@ from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import PrimalDual
 from trainables.records.arm_record import Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 SCALES = Scales(constant_loss=1.0, identity_loss=0.5)
@@ -32,13 +32,13 @@ SANE = {
 }
 
 
-def signs(config: RunConfig = TINY, step: int = 20, **layers: list[float]) -> list[str]:
+def signs(config: ArmConfig = TINY, step: int = 20, **layers: list[float]) -> list[str]:
     before = Report(step=step - 10, timestamp_ms=1, layers=SANE)
     now = Report(step=step, timestamp_ms=2, layers={**SANE, **layers})
     return EarlySigns(config, SCALES, steps_per_epoch=10).warnings([before, now])
 
 
-def adam() -> RunConfig:
+def adam() -> ArmConfig:
     assert TINY.constraint is not None
     return replace(TINY, constraint=replace(TINY.constraint, dual_optimizer="adam"))
 
@@ -117,7 +117,7 @@ def test_a_multiplier_can_wind_up_only_as_far_as_its_dual_steps_go() -> None:
     assert stopped(less, less, config=epochs, first=14) == ""
 
 
-def risen(config: RunConfig, steps: int, signal: float) -> float:
+def risen(config: ArmConfig, steps: int, signal: float) -> float:
     """What real multipliers come to by the run's schedule under one signal all the time."""
     assert config.constraint is not None
     multipliers = Multipliers(1, config.constraint, torch.device("cpu"), torch.float64)
@@ -216,7 +216,7 @@ def test_a_run_on_texts_that_winds_up_is_ended(tmp_path: Path) -> None:
         decay_share=0.9,
         **{"constraint.alpha": 0.6, "primal_lr": 1e-6, "constraint.dual_lr": 1e-3},
     )
-    arm = ArmRun(config, RunStore(ObjectStore(tmp_path / "store")))
+    arm = ArmRun(config, ArmStore(ObjectStore(tmp_path / "store")))
     while not arm.advance().is_final:
         pass
     assert arm.record.status == "stopped"
@@ -236,7 +236,7 @@ STALE: Layers = {"violations": [-0.1, -0.6, -0.1], "missing_shares": [0.0, 0.0, 
 
 def stopped(
     *history: Layers,
-    config: RunConfig = TINY,
+    config: ArmConfig = TINY,
     interval: int = 10,
     first: int | None = None,
     tolerance: float = TOLERANCE,

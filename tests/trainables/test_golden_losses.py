@@ -15,9 +15,9 @@ import pytest
 
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
-from trainables.config.arm import TRAINING_VERSION, RunConfig
+from trainables.config.arm import TRAINING_VERSION, ArmConfig
 from trainables.records.arm_record import TRAIN_LOSS
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "ut_tiny_losses.txt"
@@ -35,7 +35,7 @@ RUNS: dict[str, dict[str, Any]] = {
 }
 
 
-def numbers_of(config: RunConfig, store: RunStore) -> dict[str, float]:
+def numbers_of(config: ArmConfig, store: ArmStore) -> dict[str, float]:
     arm = ArmRun(config, store)
     while not arm.advance().is_final:
         pass
@@ -50,7 +50,7 @@ def numbers_of(config: RunConfig, store: RunStore) -> dict[str, float]:
 
 
 def measured_now(folder: Path) -> dict[str, float]:
-    store = RunStore(ObjectStore(folder))
+    store = ArmStore(ObjectStore(folder))
     base = replace(TINY, dtype="float64", early_stop=False)  # a literal UT is blank
     runs = {name: base.with_fields(fields) for name, fields in RUNS.items()}
     runs["unconstrained"] = base.unconstrained()

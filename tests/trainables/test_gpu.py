@@ -14,7 +14,7 @@ from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.primal_dual.weighting import weighting_of
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens
 from trainables.training import Training
@@ -53,7 +53,7 @@ def test_no_step_of_any_form_synchronises_with_the_host(name: str) -> None:
 
 def test_texts_train_here_and_are_judged_on_the_draws_of_the_cpu(tmp_path: Path) -> None:
     config = tiny_text(tmp_path, device="cuda", dtype="bfloat16", accumulate=2)
-    store = RunStore(ObjectStore(tmp_path / "store"))
+    store = ArmStore(ObjectStore(tmp_path / "store"))
     for run in (config, config.unconstrained()):
         arm = ArmRun(run, store)
         while not arm.advance().is_final:

@@ -9,12 +9,12 @@ import torch
 
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.environment import environment
 from trainables.errors import GpuShareTooSmall
 from trainables.memory import CONTEXT_MB, hold_to_share, reset_peak_memory
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 pytestmark = [
@@ -26,11 +26,11 @@ SMALL = TINY.with_fields({"device": "cuda"})
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> RunStore:
-    return RunStore(ObjectStore(tmp_path))
+def store(tmp_path: Path) -> ArmStore:
+    return ArmStore(ObjectStore(tmp_path))
 
 
-def run(config: RunConfig, store: RunStore, gpu_share: float = 1.0) -> ArmRecord:
+def run(config: ArmConfig, store: ArmStore, gpu_share: float = 1.0) -> ArmRecord:
     arm = ArmRun(config, store, gpu_share=gpu_share)
     while not arm.advance().is_final:
         pass
@@ -57,7 +57,7 @@ def test_a_process_cannot_take_more_than_its_share() -> None:
     torch.empty(2 * allowed, dtype=torch.uint8, device=GPU)
 
 
-def test_an_arm_that_outgrows_its_share_goes_on_with_a_whole_gpu(store: RunStore) -> None:
+def test_an_arm_that_outgrows_its_share_goes_on_with_a_whole_gpu(store: ArmStore) -> None:
     share = (CONTEXT_MB + 1) / total_mb()  # one MiB of tensors
     with pytest.raises(GpuShareTooSmall, match="of its GPU"):
         run(SMALL, store, gpu_share=share)
@@ -66,7 +66,7 @@ def test_an_arm_that_outgrows_its_share_goes_on_with_a_whole_gpu(store: RunStore
 
 
 def test_too_little_memory_of_a_whole_gpu_is_a_failed_outcome(
-    store: RunStore, monkeypatch: pytest.MonkeyPatch
+    store: ArmStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     share = (CONTEXT_MB + 1) / total_mb()
     # as if the whole GPU were that small
@@ -82,7 +82,7 @@ def test_too_little_memory_of_a_whole_gpu_is_a_failed_outcome(
     assert run(other, store).status == "finished"  # the process goes on with the next arm
 
 
-def test_the_memory_of_an_arm_is_free_for_the_next(store: RunStore) -> None:
+def test_the_memory_of_an_arm_is_free_for_the_next(store: ArmStore) -> None:
     run(SMALL, store)
     reset_peak_memory(GPU)
     assert torch.cuda.memory_reserved(GPU) < 64 * 2**20

@@ -13,7 +13,7 @@ from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from trainables.build import build_task, parameter_dtype
-from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.contracts.tiny_runs import model_of, moved, task_of, tensors_in
 from trainables.evaluation import evaluate
 from trainables.layer_losses import introduce
@@ -48,7 +48,7 @@ class EveryLossInWarmUp(PrimalDual):
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunConfig]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ArmConfig]:
     tiny = replace(TINY, steps=STEPS, shifts=("blur",))
     text = tiny_text(tmp_path_factory.mktemp("text"), steps=STEPS)
     frames = DataConfig(name="photographs", frame_size=16, patch_size=4, frames=2, stride=7)
@@ -79,7 +79,7 @@ RUNS = (
 )  # fmt: skip
 
 
-def training_of(config: RunConfig, task: Task, weighting: Weighting | None = None) -> Training:
+def training_of(config: ArmConfig, task: Task, weighting: Weighting | None = None) -> Training:
     dtype = parameter_dtype(config)
     weighting = weighting or weighting_of(
         config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch
@@ -112,7 +112,7 @@ def same(ours: Training, theirs: Training) -> bool:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_weights_reports_and_result_are_those_of_the_long_way(
-    runs: dict[str, RunConfig], name: str
+    runs: dict[str, ArmConfig], name: str
 ) -> None:
     config = runs[name].unconstrained()
     task = build_task(config, CPU, parameter_dtype(config))
@@ -126,7 +126,7 @@ def test_weights_reports_and_result_are_those_of_the_long_way(
 
 
 @pytest.mark.parametrize("name", ["ut", "dust", "vit", "encoder in parts", "text_ut"])
-def test_a_warm_up_is_that_of_the_long_way(runs: dict[str, RunConfig], name: str) -> None:
+def test_a_warm_up_is_that_of_the_long_way(runs: dict[str, ArmConfig], name: str) -> None:
     config = runs[name].with_fields({"constraint.warmup_steps": STEPS - 2})
     task = task_of(config)
     every = EveryLossInWarmUp(

@@ -30,7 +30,7 @@ from tests.support.plugins.plugin_packages import (
 )
 from tests.support.sweeps import SPACE
 from trainables.build import build_model, build_task, fingerprinted_data
-from trainables.config.arm import DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.tasks import check_task
@@ -88,7 +88,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forgotten: None) -> Pa
     return folder
 
 
-def of_page() -> RunConfig:
+def of_page() -> ArmConfig:
     from acme_space import SPACE as space  # noqa: N811
 
     return space.run(space.settings[0], {"constraint.alpha": 0.1}, seed=0)
@@ -229,7 +229,7 @@ def test_an_unknown_name_is_answered_with_those_of_plug_ins_too(page: Path) -> N
     with pytest.raises(UnknownName, match=r"'mixr'.*dust, encoder, mixer.*mean 'mixer'.*installed"):
         ModelConfig(name="mixr")
     with pytest.raises(UnknownName, match=r"unknown task .*last_frame"):
-        RunConfig(task="first_frame")
+        ArmConfig(task="first_frame")
     with pytest.raises(UnknownName, match=r"unknown data set 'wave'.*waves"):
         load_video(DataConfig(name="wave"))
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from tests.support.oracles import TINY
 from tests.support.trainings import CPU, Louder, task_of, training_of, weighting_for
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.layer_losses import layer_losses
 from trainables.primal_dual.constraints import descent_constraints, violations
 from trainables.primal_dual.weighting import LastLayer, PrimalDual
@@ -108,7 +108,7 @@ def test_the_losss_unit_does_not_change_the_scaled_trajectory(factor: float) -> 
 class DescentProblem(cooper.ConstrainedMinimizationProblem):
     """The same problem, written for cooper from docs/method.md's formulas, not from our matrix."""
 
-    def __init__(self, config: RunConfig, task: VideoDenoising, model: nn.Module) -> None:
+    def __init__(self, config: ArmConfig, task: VideoDenoising, model: nn.Module) -> None:
         super().__init__()
         assert config.constraint is not None
         self.config, self.task, self.model = config.constraint, task, model

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.oracles import TINY
 from trainables.build import build_model, build_task
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Task
@@ -21,11 +21,11 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def text(tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
     return tiny_text(tmp_path_factory.mktemp("text"), dtype="float64", steps=10)
 
 
-def training_of(config: RunConfig, task: Task, model: nn.Module | None = None) -> Training:
+def training_of(config: ArmConfig, task: Task, model: nn.Module | None = None) -> Training:
     dtype = torch.float64 if config.dtype == "float64" else torch.float32
     model = model or build_model(config, task).to(dtype)
     weighting = weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch)
@@ -53,7 +53,7 @@ def test_no_step_is_taken_at_a_learning_rate_of_0() -> None:
             assert all(0 < lr_factor(s, steps, decay, warmup) <= 1 for s in range(steps))
 
 
-def test_every_group_follows_the_schedule(text: RunConfig) -> None:
+def test_every_group_follows_the_schedule(text: ArmConfig) -> None:
     config = text.with_fields(
         {"primal_lr": 0.01, "readout_lr": 0.5, "weight_decay": 0.1, "warmup_share": 0.4,
          "decay_share": 0.6}
@@ -83,7 +83,7 @@ def test_the_dual_step_follows_the_warm_up_too() -> None:
 # --- the optimiser --------------------------------------------------------------------------------
 
 
-def test_weight_decay_shrinks_matrices_and_neither_biases_nor_norms(text: RunConfig) -> None:
+def test_weight_decay_shrinks_matrices_and_neither_biases_nor_norms(text: ArmConfig) -> None:
     """Without gradients a step of AdamW is the decay alone, p (1 - lr x decay)."""
     config = text.with_fields({"primal_lr": 0.1, "readout_lr": 0.5, "weight_decay": 0.2})
     model = build_model(config, text_task(config)).double()
@@ -107,7 +107,7 @@ def test_without_these_options_it_is_the_optimiser_of_before() -> None:
     assert (group["lr"], group["weight_decay"]) == (TINY.primal_lr, 0.0)
 
 
-def test_the_readout_takes_its_own_steps(text: RunConfig) -> None:
+def test_the_readout_takes_its_own_steps(text: ArmConfig) -> None:
     """Adam's first step is its learning rate, whatever the gradient."""
     config = text.with_fields({"primal_lr": 1e-4, "readout_lr": 1e-2, "steps": 1, "decay_share": 0})
     task = text_task(config)
@@ -126,7 +126,7 @@ def test_the_readout_takes_its_own_steps(text: RunConfig) -> None:
 
 @pytest.mark.parametrize("arm", ["constrained", "unconstrained"])
 @pytest.mark.parametrize("count", [2, 4])
-def test_a_batch_in_parts_takes_the_same_steps(text: RunConfig, count: int, arm: str) -> None:
+def test_a_batch_in_parts_takes_the_same_steps(text: ArmConfig, count: int, arm: str) -> None:
     config = text if arm == "constrained" else text.unconstrained()
     task = text_task(config)
     whole = training_of(config, task)
@@ -153,7 +153,7 @@ def test_parts_of_a_batch_of_videos_too() -> None:
 
 
 def test_multipliers_at_zero_train_as_the_unconstrained_arm_in_parts_too(
-    text: RunConfig,
+    text: ArmConfig,
 ) -> None:
     config = text.with_fields({"accumulate": 2, "constraint.dual_lr": 0.0, "dtype": "float32"})
     task = text_task(config)

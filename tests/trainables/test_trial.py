@@ -19,8 +19,8 @@ from ray._private.label_utils import validate_label_selector
 from tests.support.drivers import ROOT, tiny
 from tests.support.trials import told, trial_of
 from trainables.code_version import code_version
-from trainables.config.arm import RunConfig
-from trainables.records.arms import RunStore
+from trainables.config.arm import ArmConfig
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
 from trainables.training import Training
@@ -38,7 +38,7 @@ from trainables.trial import (
 )
 
 
-def arm(seed: int = 0) -> RunConfig:
+def arm(seed: int = 0) -> ArmConfig:
     space = tiny(steps=20, report_every=10).space
     return space.run(space.settings[0], {}, seed=seed)
 
@@ -59,7 +59,7 @@ def test_a_step_is_a_report_interval_and_the_last_one_says_finished(objects: Obj
     assert [first[FINISHED], last[FINISHED]] == [False, True]
     assert [first["done"], last["done"]] == [False, True]
     assert last[SIGNATURE] == arm().signature()
-    record = RunStore(objects).record(arm().signature())
+    record = ArmStore(objects).record(arm().signature())
     assert record is not None
     assert [report_of(first), report_of(last)] == record.reports
 
@@ -88,7 +88,7 @@ def test_a_worker_with_other_code_of_the_same_version_trains_nothing(
     assert "has other code (descent-sweep" in result[PROBLEM]
     assert objects.names("arms") == []
     trial_of(objects, arm()).step()  # the driver's own
-    record = RunStore(objects).record(arm().signature())
+    record = ArmStore(objects).record(arm().signature())
     assert record is not None
     assert record.environment["code"] == code_version()
 
@@ -138,7 +138,7 @@ def test_an_arm_that_outgrows_its_share_of_a_gpu_is_told_not_failed(
     assert "0.5 of its GPU" in shared[PROBLEM]
     whole = ArmTrial(config=told(arm(), objects.root, bundle={"CPU": 1.0, "GPU": 1.0})).train()
     assert (whole[FINISHED], whole.get(NEEDS_WHOLE_GPU)) == (True, None)
-    record = RunStore(objects).record(arm().signature())
+    record = ArmStore(objects).record(arm().signature())
     assert record is not None
     assert record.status == "failed"
     assert record.reason.startswith("out of GPU memory (CUDA out of memory.")
@@ -165,7 +165,7 @@ def test_a_worker_without_the_data_fails_no_arm(objects: ObjectStore) -> None:
     assert (result[STORE_PROBLEM], result["done"]) == (True, True)
     assert "/not/mounted/here" in result[PROBLEM]
     assert socket.gethostname() in result[PROBLEM]
-    assert RunStore(objects).record(config.signature()) is None
+    assert ArmStore(objects).record(config.signature()) is None
 
 
 def test_an_unexpected_error_is_told_not_raised(
@@ -174,7 +174,7 @@ def test_an_unexpected_error_is_told_not_raised(
     def broken(*_: Any) -> None:
         raise ZeroDivisionError("a defect of ours")
 
-    monkeypatch.setattr(RunStore, "record", broken)
+    monkeypatch.setattr(ArmStore, "record", broken)
     result = trial_of(objects, arm()).train()
     assert (result[FINISHED], result[STORE_PROBLEM], result["done"]) == (False, False, True)
     assert "ZeroDivisionError: a defect of ours" in result[PROBLEM]
@@ -200,7 +200,7 @@ def test_a_worker_that_an_arm_cost_its_gpu_trains_no_other(
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     with pytest.raises(ProcessEnds):
         trial_of(objects, arm(seed=1)).train()
-    assert RunStore(objects).record(arm(seed=1).signature()) is None
+    assert ArmStore(objects).record(arm(seed=1).signature()) is None
     assert not objects.exists(f"arms/{arm(seed=1).signature()}/attempts.json")
 
 
@@ -217,9 +217,9 @@ def test_a_machine_whose_gpu_is_lost_fails_no_arm_at_once(
         assert result[STORE_PROBLEM] is False
         assert f"CUDA does not start on {socket.gethostname()}" in result[PROBLEM]
         assert "nvidia-smi" in result[PROBLEM]
-        assert RunStore(objects).record(config.signature()) is None
+        assert ArmStore(objects).record(config.signature()) is None
     assert trial_of(objects, config).train()[FINISHED] is True
-    record = RunStore(objects).record(config.signature())
+    record = ArmStore(objects).record(config.signature())
     assert record is not None
     assert record.status == "failed"
     assert socket.gethostname() in record.reason
@@ -240,7 +240,7 @@ def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path:
     config = told(arm(), objects.root, bundle={"CPU": 2.0, "GPU": 0.25})
     assert all(isinstance(value, str | int | float) for value in config.values())
     assert resources_of(config).bundles == [{"CPU": 2.0, "GPU": 0.25}]
-    assert RunConfig.from_json(json.loads(config["run"])) == arm()
+    assert ArmConfig.from_json(json.loads(config["run"])) == arm()
     trial = trial_of(objects, arm())
     assert trial.save_checkpoint(str(tmp_path)) == {}
     trial.load_checkpoint({})

@@ -33,7 +33,7 @@ Shift = Literal[
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunConfig(Section):
+class ArmConfig(Section):
     """One arm. ``constraint=None`` is the unconstrained arm: the same run in everything else."""
 
     task: str = "video_denoising"  # one of registry/built_in.py, or a plug-in's
@@ -196,7 +196,7 @@ class RunConfig(Section):
             "its models have no readout.",
         )
 
-    def unconstrained(self) -> RunConfig:
+    def unconstrained(self) -> ArmConfig:
         """The other arm of this run's pair."""
         return dataclasses.replace(self, constraint=None)
 
@@ -219,13 +219,13 @@ class RunConfig(Section):
         """
         return self.model.variant not in self.model.spec.unmatched
 
-    def with_fields(self, values: Mapping[str, Json]) -> RunConfig:
+    def with_fields(self, values: Mapping[str, Json]) -> ArmConfig:
         """Replace fields by dotted name: ``{"constraint.alpha": 0.2, "model.layers": 5}``.
 
         A field of a section that is None (``constraint.alpha`` of an unconstrained run) starts from
         that section's defaults for the task.
 
-        >>> RunConfig().with_fields({"model.layers": 5}).model.layers
+        >>> ArmConfig().with_fields({"model.layers": 5}).model.layers
         5
         """
         plain = self.to_json()
@@ -245,7 +245,7 @@ class RunConfig(Section):
             plain["model"]["variant"] = ""  # another model has other ones
             if "model.pooling" not in values:
                 plain["model"]["pooling"] = None
-        return RunConfig.from_json(plain)
+        return ArmConfig.from_json(plain)
 
     def value_of(self, name: str) -> Json:
         """The field with this dotted name; None inside a section that is None."""
@@ -270,6 +270,9 @@ class RunConfig(Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+RunConfig = ArmConfig  # its first name, which files of users may import
+
+
 def default_constraint(task: str) -> ConstraintConfig:
     """The constraint of a run for which nothing of it is said.
 
@@ -290,7 +293,7 @@ _SECTIONS: dict[str, type[Section]] = {
 def field_names() -> tuple[str, ...]:
     """Every settable field of a run, by dotted name."""
     names: list[str] = []
-    for f in dataclasses.fields(RunConfig):
+    for f in dataclasses.fields(ArmConfig):
         section = _SECTIONS.get(f.name)
         if section is None:
             names.append(f.name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.errors import UnknownName
 
 _ROUNDING = 1e-9  # gammas have two decimals; their sums in binary do not
@@ -66,24 +66,24 @@ def severity_key(severity: float) -> str:
     return str(float(severity))
 
 
-def near_shift_gammas(config: RunConfig) -> list[float]:
+def near_shift_gammas(config: ArmConfig) -> list[float]:
     """The test gammas that selection may look at: just above train_gamma, never the far shifts."""
     above = [g for g in config.test_gammas if g > config.train_gamma + _ROUNDING]
     near = [g for g in above if g <= config.train_gamma + config.facts.near_shift + _ROUNDING]
     return near or above[:1] or [config.test_gammas[-1]]
 
 
-def seen_gammas(config: RunConfig) -> list[float]:
+def seen_gammas(config: ArmConfig) -> list[float]:
     """The test gammas up to train_gamma, and those that selection looks at.
 
-    >>> seen_gammas(RunConfig(train_gamma=0.1, test_gammas=(0.0, 0.1, 0.2, 0.3)))
+    >>> seen_gammas(ArmConfig(train_gamma=0.1, test_gammas=(0.0, 0.1, 0.2, 0.3)))
     [0.0, 0.1, 0.2]
     """
     last = max(config.train_gamma + _ROUNDING, *near_shift_gammas(config))
     return [g for g in config.test_gammas if g <= last]
 
 
-def unseen_gammas(config: RunConfig) -> list[float]:
+def unseen_gammas(config: ArmConfig) -> list[float]:
     """The test gammas beyond everything that training or selection looked at; may be empty."""
     seen = seen_gammas(config)
     return [g for g in config.test_gammas if g not in seen]

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from trainables.arm_run import ArmRun
 from trainables.build import parameter_dtype
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import gamma_key
 from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
 from trainables.contracts.tiny_runs import (
@@ -32,13 +32,13 @@ from trainables.contracts.tiny_runs import (
 )
 from trainables.evaluation import measure
 from trainables.layer_losses import last_loss, layer_losses, layer_predictions
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens, TokenTask
 from trainables.training import from_bytes, to_bytes
 
 
-def check_model(config: RunConfig) -> None:
+def check_model(config: ArmConfig) -> None:
     """Every promise of a model, in float32 and bfloat16.
 
     Args:
@@ -52,7 +52,7 @@ def check_model(config: RunConfig) -> None:
         check(f"model {one.model.name} ({one.model.variant}, {one.dtype})", MODEL, one)
 
 
-def a_prediction_after_every_layer(config: RunConfig) -> None:
+def a_prediction_after_every_layer(config: ArmConfig) -> None:
     """L + 1 of them, in reading order, of the targets' shape or [B, classes], and finite."""
     task = task_of(config)
     batch, model = task.train_batch(0), moved(model_of(config, task))
@@ -72,7 +72,7 @@ def a_prediction_after_every_layer(config: RunConfig) -> None:
         require_kept(bool(torch.isfinite(prediction).all()), f"{of} must be finite")
 
 
-def start_and_forward_are_the_same_whatever_the_global_seed(config: RunConfig) -> None:
+def start_and_forward_are_the_same_whatever_the_global_seed(config: ArmConfig) -> None:
     """Two builds predict alike, twice: a forward pass draws nothing and leaves nothing behind."""
     outputs = []
     for seed in (1, 2):
@@ -88,7 +88,7 @@ def start_and_forward_are_the_same_whatever_the_global_seed(config: RunConfig) -
     )
 
 
-def parameters_and_losses_are_in_float32(config: RunConfig) -> None:
+def parameters_and_losses_are_in_float32(config: ArmConfig) -> None:
     """So are gradients and all that is kept between steps: ``dtype`` casts the forward pass."""
     task = task_of(config)
     training = training_of(config, task)
@@ -101,7 +101,7 @@ def parameters_and_losses_are_in_float32(config: RunConfig) -> None:
     require_kept(found == {wanted}, f"all that is trained must be in {wanted}", found)
 
 
-def bfloat16_changes_losses_by_little(config: RunConfig) -> None:
+def bfloat16_changes_losses_by_little(config: ArmConfig) -> None:
     """The losses of the same weights in both types are near each other."""
     exact, rounded = (task_of(c) for c in in_both_types(config))
     model, batch = moved(model_of(config, exact)), exact.train_batch(0)
@@ -115,7 +115,7 @@ def bfloat16_changes_losses_by_little(config: RunConfig) -> None:
     )
 
 
-def the_last_loss_reaches_every_parameter(config: RunConfig) -> None:
+def the_last_loss_reaches_every_parameter(config: ArmConfig) -> None:
     """Each of them is trained by plain training, too."""
     task = task_of(config)
     model = moved(model_of(config, task))
@@ -129,7 +129,7 @@ def the_last_loss_reaches_every_parameter(config: RunConfig) -> None:
         require_kept(reached, f"the last layer's loss must reach every parameter, but not {name}")
 
 
-def the_last_loss_is_the_same_when_asked_alone(config: RunConfig) -> None:
+def the_last_loss_is_the_same_when_asked_alone(config: ArmConfig) -> None:
     """To the last bit: plain training takes no other (``last`` of models/base.py)."""
     task = task_of(config)
     model, batch = moved(model_of(config, task)), task.train_batch(0)
@@ -137,7 +137,7 @@ def the_last_loss_is_the_same_when_asked_alone(config: RunConfig) -> None:
     require_kept(torch.equal(every, alone), "the last loss must be the same when asked for alone")
 
 
-def a_layers_loss_depends_on_no_later_layer(config: RunConfig) -> None:
+def a_layers_loss_depends_on_no_later_layer(config: ArmConfig) -> None:
     """What reaches a layer's parameters reaches from every later layer's loss as well."""
     reached = parameters_by_layer(config)
     ordered = all(fewer <= more for fewer, more in itertools.pairwise(reached))
@@ -148,7 +148,7 @@ def a_layers_loss_depends_on_no_later_layer(config: RunConfig) -> None:
     )
 
 
-def parameters_by_layer(config: RunConfig) -> list[set[str]]:
+def parameters_by_layer(config: ArmConfig) -> list[set[str]]:
     """Of the loss of each layer 0..L, the names of the parameters that it depends on."""
     task = task_of(config)
     model = moved(model_of(config, task))
@@ -167,7 +167,7 @@ def parameters_by_layer(config: RunConfig) -> list[set[str]]:
     return reached
 
 
-def both_arms_start_alike(config: RunConfig) -> None:
+def both_arms_start_alike(config: ArmConfig) -> None:
     """With the same predictions, and the same number of parameters unless it is said otherwise."""
     task = task_of(config)
     batch = task.train_batch(0)
@@ -182,7 +182,7 @@ def both_arms_start_alike(config: RunConfig) -> None:
     )
 
 
-def saving_and_loading_is_exact(config: RunConfig) -> None:
+def saving_and_loading_is_exact(config: ArmConfig) -> None:
     """Kept weights predict the same, and a resumed run trains to the same weights."""
     config = replace(config, steps=max(config.steps, 4))
     task = task_of(config)
@@ -203,7 +203,7 @@ def saving_and_loading_is_exact(config: RunConfig) -> None:
     )
 
 
-def no_prediction_depends_on_padding(config: RunConfig) -> None:
+def no_prediction_depends_on_padding(config: ArmConfig) -> None:
     """Of texts: other tokens and noise in padding change nothing that comes out."""
     task = task_of(config)
     model = moved(model_of(config, task)).eval()
@@ -222,10 +222,10 @@ def no_prediction_depends_on_padding(config: RunConfig) -> None:
         require_kept(torch.equal(*outputs), "no prediction may depend on what stands in padding")
 
 
-def a_pair_of_arms_runs(config: RunConfig) -> None:
+def a_pair_of_arms_runs(config: ArmConfig) -> None:
     """Both train to a finished record, and the weights that they leave score what it says."""
     with tempfile.TemporaryDirectory() as folder:
-        store = RunStore(ObjectStore(Path(folder)))
+        store = ArmStore(ObjectStore(Path(folder)))
         for arm_config in (config, config.unconstrained()):
             arm = ArmRun(arm_config, store)
             while not arm.advance().is_final:
@@ -252,7 +252,7 @@ def a_pair_of_arms_runs(config: RunConfig) -> None:
             )
 
 
-MODEL: tuple[Callable[[RunConfig], None], ...] = (
+MODEL: tuple[Callable[[ArmConfig], None], ...] = (
     a_prediction_after_every_layer,
     start_and_forward_are_the_same_whatever_the_global_seed,
     parameters_and_losses_are_in_float32,

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from trainables.config.arm import DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig
 
-T = TypeVar("T", RunConfig, DataConfig)
+T = TypeVar("T", ArmConfig, DataConfig)
 
 
 class BrokenContract(AssertionError):
@@ -34,7 +34,7 @@ def check(subject: str, promises: Sequence[Callable[[T], None]], given: T) -> No
             raise BrokenContract(f"{subject}: {broken}") from None
 
 
-def in_both_types(config: RunConfig) -> list[RunConfig]:
+def in_both_types(config: ArmConfig) -> list[ArmConfig]:
     """The constrained run in float32 and in bfloat16."""
     require_kept(config.constraint is not None, "contracts are checked on a constrained run")
     return [replace(config, dtype="float32"), replace(config, dtype="bfloat16")]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from trainables.build import fingerprinted_data, parameter_dtype
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import family_of, gamma_key
 from trainables.contracts.models import a_pair_of_arms_runs
 from trainables.contracts.promises import BrokenContract, check, in_both_types, require_kept
@@ -22,7 +22,7 @@ from trainables.layer_losses import layer_outcomes
 from trainables.tasks.base import SPLITS, Batch, Tokens
 
 
-def check_task(config: RunConfig) -> None:
+def check_task(config: ArmConfig) -> None:
     """Every promise of a task, in float32 and bfloat16, with the config's model.
 
     Args and raises as ``check_model``.
@@ -31,7 +31,7 @@ def check_task(config: RunConfig) -> None:
         check(f"task {one.task} ({one.dtype})", (*TASK, a_pair_of_arms_runs), one)
 
 
-def its_data_are_known_by_their_content(config: RunConfig) -> None:
+def its_data_are_known_by_their_content(config: ArmConfig) -> None:
     """They resolve to a fingerprint, again to the same, and are refused under another one."""
     resolved = fingerprinted_data(config)
     require_kept(resolved.fingerprint != "", "resolved data must carry a fingerprint")
@@ -50,7 +50,7 @@ def its_data_are_known_by_their_content(config: RunConfig) -> None:
     raise BrokenContract("data under another fingerprint must be refused with BadData.")
 
 
-def units_scales_and_types_are_sound(config: RunConfig) -> None:
+def units_scales_and_types_are_sound(config: ArmConfig) -> None:
     """There is something to train on and to judge by, in the types that the run asks for."""
     task = task_of(config)
     scales = (task.scales.constant_loss, task.scales.identity_loss)
@@ -67,7 +67,7 @@ def units_scales_and_types_are_sound(config: RunConfig) -> None:
     require_kept(task.autocast == wanted, f"autocast must be {wanted}", task.autocast)
 
 
-def a_training_batch_follows_from_seed_and_step(config: RunConfig) -> None:
+def a_training_batch_follows_from_seed_and_step(config: ArmConfig) -> None:
     """In whatever order, whoever asks; another seed or step has another batch."""
     first, second, other = (
         task_of(config),
@@ -88,7 +88,7 @@ def a_training_batch_follows_from_seed_and_step(config: RunConfig) -> None:
     require_kept(differ, "another seed and another step must have another training batch")
 
 
-def both_arms_see_the_same_perturbations(config: RunConfig) -> None:
+def both_arms_see_the_same_perturbations(config: ArmConfig) -> None:
     """In training and on held-out data; what is held out does not know the training seed either."""
     ours, theirs = task_of(config), task_of(config.unconstrained())
     for step in (0, ours.steps_per_epoch):
@@ -102,7 +102,7 @@ def both_arms_see_the_same_perturbations(config: RunConfig) -> None:
         require_kept(same, f"both arms and every seed must be judged on the same draws of {split}")
 
 
-def held_out_batches_cover_the_units(config: RunConfig) -> None:
+def held_out_batches_cover_the_units(config: ArmConfig) -> None:
     """Each sample has a unit, each unit has samples; gamma and draw move the inputs alone."""
     task = task_of(config)
     for split in SPLITS:
@@ -135,7 +135,7 @@ def held_out_batches_cover_the_units(config: RunConfig) -> None:
         require_kept(moved, "gamma and draw must disturb what a model is given")
 
 
-def padding_is_never_perturbed(config: RunConfig) -> None:
+def padding_is_never_perturbed(config: ArmConfig) -> None:
     """Of texts: the noise is 0 there."""
     task = task_of(config)
     for batch in (task.train_batch(0), *task.held_out("dev", config.test_gammas[-1], 0)):
@@ -144,7 +144,7 @@ def padding_is_never_perturbed(config: RunConfig) -> None:
             require_kept(still, "the noise must be 0 at padding")
 
 
-def losses_scores_and_metric_are_numbers(config: RunConfig) -> None:
+def losses_scores_and_metric_are_numbers(config: ArmConfig) -> None:
     """Losses [B], at least 0; scores [B]; a finite metric of their mean."""
     task = task_of(config)
     model = model_of(config, task).eval()
@@ -169,7 +169,7 @@ def losses_scores_and_metric_are_numbers(config: RunConfig) -> None:
         )
 
 
-def references_are_measured(config: RunConfig) -> None:
+def references_are_measured(config: ArmConfig) -> None:
     """The constant prediction, and the unchanged input where it is one, at every test gamma."""
     found = task_of(config).references()
     wanted = {"constant", "identity"} if config.facts.has_identity else {"constant"}
@@ -186,7 +186,7 @@ def references_are_measured(config: RunConfig) -> None:
         require_kept(all(map(math.isfinite, numbers)), f"{name} must be finite", numbers)
 
 
-def shifts_disturb_the_inputs_alone(config: RunConfig) -> None:
+def shifts_disturb_the_inputs_alone(config: ArmConfig) -> None:
     """Each family that the task takes gives the same draw again, and leaves units and targets."""
     task = task_of(config)
     targets = _targets_by_unit(task.held_out("dev", config.train_gamma, 0))
@@ -211,7 +211,7 @@ def _targets_by_unit(batches: Iterable[Batch]) -> Counter[tuple[int, bytes]]:
     )
 
 
-TASK: tuple[Callable[[RunConfig], None], ...] = (
+TASK: tuple[Callable[[ArmConfig], None], ...] = (
     its_data_are_known_by_their_content,
     units_scales_and_types_are_sound,
     a_training_batch_follows_from_seed_and_step,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.layer_losses import introduce
 from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Batch, Task, Tokens
@@ -21,19 +21,19 @@ from trainables.training import Training
 CPU = torch.device("cpu")
 
 
-def task_of(config: RunConfig) -> Task:
+def task_of(config: ArmConfig) -> Task:
     """The run's task, which has seen the model's embeddings where it asks for them."""
     task = build_task(config, CPU, parameter_dtype(config))
     introduce(build_model(config, task), task)
     return task
 
 
-def model_of(config: RunConfig, task: Task) -> nn.Module:
+def model_of(config: ArmConfig, task: Task) -> nn.Module:
     """The run's network at its start."""
     return build_model(config, task).to(parameter_dtype(config))
 
 
-def training_of(config: RunConfig, task: Task) -> Training:
+def training_of(config: ArmConfig, task: Task) -> Training:
     """The run before its first step."""
     dtype = parameter_dtype(config)
     weighting = weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch)

@@ -303,7 +303,7 @@ class Background:
         self._thread = threading.Thread(target=self._run, args=(action,), daemon=True)
         self._thread.start()
 
-    def news(self, every_s: float) -> str:
+    def event(self, every_s: float) -> str:
         """How far it is, once that has changed, and not before ``every_s``; empty: it is done.
 
         A fetch that comes no further is not told of: whoever waits for news sees it hang. Raises

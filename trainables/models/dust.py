@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softshrink
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.models.attention import inner_products
 
@@ -91,7 +91,7 @@ class DUST(nn.Module):
         return shrunk
 
 
-def build(config: RunConfig, task: object) -> DUST:
+def build(config: ArmConfig, task: object) -> DUST:
     """The run's network at its start; the ``paper`` variant's plain arm has one dictionary."""
     model = config.model
     one_dictionary = model.variant == "paper" and config.constraint is None

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.checkpoints import Checkpoint
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.models.attention import inner_products
 from trainables.models.base import Labelled, TextInputs
 from trainables.models.readout import Pooling, Readout, TextClassifier, require_words
@@ -67,7 +67,7 @@ class TextUTStates(nn.Module):
         return states
 
 
-def build(config: RunConfig, task: Labelled) -> TextClassifier:
+def build(config: ArmConfig, task: Labelled) -> TextClassifier:
     """The run's network at its start, with words for all tokens of its tokenizer."""
     model = config.model
     assert model.checkpoint is not None  # ModelConfig requires it, and fills in the pooling

@@ -22,7 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.models.attention import inner_products, squared_norms
 from trainables.models.base import Measured
 
@@ -113,7 +113,7 @@ class UT(nn.Module):
         return predictions
 
 
-def build(config: RunConfig, task: Measured) -> UT:
+def build(config: ArmConfig, task: Measured) -> UT:
     """The run's network at its start."""
     return UT(
         layers=config.model.layers,

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from transformers import AutoImageProcessor
 
 from trainables.checkpoints import Checkpoint
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 
 CHANNELS = 3
@@ -86,7 +86,7 @@ class ViT(nn.Module):
         return (pixels_BCSS * self.pixel_std + self.pixel_mean) / self.scale
 
 
-def build(config: RunConfig, task: object) -> ViT:
+def build(config: ArmConfig, task: object) -> ViT:
     """The run's network at its checkpoint's weights."""
     return ViT(str(config.model.checkpoint), config.model.layers, config.data.frame_size)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 
 
 def lr_factor(step: int, steps: int, decay_share: float, warmup_share: float = 0.0) -> float:
@@ -58,13 +58,13 @@ def dual_steps(config: ConstraintConfig, steps_per_epoch: int, steps: int) -> in
     return steps // period - warmup // period
 
 
-def effective_dual_steps(config: RunConfig, *, steps_per_epoch: int, until: int) -> float:
+def effective_dual_steps(config: ArmConfig, *, steps_per_epoch: int, until: int) -> float:
     """The dual steps within the first ``until`` primal steps, each scaled as its learning rate is.
 
     dual_lr times this is the farthest that a multiplier comes by a dual signal of 1 (SGD), or by
     any signal (Adam). 0 without constraints.
 
-    >>> run = RunConfig(steps=10, decay_share=0.4, constraint=ConstraintConfig(warmup_steps=2))
+    >>> run = ArmConfig(steps=10, decay_share=0.4, constraint=ConstraintConfig(warmup_steps=2))
     >>> [effective_dual_steps(run, steps_per_epoch=5, until=step) for step in (2, 6, 10)]
     [0.0, 4.0, 6.5]
     """

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import (
     DescentConstraints,
@@ -63,7 +63,7 @@ class Weighting(Protocol):
 
 
 def weighting_of(
-    config: RunConfig,
+    config: ArmConfig,
     scales: Scales,
     device: torch.device,
     dtype: torch.dtype,
@@ -116,7 +116,7 @@ class PrimalDual:
 
     def __init__(
         self,
-        config: RunConfig,
+        config: ArmConfig,
         scales: Scales,
         device: torch.device,
         dtype: torch.dtype,
@@ -261,7 +261,7 @@ class PrimalDual:
         self._summed = state["summed"]
 
 
-def _require_a_dual_step(config: RunConfig, steps_per_epoch: int) -> None:
+def _require_a_dual_step(config: ArmConfig, steps_per_epoch: int) -> None:
     constraint = config.constraint
     assert constraint is not None
     if constraint.warmup_steps >= config.steps:

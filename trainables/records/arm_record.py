@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import severity_key
 from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales
@@ -145,7 +145,7 @@ class Evaluation:
     descent_share: list[float]  # [L] share of dev samples whose loss fell in that layer
     multipliers: list[float]  # final lambda_L; empty for the unconstrained arm
     # Under shifts beside Gaussian noise, by family and severity ("blur", "2.0"); dev, draw 0.
-    # Reported, never selected by; empty where ``RunConfig.shifts`` is.
+    # Reported, never selected by; empty where ``ArmConfig.shifts`` is.
     shift_scores: dict[str, dict[str, float]] = field(default_factory=dict)  # metric
     shift_layer_losses: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # [L + 1]
     # The metric of predictors that need no training: identity (the disturbed input), constant.
@@ -199,7 +199,7 @@ class ArmRecord:
     """Everything known about one arm; ``evaluation`` is there exactly when it is 'finished'."""
 
     signature: str
-    config: RunConfig
+    config: ArmConfig
     status: Status = "running"
     reason: str = ""  # why it diverged, stopped or failed; advice included
     warnings: list[str] = field(default_factory=list)  # early signs, in the user's words
@@ -235,7 +235,7 @@ class ArmRecord:
     def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
         """The record that ``to_json`` wrote."""
         values = _floats(plain)
-        values["config"] = RunConfig.from_json(values["config"])
+        values["config"] = ArmConfig.from_json(values["config"])
         values["reports"] = [Report(**r) for r in values["reports"]]
         if values["evaluation"] is not None:
             scales = Scales(**values["evaluation"].pop("scales"))

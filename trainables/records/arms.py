@@ -33,7 +33,7 @@ class _Attempt:
     starts: int  # by this driver since the last newer checkpoint
 
 
-class RunStore:
+class ArmStore:
     """Records and checkpoints of arms below one storage root."""
 
     def __init__(self, objects: ObjectStore, *, driver: str = "") -> None:

@@ -255,7 +255,7 @@ class ObjectStore:
     def delete_left_overs(self, folder: str) -> None:
         """Delete what killed writers left half-written directly below ``folder``.
 
-        A writer that is alive loses its try: a PatientStore writes again.
+        A writer that is alive loses its try: a RetryingStore writes again.
         """
         if self.is_local:
             for path in Path(self.root, folder).glob(".*.tmp"):

@@ -23,7 +23,7 @@ LASTING = {
 T = TypeVar("T")
 
 
-class PatientStore(ObjectStore):
+class RetryingStore(ObjectStore):
     """An ObjectStore that repeats what fails for ``patience_s`` seconds."""
 
     def __init__(

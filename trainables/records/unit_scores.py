@@ -2,7 +2,7 @@
 
 What a record holds are means; tests need what they are means of: the bootstrap over units the
 losses of each unit, McNemar's test which samples each arm has right. It is a file of its own beside
-the record (``RunStore.unit_scores``), so that nobody who reads records pays for it. Of draw 0, the
+the record (``ArmStore.unit_scores``), so that nobody who reads records pays for it. Of draw 0, the
 same noise for both arms of a pair, every proposal and every seed.
 
 Shape suffixes: U units, F predictions of layers 0..L, N samples.

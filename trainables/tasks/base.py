@@ -21,7 +21,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.primal_dual.constraints import Scales
 
 SPLITS = ("train", "dev", "test")
@@ -151,6 +151,6 @@ class TokenTask(Protocol):
         ...
 
 
-def autocast_of(config: RunConfig) -> torch.dtype | None:
+def autocast_of(config: ArmConfig) -> torch.dtype | None:
     """The type that a run's forward pass is cast to: bfloat16 where ``config.dtype`` says so."""
     return torch.bfloat16 if config.dtype == "bfloat16" else None

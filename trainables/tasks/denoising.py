@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels, StoredClip, VideoClips
 from trainables.datasets.video.load import load_video
 from trainables.errors import InvalidValue, UnknownName
@@ -64,7 +64,7 @@ class Denoising(ABC):
     sample_name: str  # what one is called in messages
     shows_time: bool  # whether a sample is a sequence, so that a filter over T frames is fair
 
-    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         """Open the data set that ``config.data`` names; decode it if this machine never did.
 
         Raises:
@@ -290,7 +290,7 @@ def cut_into_patches(frames_NSS: Tensor, patch_size: int) -> Tensor:
     return grid.transpose(2, 3).reshape(count, side * side, patch_size**2)
 
 
-def noise_gamma(config: RunConfig) -> float:
+def noise_gamma(config: ArmConfig) -> float:
     """The gamma that the identity's loss is stated at: train_gamma, or the least above 0."""
     return config.train_gamma or min(g for g in config.test_gammas if g > 0)
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
 from trainables.tasks.base import References
@@ -32,7 +32,7 @@ class FrameDenoising(Denoising):
     sample_name = "frames"
     shows_time = False
 
-    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         """As ``Denoising``; the scales are those of one pixel, in [0, 1] squared."""
         super().__init__(config, device, dtype)
         self.scales = Scales(

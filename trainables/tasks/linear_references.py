@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.fetching.cache import built_once
 from trainables.tasks.base import References
 from trainables.tasks.denoising import Denoising
@@ -102,7 +102,7 @@ def fit_wiener(blocks: Iterator[Singles]) -> WienerFilter:
     )
 
 
-def linear_references(config: RunConfig, task: Denoising, split: str = "dev") -> References:
+def linear_references(config: ArmConfig, task: Denoising, split: str = "dev") -> References:
     """The references of one run, from the cache where another arm has computed them.
 
     They depend on the data, on how sequences and units are cut, and on the gammas, but on neither
@@ -126,7 +126,7 @@ def linear_references(config: RunConfig, task: Denoising, split: str = "dev") ->
     return References(**json.loads((folder / "references.json").read_text()))
 
 
-def _measure(config: RunConfig, task: Denoising, split: str) -> References:
+def _measure(config: ArmConfig, task: Denoising, split: str) -> References:
     """Score every predictor, unit by unit: all draws of a unit at once share its clean pixels."""
     scored = [(gamma, 0) for gamma in config.test_gammas]
     trained = [(config.train_gamma, draw) for draw in range(config.eval_draws)]
@@ -153,7 +153,7 @@ def _patches(task: Denoising, given: Tensor) -> Singles:
     return task.patches_in(given).cpu().numpy().astype(np.float32)
 
 
-def _predictors(config: RunConfig, task: Denoising) -> dict[str, Errors]:
+def _predictors(config: ArmConfig, task: Denoising) -> dict[str, Errors]:
     """The squared errors of every predictor, by its name."""
     constant, spatial = np.float32(task.video.mean), _fitted(config, task, 1)
     sigma = config.train_gamma * task.std
@@ -178,7 +178,7 @@ def _summed_squares(errors: Singles) -> Floats:
     return np.asarray(np.square(flat).sum(1, dtype=np.float64))
 
 
-def _fitted(config: RunConfig, task: Denoising, frames: int) -> WienerFilter:
+def _fitted(config: ArmConfig, task: Denoising, frames: int) -> WienerFilter:
     """The filter over ``frames`` frames at a time (1, or all T of a sequence), from the cache."""
     size = frames * task.patch_pixels
 
@@ -193,7 +193,7 @@ def _fitted(config: RunConfig, task: Denoising, frames: int) -> WienerFilter:
     return WienerFilter(*(np.load(folder / f"{name}.npy") for name in names))
 
 
-def _fit_key(config: RunConfig, task: Denoising) -> dict[str, Any]:
+def _fit_key(config: ArmConfig, task: Denoising) -> dict[str, Any]:
     data = dataclasses.replace(config.data, folder=None, fingerprint=task.video.fingerprint)
     limits = {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES}
     return limits | {"task": config.task, "data": data.to_json()}

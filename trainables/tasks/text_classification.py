@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.datasets.text.bucketing import bucketed_order
 from trainables.datasets.text.examples import Example, SplitName
@@ -65,7 +65,7 @@ Draws = Callable[[Text], torch.Generator]  # where a text's draws come from
 class TextClassification:
     """The task of one run, as ``tasks/base.py`` asks."""
 
-    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         """Open the data set that ``config.data`` names, as tokens of the model's own tokenizer.
 
         Raises:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
 from trainables.tasks.base import References
@@ -34,7 +34,7 @@ class VideoDenoising(Denoising):
     sample_name = "sequences"
     shows_time = True
 
-    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         """As ``Denoising``; the scales are those of a whole patch."""
         super().__init__(config, device, dtype)
         energy = self.patch_pixels * self.std**2

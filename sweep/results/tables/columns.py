@@ -9,7 +9,7 @@ from search_spaces.paper.video import DEPARTURES
 from search_spaces.space import SearchSpace
 from sweep.results.names import model_text
 from sweep.results.tables.formats import Row
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json
 from trainables.registry.task_facts import Metric
@@ -91,10 +91,10 @@ def without_idle(space: SearchSpace, rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def config_of(space: SearchSpace, entry: Mapping[str, Json]) -> RunConfig:
+def config_of(space: SearchSpace, entry: Mapping[str, Json]) -> ArmConfig:
     """The constrained run of an entry; the setting's default one while nothing is finished."""
     if entry["constrained"] is not None:
-        return RunConfig.from_json(entry["constrained"]["config"])
+        return ArmConfig.from_json(entry["constrained"]["config"])
     return space.run(space.setting(entry["setting"]), {}, seed=space.search_seeds[0])
 
 

@@ -8,7 +8,7 @@ from search_spaces.space import SearchSpace
 from sweep.results.tables.columns import config_of, form_of, headed, model_notes
 from sweep.results.tables.formats import NOTHING, Row, Table
 from sweep.results.verdict_text import listed
-from trainables.config.arm import ConstraintConfig, RunConfig, field_names
+from trainables.config.arm import ArmConfig, ConstraintConfig, field_names
 from trainables.plain import Json
 from trainables.primal_dual.constraints import Scales, reference_share
 
@@ -113,7 +113,7 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
 
 def _also_notes(rows: Sequence[Row]) -> list[str]:
     """What is not at its default and has no column, once for all settings that share it."""
-    plain = RunConfig(constraint=ConstraintConfig())
+    plain = ArmConfig(constraint=ConstraintConfig())
     settings: dict[str, list[str]] = {}
     for row in rows:
         if row["alpha"] is None:  # nothing was measured

@@ -8,7 +8,7 @@ from sweep.results.aggregates import ARMS, compared_entry
 from sweep.results.sweep_view import SweepView
 from sweep.results.tables.formats import Row
 from sweep.study.pairs import join
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.plain import finite
 from trainables.records.arm_record import ArmRecord
 from trainables.records.parallel_reads import at_once
@@ -51,7 +51,7 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
 
 
 def _of_seed(
-    config: RunConfig, record: ArmRecord | None, baseline: ArmRecord | None, tolerance: float
+    config: ArmConfig, record: ArmRecord | None, baseline: ArmRecord | None, tolerance: float
 ) -> Row:
     row: Row = {"signature": config.signature(), "status": record.status if record else None}
     if record is None or not record.is_final:

@@ -37,7 +37,7 @@ from sweep.results.verdict_text import (
     verdict_legend,
     verdict_notes,
 )
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import (
     FAMILIES,
     gamma_key,
@@ -202,7 +202,7 @@ _OF_ARM = {  # column, behind the name of the arm: key of its entry
 }
 
 
-def _results_row(config: RunConfig, entry: Mapping[str, Json]) -> Row:
+def _results_row(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
     row: Row = {
         "setting": entry["setting"],
         "data": config.data.name,
@@ -250,7 +250,7 @@ def _cell(value: Json) -> Json:
     return listed(value) if isinstance(value, list) else value
 
 
-def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
+def _block_columns(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
     """Means over the seen gammas, the unseen gammas, and every family's severities (unseen)."""
     row: Row = {
         "seen_gammas": listed(seen_gammas(config)),
@@ -272,7 +272,7 @@ def _block_columns(config: RunConfig, entry: Mapping[str, Json]) -> Row:
     return row
 
 
-def _shift_blocks(config: RunConfig, entry: Mapping[str, Json]) -> list[list[Row]]:
+def _shift_blocks(config: ArmConfig, entry: Mapping[str, Json]) -> list[list[Row]]:
     """Per shift and per what is seen of it, a row for every severity."""
     gammas = (("seen", seen_gammas(config)), ("unseen", unseen_gammas(config)))
     row = partial(_shift_row, config.facts, entry)

@@ -11,7 +11,7 @@ from tests.support.data.text_checkpoints import tiny_encoder
 from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.data.tokenizer_folders import BERT_TOKENS, write_bert
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.layer_losses import introduce
 from trainables.tasks.text_classification import TextClassification
 
@@ -24,7 +24,7 @@ TINY = {
 }  # fmt: skip
 
 
-def tiny_text(root: Path, layout: str = "imdb without films", **fields: Any) -> RunConfig:
+def tiny_text(root: Path, layout: str = "imdb without films", **fields: Any) -> ArmConfig:
     """A constrained run of an encoder of 3 blocks, on texts that lie in ``root``."""
     known = TEXT_LAYOUTS[layout]
     data = DataConfig(
@@ -33,7 +33,7 @@ def tiny_text(root: Path, layout: str = "imdb without films", **fields: Any) -> 
         dev_share=0.4,
         max_length=LONGEST,
     )
-    config = RunConfig(
+    config = ArmConfig(
         task="text_classification",
         data=data,
         model=ModelConfig(name="encoder", layers=3, checkpoint=checkpoint_in(root / "model")),
@@ -60,7 +60,7 @@ def checkpoint_in(folder: Path) -> str:
     return str(folder)
 
 
-def text_task(config: RunConfig, device: str = "cpu") -> TextClassification:
+def text_task(config: ArmConfig, device: str = "cpu") -> TextClassification:
     """The task of a run, its noise calibrated on the run's own model."""
     task = build_task(config, torch.device(device), parameter_dtype(config))
     assert isinstance(task, TextClassification)

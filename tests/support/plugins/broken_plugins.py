@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.config.arm import DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig
 from trainables.datasets.text import load as text
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.video import load as video
@@ -120,7 +120,7 @@ MODELS: dict[str, type[Whole]] = {
 }
 
 
-def _build(config: RunConfig, task: Task) -> nn.Module:
+def _build(config: ArmConfig, task: Task) -> nn.Module:
     if config.model.variant == "DeeperInOneArm":
         return Whole(config.model.layers + (config.constraint is None), 16)
     return MODELS[config.model.variant](config.model.layers, 16)
@@ -134,7 +134,7 @@ class ReadsPadding(TextClassifier):
         return [state.mean(1) for state in self.states(inputs)]
 
 
-def _build_text(config: RunConfig, task: Task) -> nn.Module:
+def _build_text(config: ArmConfig, task: Task) -> nn.Module:
     made = text_ut(
         str(config.model.checkpoint), layers=2, classes=2, pooling="mean", seed=config.seed
     )
@@ -147,7 +147,7 @@ TEXT_MODEL = ModelSpec(task="text_classification", build=_build_text, options=("
 
 
 class OfAnotherType(VideoDenoising):
-    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(config, device, dtype)
         self.dtype = torch.float64
 
@@ -159,7 +159,7 @@ class DrawnGlobally(VideoDenoising):
 
 
 class OfOneSeed(VideoDenoising):
-    def __init__(self, config: RunConfig, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         super().__init__(replace(config, seed=0), device, dtype)
 
 

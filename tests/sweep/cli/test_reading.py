@@ -19,7 +19,7 @@ from sweep.study.lock import driver_lock
 from sweep.study.proposals import put_retired
 from tests.support.command_line import refused, sweep
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 # --- list and status ------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_status_says_what_a_running_sweep_waits_for(stored: ObjectStore) -> None
 
 def test_arms_without_a_driver_are_interrupted_not_in_training(stored: ObjectStore) -> None:
     definition = load_definition(stored, "tiny")
-    store = RunStore(stored)
+    store = ArmStore(stored)
     config = definition.space.run(definition.space.settings[0], {}, seed=0).unconstrained()
     record = store.record(config.signature())
     assert record is not None
@@ -126,7 +126,7 @@ def test_the_state_comes_from_the_records(stored: ObjectStore) -> None:
     store_sweep(stored, {FIRST: everything, SECOND: everything}, name="later")
     space = load_definition(stored, "later").space
     baseline = space.run(space.settings[0], {}, seed=0).unconstrained().signature()
-    RunStore(stored).forget(baseline)  # every proposal has its outcome, one arm has no record
+    ArmStore(stored).forget(baseline)  # every proposal has its outcome, one arm has no record
     states = {e["name"]: e["state"] for e in json.loads(sweep("list", "--json").stdout)}
     assert states["later"] == "stopped"
     assert json.loads(sweep("status", "later", "--json").stdout)["state"] == "stopped"

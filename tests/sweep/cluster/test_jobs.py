@@ -28,7 +28,7 @@ from tests.support.drivers import wait_until
 from tests.support.faults import Faults
 from tests.support.servers.cluster_heads import ROOT, Head, head
 from trainables.errors import Failure, Misuse
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(2000)]
@@ -178,7 +178,7 @@ def test_a_driver_that_is_killed_is_started_again(
     faults.rest(REST_S)
     submitted(space_file, "--name", "killed", *ARMS, "--set", "sampler_seed=5")
     objects = ObjectStore(laptop.storage)
-    runs = RunStore(objects)
+    runs = ArmStore(objects)
 
     def an_arm_has_reported() -> bool:
         arms = load_sweep(objects, "killed").arms.values()

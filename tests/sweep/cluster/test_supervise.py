@@ -20,7 +20,7 @@ from sweep.cluster.supervise import NotYet, Progress, accept, supervise
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.executors import autoscaling
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import News
+from sweep.run.events import Event
 from sweep.run.signals import KNOWN, request_stop, stop_on_request, stop_request
 from sweep.study.arms import Arm
 from sweep.study.definition import load_definition, put_definition
@@ -32,7 +32,7 @@ from tests.support.toy_sweeps import LOSSES, definition, ends_where, started, tr
 from trainables.code_version import code_version
 from trainables.errors import Failure, UnknownName
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import DRIVER_DEATHS
 
@@ -154,11 +154,11 @@ def test_a_driver_is_not_started_while_the_store_cannot_be_written(
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(put))
     drivers = Drivers(toy, (0, 1), (2, 0))
-    told: list[News] = []
-    code = supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0, on_news=told.append)
+    told: list[Event] = []
+    code = supervise(toy, "toy", drivers, waits_s=(0.0,), look_s=0.0, on_event=told.append)
     assert code == 0
     assert drivers.starts == 2
-    assert [news.kind for news in told] == ["stalled"]
+    assert [event.kind for event in told] == ["stalled"]
     assert "No space left on device" in told[0].text
     assert "goes on by itself" in told[0].text
     assert next(full, False) is False
@@ -357,7 +357,7 @@ def test_failed_arms_are_forgotten_once_and_not_at_every_start(toy: ObjectStore)
     sent = Submission(name="toy", version=code_version(), retry_failed=True)
     accept(toy, sent, lambda _: None)
     assert len(toy.names("arms")) == 1
-    assert all(RunStore(toy).record(name) for name in toy.names("arms"))
+    assert all(ArmStore(toy).record(name) for name in toy.names("arms"))
 
 
 def test_a_refusal_is_an_answer_and_an_exit_code(tmp_path: Path) -> None:

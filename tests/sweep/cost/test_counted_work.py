@@ -18,7 +18,7 @@ from sweep.cost.noise_task import noise_task
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.text_checkpoints import tiny_encoder
 from trainables.build import build_model, parameter_dtype
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.layer_losses import layer_losses
 from trainables.registry import built_in
 from trainables.registry.specs import ModelSpec
@@ -27,8 +27,8 @@ DATA = DataConfig(frame_size=64, patch_size=16, frames=10)
 BATCH = 4
 
 
-def config(**model: object) -> RunConfig:
-    return RunConfig(
+def config(**model: object) -> ArmConfig:
+    return ArmConfig(
         data=DATA, model=ModelConfig(**model), batch_size=BATCH, constraint=ConstraintConfig()
     )
 
@@ -45,7 +45,7 @@ MODELS = {
 }
 
 
-def by_hand(run: RunConfig) -> tuple[float, float]:
+def by_hand(run: ArmConfig) -> tuple[float, float]:
     """Operations of a sample and parameters of UT and DUST, from their equations."""
     layers, frames, pixels = run.model.layers, run.data.frames, float(run.data.patch_size**2)
     if run.model.name == "ut":
@@ -82,7 +82,7 @@ def test_a_step_costs_three_forward_passes(name: str) -> None:
     assert ratio == pytest.approx(1 + estimates.BACKWARD, rel=0.2)
 
 
-def kept_bytes(run: RunConfig) -> int:
+def kept_bytes(run: ArmConfig) -> int:
     """What autograd keeps of real tensors, each storage once, parameters left out."""
     task = noise_task(run)
     model = build_model(run, task).to(parameter_dtype(run))
@@ -124,7 +124,7 @@ def of_blocks(layers: int, tokens: int, width: int) -> float:
     return layers * (24.0 * tokens * width**2 + 4 * tokens**2 * width)
 
 
-FRAMES = RunConfig(
+FRAMES = ArmConfig(
     task="frame_denoising",
     data=DATA,
     model=ModelConfig(name="vit", layers=2, checkpoint="never-read"),
@@ -154,7 +154,7 @@ def test_a_checkpoint_that_is_here_has_its_own_size_and_no_weights_are_read(
     assert work.kept_bytes == pytest.approx(real, rel=0.01)
 
 
-TEXTS = RunConfig(
+TEXTS = ArmConfig(
     task="text_classification",
     data=DataConfig(max_length=20),
     model=ModelConfig(name="text_ut", layers=3, checkpoint="never-read"),
@@ -212,14 +212,14 @@ class Mixer(nn.Module):
         return predictions
 
 
-Counted = Callable[[Callable[[RunConfig, object], nn.Module]], Work]
+Counted = Callable[[Callable[[ArmConfig, object], nn.Module]], Work]
 
 
 @pytest.fixture
 def count(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     """``count(build)``: the work of a model that a package has under the name mixer."""
 
-    def counted(build: Callable[[RunConfig, object], nn.Module]) -> Work:
+    def counted(build: Callable[[ArmConfig, object], nn.Module]) -> Work:
         spec = ModelSpec(task="video_denoising", build=build)
         monkeypatch.setitem(built_in.MODELS, "mixer", spec)
         counted_work.cache_clear()  # a name means one model in a process

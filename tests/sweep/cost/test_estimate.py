@@ -8,18 +8,18 @@ import pytest
 
 from search_spaces import catalog
 from sweep.cost import estimate as estimates
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import UnknownName
 
 DATA = DataConfig(frame_size=64, patch_size=16, frames=10)
-UT = RunConfig(data=DATA, model=ModelConfig(layers=5), batch_size=4, constraint=ConstraintConfig())
+UT = ArmConfig(data=DATA, model=ModelConfig(layers=5), batch_size=4, constraint=ConstraintConfig())
 
 
 def test_an_arm_costs_its_steps_and_its_evaluation() -> None:
     run = UT.with_fields({"steps": 1000, "report_every": 300, "eval_windows": 8})
     passes = 4 + len(run.test_gammas) + 2 * run.eval_draws  # 4 reports: 300, 600, 900, 1000
     assert estimates.evaluated_samples(run) == passes * 8 * 16  # 16 patches a frame
-    frames = RunConfig(
+    frames = ArmConfig(
         task="frame_denoising", model=ModelConfig(name="vit", checkpoint="x"), eval_windows=8
     )
     assert estimates.evaluated_samples(frames) % (8 * frames.data.frames) == 0
@@ -40,7 +40,7 @@ def test_texts_are_counted_as_they_are_scored() -> None:
         "data.dev_share": 0.1,
         "shifts": ["typos"],
     }
-    run = RunConfig(
+    run = ArmConfig(
         task="text_classification",
         data=DataConfig(name="imdb"),
         model=ModelConfig(name="text_ut", checkpoint="x"),
@@ -79,7 +79,7 @@ def test_an_unknown_gpu_names_the_known_ones() -> None:
 )
 def test_what_is_too_large_to_be_timed_is_counted(fields: dict[str, object]) -> None:
     """Nothing of this size is built: an estimate must never be what fills the memory."""
-    run = RunConfig(constraint=ConstraintConfig(alpha=0.1)).with_fields(fields)
+    run = ArmConfig(constraint=ConstraintConfig(alpha=0.1)).with_fields(fields)
     assert estimates.is_timed(run) == ("steps" in fields)
     assert math.isfinite(estimates.arm_seconds(run))
     assert estimates.arm_memory_gb(run) > estimates.PROCESS_GB

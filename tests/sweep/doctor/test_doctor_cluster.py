@@ -20,7 +20,7 @@ from tests.support.data.text_runs import tiny_text
 from tests.support.drivers import wait_until
 from tests.support.servers.cluster_heads import Head, head
 from tests.support.servers.ray_nodes import NO_CLUSTER, RayNodes, run_attached
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.errors import Failure
 
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("ray_home"), pytest.mark.timeout(900)]
@@ -105,7 +105,7 @@ def test_every_node_looks_at_itself_and_at_what_arms_will_read(
     assert "3 nodes" in broken["the same everywhere"]["found"]  # though all have one address
 
 
-def space_file(folder: Path, config: RunConfig) -> str:
+def space_file(folder: Path, config: ArmConfig) -> str:
     path = folder / "config.json"
     path.write_text(json.dumps(config.to_json()))
     return str(path)

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from search_spaces.space import SearchSpace, Setting
-from sweep.doctor.data import Need, folder_check, look, need_check, needs_of
+from sweep.doctor.data import Requirement, folder_check, look, need_check, needs_of
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.data_folders import LAYOUTS
 from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.data.text_runs import checkpoint_in, tiny_text
 from tests.support.oracles import TINY
-from trainables.config.arm import ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ModelConfig
 from trainables.errors import BadData
 
 # --- folders --------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def test_damaged_texts_are_named(tmp_path: Path) -> None:
 # --- needs ----------------------------------------------------------------------------------------
 
 
-def space(base: RunConfig, *settings: Setting) -> SearchSpace:
+def space(base: ArmConfig, *settings: Setting) -> SearchSpace:
     return SearchSpace(
         name="mine", summary="", base=base, settings=settings or (Setting("one", {}),)
     )
@@ -81,7 +81,7 @@ def test_a_space_needs_every_data_set_and_checkpoint_once(tmp_path: Path) -> Non
     assert [need.name for need in needs] == [
         *("data imdb", f"checkpoint {tmp_path / 'model'}", f"checkpoint {other}", "data mnli"),
     ]
-    assert [Need.from_json(need.to_json()) for need in needs] == list(needs)
+    assert [Requirement.from_json(need.to_json()) for need in needs] == list(needs)
 
 
 def test_what_a_space_of_texts_needs_is_found(tmp_path: Path) -> None:
@@ -133,13 +133,13 @@ def test_a_copy_is_known_as_one_and_a_changed_one_is_not(tmp_path: Path, kind: s
 
     def digest(folder: Path) -> str:
         if kind == "weights":
-            return look(Need("frame_denoising", model=vit(folder))).digest
+            return look(Requirement("frame_denoising", model=vit(folder))).digest
         if kind == "network of texts":
-            return look(Need("text_classification", model=encoder(folder))).digest
+            return look(Requirement("text_classification", model=encoder(folder))).digest
         name = "imdb" if kind == "texts" else "cuhk_avenue"
         data = replace(TINY.data, name=name, folder=str(folder))
         task = "text_classification" if kind == "texts" else "video_denoising"
-        return look(Need(task, data=data)).digest
+        return look(Requirement(task, data=data)).digest
 
     assert digest(place) == digest(copy)
     changed = max(copy.rglob("*"), key=lambda file: file.is_file() and file.stat().st_size)
@@ -177,7 +177,7 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_told_with_what_to_do(tmp_pat
             (folder / "config.json").write_text("{")
         elif change == "nowhere":
             shutil.rmtree(folder)
-        check = need_check(Need("text_classification", model=encoder(folder)))
+        check = need_check(Requirement("text_classification", model=encoder(folder)))
         assert check.passed == (change == "as it was")
         return check.found
 
@@ -190,15 +190,17 @@ def test_a_checkpoint_that_is_missing_or_damaged_is_told_with_what_to_do(tmp_pat
 
 def test_a_name_that_was_never_downloaded_is_told_with_how_to_get_it() -> None:
     model = ModelConfig(name="encoder", layers=0, checkpoint="nobody/nothing")
-    check = need_check(Need("text_classification", model=model))
+    check = need_check(Requirement("text_classification", model=model))
     assert not check.passed
     assert "`hf download nobody/nothing`" in check.found
 
 
 def test_a_checkpoint_that_is_not_the_one_of_the_fingerprint_is_told(tmp_path: Path) -> None:
     model = encoder(Path(checkpoint_in(tmp_path / "it")))
-    fingerprint = look(Need("text_classification", model=model)).digest
+    fingerprint = look(Requirement("text_classification", model=model)).digest
     expected = replace(model, checkpoint_fingerprint=fingerprint)
-    assert need_check(Need("text_classification", model=expected)).passed
+    assert need_check(Requirement("text_classification", model=expected)).passed
     with pytest.raises(BadData, match="expected fingerprint f00d"):
-        look(Need("text_classification", model=replace(model, checkpoint_fingerprint="f00d")))
+        look(
+            Requirement("text_classification", model=replace(model, checkpoint_fingerprint="f00d"))
+        )

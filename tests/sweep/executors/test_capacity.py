@@ -16,8 +16,8 @@ from sweep.executors.capacity import (
     ASK_AGAIN_S,
     LIMITS_EVERY_S,
     LOOK_EVERY_S,
-    ClusterRoom,
-    FixedRoom,
+    ClusterCapacity,
+    FixedCapacity,
 )
 from sweep.executors.fair_share import BEAT_EVERY_S, Shares
 from sweep.executors.ray_cluster import RayCluster
@@ -53,39 +53,41 @@ class FakeCluster:
         self.asked = count
 
 
-def room_of(
+def capacity_of(
     cluster: FakeCluster, clock: Clock, *, board: DictBoard | None = None, most: int | None = None
-) -> ClusterRoom:
+) -> ClusterCapacity:
     name = f"driver-{clock.now}"
     shares = Shares(board if board is not None else DictBoard(), name, "s", ARM, since_s=clock.now)
-    return ClusterRoom(cluster, shares, ARM, most=most, clock=clock)
+    return ClusterCapacity(cluster, shares, ARM, most=most, clock=clock)
 
 
-def places(room: ClusterRoom, clock: Clock, *, at: float, wanted: int = 100, live: int = 0) -> int:
+def places(
+    capacity: ClusterCapacity, clock: Clock, *, at: float, wanted: int = 100, live: int = 0
+) -> int:
     clock.now = at
-    return room.places(wanted=wanted, live=live, training=live)
+    return capacity.places(wanted=wanted, live=live, training=live)
 
 
 def test_one_machine_has_as_many_places_as_it_was_given() -> None:
-    room = FixedRoom(3, [NODE])
-    assert room.places(wanted=100, live=3, training=3) == 3
-    assert not room.others_wait
+    capacity = FixedCapacity(3, [NODE])
+    assert capacity.places(wanted=100, live=3, training=3) == 3
+    assert not capacity.others_wait
 
 
 def test_a_cluster_that_may_grow_is_asked_for_all_that_the_arms_need() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD], [NODE] * 3)
-    room = room_of(cluster, clock)
-    assert places(room, clock, at=0, wanted=10) == 0
+    capacity = capacity_of(cluster, clock)
+    assert places(capacity, clock, at=0, wanted=10) == 0
     assert cluster.asked == 10
     cluster.there, cluster.asked = [HEAD, NODE], 6  # four of them came
-    assert places(room, clock, at=1, wanted=10) == 0  # not looked again yet
-    assert places(room, clock, at=LOOK_EVERY_S, wanted=10) == 4
+    assert places(capacity, clock, at=1, wanted=10) == 0  # not looked again yet
+    assert places(capacity, clock, at=LOOK_EVERY_S, wanted=10) == 4
     assert cluster.asked == 6
     cluster.there = [HEAD, NODE, NODE, NODE]
-    assert places(room, clock, at=4, wanted=10, live=4) == 10
+    assert places(capacity, clock, at=4, wanted=10, live=4) == 10
     assert cluster.asked == 0
-    assert places(room, clock, at=20, wanted=2, live=2) == 2
+    assert places(capacity, clock, at=20, wanted=2, live=2) == 2
     assert cluster.asked == 0
 
 
@@ -95,81 +97,81 @@ def test_a_clock_that_is_set_back_hides_no_machine_and_no_other_driver(
     monkeypatch.setattr("sweep.executors.capacity.LOOK_EVERY_S", 0.0)
     monkeypatch.setattr("sweep.executors.fair_share.BEAT_EVERY_S", 0.0)
     cluster, board = FakeCluster([HEAD, NODE], [NODE] * 2), DictBoard()
-    room = ClusterRoom(cluster, Shares(board, "one", "s", ARM, since_s=time.time()), ARM)
-    assert room.places(wanted=100, live=0, training=0) == 4
+    capacity = ClusterCapacity(cluster, Shares(board, "one", "s", ARM, since_s=time.time()), ARM)
+    assert capacity.places(wanted=100, live=0, training=0) == 4
     an_hour_ago = time.time() - 3600
     monkeypatch.setattr(time, "time", lambda: an_hour_ago)
     cluster.there = [HEAD, NODE, NODE]
-    assert room.places(wanted=100, live=0, training=0) == 8
+    assert capacity.places(wanted=100, live=0, training=0) == 8
     other = Shares(board, "other", "s", ARM, since_s=an_hour_ago)
     other.look(wants=100, holds=0, now_s=0)
-    assert room.places(wanted=100, live=0, training=0) == 4
+    assert capacity.places(wanted=100, live=0, training=0) == 4
 
 
 def test_no_more_is_asked_for_than_the_cluster_can_grow_to() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD], [NODE] * 2)
-    places(room_of(cluster, clock), clock, at=0)
+    places(capacity_of(cluster, clock), clock, at=0)
     assert cluster.asked == 8
 
 
 def test_limits_that_change_are_seen_within_a_minute() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD, NODE], [NODE])
-    room = room_of(cluster, clock)
-    places(room, clock, at=0, live=4)
+    capacity = capacity_of(cluster, clock)
+    places(capacity, clock, at=0, live=4)
     assert cluster.asked == 0
     cluster.most = [NODE] * 3  # `ray up` with a larger max_workers
-    places(room, clock, at=LIMITS_EVERY_S, live=4)
+    places(capacity, clock, at=LIMITS_EVERY_S, live=4)
     assert cluster.asked == 8
     cluster.most = None  # cannot be read for a moment
-    places(room, clock, at=2 * LIMITS_EVERY_S, live=4)
+    places(capacity, clock, at=2 * LIMITS_EVERY_S, live=4)
     assert cluster.asked == 8
 
 
 def test_what_is_there_is_filled_before_more_is_asked_for() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD, NODE], [NODE] * 2)
-    room = room_of(cluster, clock)
-    assert places(room, clock, at=0) == 4
+    capacity = capacity_of(cluster, clock)
+    assert places(capacity, clock, at=0) == 4
     assert cluster.asked == 0
-    assert places(room, clock, at=ASK_AGAIN_S, live=4) == 4
+    assert places(capacity, clock, at=ASK_AGAIN_S, live=4) == 4
     assert cluster.asked == 4
 
 
 def test_a_cluster_of_unknown_limits_is_asked_for_one_more_or_as_many_as_given() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD])
-    places(room_of(cluster, clock), clock, at=0)
+    places(capacity_of(cluster, clock), clock, at=0)
     assert cluster.asked == 1
-    places(room_of(cluster, clock, most=6), clock, at=0)
+    places(capacity_of(cluster, clock, most=6), clock, at=0)
     assert cluster.asked == 6
 
 
 def test_a_lost_machine_is_asked_for_again_but_not_for_arms_that_wait_themselves() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD, NODE, NODE], [NODE] * 2)
-    room = room_of(cluster, clock)
-    assert places(room, clock, at=0) == 8
+    capacity = capacity_of(cluster, clock)
+    assert places(capacity, clock, at=0) == 8
     cluster.there = [HEAD, NODE]
-    assert places(room, clock, at=5, live=8) == 4
+    assert places(capacity, clock, at=5, live=8) == 4
     assert cluster.asked == 0  # Tune asks for the four arms that lost their worker
-    assert places(room, clock, at=30, live=4) == 4
+    assert places(capacity, clock, at=30, live=4) == 4
     assert cluster.asked == 4
 
 
 def test_no_more_than_given_is_used_of_what_is_there() -> None:
     clock = Clock()
-    assert places(room_of(FakeCluster([NODE, NODE]), clock, most=3), clock, at=0) == 3
+    assert places(capacity_of(FakeCluster([NODE, NODE]), clock, most=3), clock, at=0) == 3
 
 
 def test_two_drivers_come_to_half_each_and_the_first_gives_way() -> None:
     clock, board = Clock(), DictBoard()
     cluster = FakeCluster([HEAD, NODE])
-    one = room_of(cluster, clock, board=board)
+    one = capacity_of(cluster, clock, board=board)
     assert places(one, clock, at=0) == 4
     clock.now = 10
-    two = room_of(cluster, clock, board=board)
+    two = capacity_of(cluster, clock, board=board)
     assert places(two, clock, at=10) == 2
     assert places(one, clock, at=BEAT_EVERY_S, live=4) == 2
     assert one.others_wait
@@ -181,17 +183,17 @@ def test_two_drivers_come_to_half_each_and_the_first_gives_way() -> None:
 def test_an_arm_that_no_machine_can_ever_hold_is_refused_with_what_there_is() -> None:
     small: Machine = {"CPU": 8.0}
     with pytest.raises(Misuse, match=r"'GPU': 0.5.*'CPU': 8.0.*gpus_per_arm"):
-        room_of(FakeCluster([HEAD], [small]), Clock())
+        capacity_of(FakeCluster([HEAD], [small]), Clock())
 
 
 def test_waiting_for_a_machine_is_told_and_not_every_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = Clock()
-    room = room_of(FakeCluster([HEAD]), clock)
+    capacity = capacity_of(FakeCluster([HEAD]), clock)
     with caplog.at_level(logging.WARNING):
         for second in range(0, 500, 2):
-            places(room, clock, at=second)
+            places(capacity, clock, at=second)
     assert [r.message for r in caplog.records] == [
         "no machine of the cluster holds an arm, which needs {'CPU': 1.0, 'GPU': 0.5}; "
         "waiting for one"
@@ -201,18 +203,18 @@ def test_waiting_for_a_machine_is_told_and_not_every_second(
 def test_what_keeps_arms_from_being_trained_is_said_until_it_ends() -> None:
     clock = Clock()
     cluster = FakeCluster([HEAD], [NODE])
-    room = room_of(cluster, clock)
-    places(room, clock, at=0, wanted=10)
-    assert room.waits_for == (
+    capacity = capacity_of(cluster, clock)
+    places(capacity, clock, at=0, wanted=10)
+    assert capacity.waits_for == (
         "a machine: no machine of the cluster holds an arm, which needs {'CPU': 1.0, 'GPU': 0.5}; "
         "the cluster is asked for 4 places"
     )
     cluster.is_away = True
-    places(room, clock, at=LOOK_EVERY_S)
-    assert room.waits_for == "the cluster's head: the head does not answer"
+    places(capacity, clock, at=LOOK_EVERY_S)
+    assert capacity.waits_for == "the cluster's head: the head does not answer"
     cluster.is_away, cluster.there = False, [HEAD, NODE]
-    places(room, clock, at=2 * LOOK_EVERY_S)
-    assert room.waits_for == ""
+    places(capacity, clock, at=2 * LOOK_EVERY_S)
+    assert capacity.waits_for == ""
 
 
 def test_a_head_that_does_not_answer_for_a_moment_changes_nothing(
@@ -220,13 +222,13 @@ def test_a_head_that_does_not_answer_for_a_moment_changes_nothing(
 ) -> None:
     clock = Clock()
     cluster = FakeCluster([NODE])
-    room = room_of(cluster, clock)
-    assert places(room, clock, at=0) == 4
+    capacity = capacity_of(cluster, clock)
+    assert places(capacity, clock, at=0) == 4
     cluster.is_away = True
-    assert places(room, clock, at=10) == 4
+    assert places(capacity, clock, at=10) == 4
     assert "the head does not answer" in caplog.text
     cluster.is_away, cluster.there = False, [NODE, NODE]
-    assert places(room, clock, at=20) == 8
+    assert places(capacity, clock, at=20) == 8
 
 
 # --- what a cluster may grow to -------------------------------------------------------------------

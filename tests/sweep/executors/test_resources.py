@@ -33,13 +33,13 @@ def test_places_are_counted_as_if_arms_were_put_on_gpus_one_by_one(
 ) -> None:
     placed = 0
     for free, cards in machines:
-        room = [1.0] * cards
+        capacity = [1.0] * cards
         while free >= cpus:
             if gpus:
-                fits = [i for i, left in enumerate(room) if left >= gpus - 1e-9]
+                fits = [i for i, left in enumerate(capacity) if left >= gpus - 1e-9]
                 if not fits:
                     break
-                room[fits[0]] -= gpus
+                capacity[fits[0]] -= gpus
             free -= cpus
             placed += 1
     there = [{"CPU": float(n), "GPU": float(cards)} for n, cards in machines]

@@ -19,9 +19,9 @@ from ray.tune.experiment import Trial
 from sweep.executors import ray_session
 from sweep.executors.resources import Machine, ResourceClasses
 from sweep.executors.stalls import Stalls
-from sweep.executors.trials import Crew, Hand
+from sweep.executors.trials import LiveTrial, LiveTrials
 from sweep.executors.tune import _PlanSearcher, _Scheduler
-from sweep.run.events import News
+from sweep.run.events import Event
 from sweep.study.definition import Definition
 from tests.support.records import finished
 from tests.support.stand_ins import Clock, looks
@@ -31,7 +31,7 @@ from trainables.records.objects import ObjectStore
 from trainables.trial import GPU_LOST, NODE, PROBLEM
 
 
-class Room:
+class Capacity:
     """As many places as the test says."""
 
     def __init__(self, count: int, machines: Sequence[Machine] = ({"CPU": 8.0},)) -> None:
@@ -45,35 +45,37 @@ class Room:
 
 
 class Work:
-    """A crew on a sweep called toy, and what it was told."""
+    """Live trials of a sweep called toy, and what it was told."""
 
-    def __init__(self, objects: ObjectStore, room: Room, asked: Definition | None = None) -> None:
-        self.news: list[News] = []
+    def __init__(
+        self, objects: ObjectStore, capacity: Capacity, asked: Definition | None = None
+    ) -> None:
+        self.event: list[Event] = []
         asked = asked or definition()
-        self.coordinator = started(objects, asked, on_news=self.news.append)
-        self.clock, self.room, self.trials = Clock(), room, 0
+        self.coordinator = started(objects, asked, on_event=self.event.append)
+        self.clock, self.capacity, self.trials = Clock(), capacity, 0
         classes = ResourceClasses(asked, self.coordinator.runs.record)
-        self.crew = Crew(self.coordinator, classes, room, Stalls(10, clock=self.clock))
+        self.live = LiveTrials(self.coordinator, classes, capacity, Stalls(10, clock=self.clock))
 
-    def hand_out(self) -> list[str]:
+    def assign(self) -> list[str]:
         """Trials for all that is handed out now."""
         handed = []
-        while self.crew.hand_out(f"t{self.trials}") is not None:
+        while self.live.assign(f"t{self.trials}") is not None:
             handed.append(f"t{self.trials}")
             self.trials += 1
         return handed
 
     def finish(self, trial: str) -> None:
-        hand = self.crew.ended(trial)
-        self.coordinator.runs.put_record(finished(hand.arm.config, LOSSES))
-        self.coordinator.finished(hand.signature)
+        assigned = self.live.ended(trial)
+        self.coordinator.runs.put_record(finished(assigned.arm.config, LOSSES))
+        self.coordinator.finished(assigned.signature)
 
     def hanging(self, until: float, *training: str) -> list[str]:
         """Who is found to hang up to that time."""
-        return [trial for _ in looks(self.clock, until) for trial in self.crew.hanging(training)]
+        return [trial for _ in looks(self.clock, until) for trial in self.live.hanging(training)]
 
-    def hand(self, trial: str) -> Hand:
-        return self.crew.hands[trial]
+    def assigned(self, trial: str) -> LiveTrial:
+        return self.live.assigned[trial]
 
 
 def report(step: int) -> Report:
@@ -81,133 +83,133 @@ def report(step: int) -> Report:
 
 
 def test_arms_are_handed_out_while_there_are_places(objects: ObjectStore) -> None:
-    work = Work(objects, Room(3))
-    assert work.hand_out() == ["t0", "t1", "t2"]
+    work = Work(objects, Capacity(3))
+    assert work.assign() == ["t0", "t1", "t2"]
     work.hanging(0, "t0", "t1")
-    work.hand_out()
-    assert work.room.asked == {"wanted": 16, "live": 3, "training": 2}
+    work.assign()
+    assert work.capacity.asked == {"wanted": 16, "live": 3, "training": 2}
     work.finish("t1")
-    assert work.hand_out() == ["t3"]
-    work.room.count = 1  # others came
+    assert work.assign() == ["t3"]
+    work.capacity.count = 1  # others came
     work.finish("t0")
-    assert work.hand_out() == []
+    assert work.assign() == []
     work.finish("t2")
     work.finish("t3")
-    assert work.hand_out() == ["t4"]
+    assert work.assign() == ["t4"]
 
 
 def test_a_sweep_that_stops_says_what_it_holds_and_asks_for_no_more(objects: ObjectStore) -> None:
     """Its arms go on to their next report, maybe for hours; no machine is to come for it."""
-    work = Work(objects, Room(3))
-    trials = work.hand_out()
+    work = Work(objects, Capacity(3))
+    trials = work.assign()
     work.hanging(0, *trials)
     work.coordinator.stop("`sweep stop toy`")
     work.finish(trials[0])
-    assert work.hand_out() == []
-    assert work.room.asked == {"wanted": 2, "live": 2, "training": 2}
+    assert work.assign() == []
+    assert work.capacity.asked == {"wanted": 2, "live": 2, "training": 2}
 
 
 def test_every_arm_is_trained_whatever_the_places(objects: ObjectStore) -> None:
-    work = Work(objects, Room(2))
+    work = Work(objects, Capacity(2))
     for count in (2, 0, 5, 1, 1, 3, 8, 8, 8, 8, 8, 8):
-        work.room.count = count
-        work.hand_out()
-        for trial in list(work.crew.hands):
+        work.capacity.count = count
+        work.assign()
+        for trial in list(work.live.assigned):
             work.finish(trial)
     assert work.coordinator.is_over
     assert work.coordinator.summary().is_done
 
 
 def test_arms_give_way_down_to_the_share_and_only_when_others_wait(objects: ObjectStore) -> None:
-    work = Work(objects, Room(4))
-    trials = work.hand_out()
-    work.room.count = 2
+    work = Work(objects, Capacity(4))
+    trials = work.assign()
+    work.capacity.count = 2
     for trial in trials:
-        work.crew.reported(trial, report(10), "here")
-    assert not any(map(work.crew.gives_way, trials))  # nobody waits: a shrunken share stands
-    work.room.others_wait = True
-    assert [work.crew.gives_way(trial) for trial in trials] == [True, True, False, False]
-    assert not work.crew.gives_way(trials[0])  # told once
-    gone = [work.crew.ended(trial).signature for trial in trials[:2]]
+        work.live.reported(trial, report(10), "here")
+    assert not any(map(work.live.gives_way, trials))  # nobody waits: a shrunken share stands
+    work.capacity.others_wait = True
+    assert [work.live.gives_way(trial) for trial in trials] == [True, True, False, False]
+    assert not work.live.gives_way(trials[0])  # told once
+    gone = [work.live.ended(trial).signature for trial in trials[:2]]
     for signature in gone:
         work.coordinator.lost(signature)
-    assert work.hand_out() == []
-    work.room.count = 4
-    assert [work.hand(trial).signature for trial in work.hand_out()] == gone  # first in line
+    assert work.assign() == []
+    work.capacity.count = 4
+    assert [work.assigned(trial).signature for trial in work.assign()] == gone  # first in line
 
 
 def test_arms_of_other_classes_take_places_by_what_they_hold(objects: ObjectStore) -> None:
     asked = definition()
     space = replace(asked.space.with_base({"device": "cuda"}), gpus_per_arm=0.25)
     asked = replace(asked, space=space)
-    work = Work(objects, Room(8, [{"CPU": 16.0, "GPU": 2.0}]), asked)
-    trials = work.hand_out()
+    work = Work(objects, Capacity(8, [{"CPU": 16.0, "GPU": 2.0}]), asked)
+    trials = work.assign()
     assert len(trials) == 8
-    assert work.hand("t0").kind.bundle == {"CPU": 1.0, "GPU": 0.25}
-    outgrown = work.crew.ended("t0").signature
-    work.crew.needs_whole_gpu(outgrown)
-    assert work.hand_out() == ["t8"]
-    assert (work.hand("t8").signature, work.hand("t8").kind.gpus) == (outgrown, 1.0)
+    assert work.assigned("t0").kind.bundle == {"CPU": 1.0, "GPU": 0.25}
+    outgrown = work.live.ended("t0").signature
+    work.live.needs_whole_gpu(outgrown)
+    assert work.assign() == ["t8"]
+    assert (work.assigned("t8").signature, work.assigned("t8").kind.gpus) == (outgrown, 1.0)
     for trial in ("t1", "t2", "t3"):
         work.finish(trial)
-    assert work.hand_out() == []  # a whole GPU is four places
+    assert work.assign() == []  # a whole GPU is four places
     work.finish("t4")
-    assert work.hand_out() == ["t9"]
+    assert work.assign() == ["t9"]
 
 
 def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(objects, Room(2))
-    met = [work.crew.ended(trial).signature for trial in work.hand_out()]
+    work = Work(objects, Capacity(2))
+    met = [work.live.ended(trial).signature for trial in work.assign()]
     for signature in met:
-        work.crew.lost_gpu(signature, "node-7", "CUDA does not start on host-7.")
-    assert work.crew.lost_gpus == {"node-7"}
+        work.live.lost_gpu(signature, "node-7", "CUDA does not start on host-7.")
+    assert work.live.lost_gpus == {"node-7"}
     assert caplog.text.count("CUDA does not start on host-7.") == 1
-    assert [work.hand(trial).signature for trial in work.hand_out()] == met
+    assert [work.assigned(trial).signature for trial in work.assign()] == met
     assert work.coordinator.problems == []
 
 
 def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(objects, Room(2))
-    first, second = work.hand_out()
-    hand = work.hand(first)
+    work = Work(objects, Capacity(2))
+    first, second = work.assign()
+    assigned = work.assigned(first)
     assert work.hanging(0, first, second) == []
-    work.crew.reported(first, report(20), "node-7")
+    work.live.reported(first, report(20), "node-7")
     work.clock.now = 5
-    work.crew.reported(second, report(20), "node-8")
+    work.live.reported(second, report(20), "node-8")
     assert work.hanging(11, first, second) == [first]
     assert "no report for 10 s, after step 20 on node-7; its worker is ended" in caplog.text
-    assert work.coordinator.runs.record(hand.signature) is None
+    assert work.coordinator.runs.record(assigned.signature) is None
     assert work.hanging(12, second) == []  # its worker is gone ...
     assert work.hanging(13, first, second) == []  # ... and another has it
     assert work.hanging(53, first, second) == [second, first]  # it has yet to report to its new one
-    record = work.coordinator.runs.record(hand.signature)
+    record = work.coordinator.runs.record(assigned.signature)
     assert record is not None
-    assert (record.status, record.config) == ("failed", hand.arm.config)
+    assert (record.status, record.config) == ("failed", assigned.arm.config)
     assert "no report for 40 s, after step 20 on node-7" in record.reason
     assert "within 10 s, the first, for which data may be decoded, within 40 s" in record.reason
     assert "--stall-after" in record.reason
-    assert [told.kind for told in work.news] == ["stalled"]
+    assert [told.kind for told in work.event] == ["stalled"]
     # what took it over reports that it is final
-    work.crew.ended(first)
-    work.coordinator.finished(hand.signature)
-    assert hand.signature not in work.coordinator.live
+    work.live.ended(first)
+    work.coordinator.finished(assigned.signature)
+    assert assigned.signature not in work.coordinator.live
 
 
 def test_a_hanging_arm_keeps_the_reports_that_it_came_to(objects: ObjectStore) -> None:
-    work = Work(objects, Room(1))
-    (trial,) = work.hand_out()
-    hand = work.hand(trial)
-    running = replace(finished(hand.arm.config, LOSSES), status="running", evaluation=None)
+    work = Work(objects, Capacity(1))
+    (trial,) = work.assign()
+    assigned = work.assigned(trial)
+    running = replace(finished(assigned.arm.config, LOSSES), status="running", evaluation=None)
     work.coordinator.runs.put_record(running)
     work.hanging(0, trial)
     assert work.hanging(41, trial) == [trial]
     assert work.hanging(42) == []
     assert work.hanging(83, trial) == [trial]
-    record = work.coordinator.runs.record(hand.signature)
+    record = work.coordinator.runs.record(assigned.signature)
     assert record is not None
     assert record.status == "failed"
     assert record.reports == running.reports
@@ -216,8 +218,8 @@ def test_a_hanging_arm_keeps_the_reports_that_it_came_to(objects: ObjectStore) -
 def test_a_store_that_cannot_take_the_failure_stops_the_sweep(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    work = Work(objects, Room(1))
-    (trial,) = work.hand_out()
+    work = Work(objects, Capacity(1))
+    (trial,) = work.assign()
     work.hanging(0, trial)
     work.hanging(41, trial)
     work.hanging(42, trial)
@@ -236,9 +238,9 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     nodes = [{"NodeID": node, "Alive": True, "Resources": {"GPU": 1.0}} for node in "ab"]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     tolerant = replace(definition(), space=replace(definition().space, tolerance=0.3))
-    crew = Work(objects, Room(1), tolerant).crew
-    searcher, controller = _PlanSearcher(crew, 0), Controller()
-    scheduler = _Scheduler(crew)
+    live = Work(objects, Capacity(1), tolerant).live
+    searcher, controller = _PlanSearcher(live, 0), Controller()
+    scheduler = _Scheduler(live)
     first = searcher.suggest("t0")
     assert first is not None
     assert first["avoid"] == ""
@@ -258,7 +260,7 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     last = searcher.suggest("t2")
     assert last is not None
     assert (last["run"], last["avoid"]) == (first["run"], "")
-    assert not crew.coordinator.problems
+    assert not live.coordinator.problems
 
 
 def test_a_sweep_waits_for_its_first_machine_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,10 +307,10 @@ def waiting(name: str, config: dict[str, Any]) -> Any:
 
 
 def test_what_the_room_waits_for_is_known_to_the_sweep(objects: ObjectStore) -> None:
-    work = Work(objects, Room(0))
-    work.room.waits_for = "a machine: none is there"
-    assert work.hand_out() == []
+    work = Work(objects, Capacity(0))
+    work.capacity.waits_for = "a machine: none is there"
+    assert work.assign() == []
     assert work.coordinator.waits_for == "a machine: none is there"
-    work.room.waits_for, work.room.count = "", 1
-    assert work.hand_out() == ["t0"]
+    work.capacity.waits_for, work.capacity.count = "", 1
+    assert work.assign() == ["t0"]
     assert work.coordinator.waits_for == ""

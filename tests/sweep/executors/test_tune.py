@@ -25,7 +25,7 @@ from sweep.study.definition import put_definition
 from sweep.study.lock import driver_of
 from tests.support.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.support.faults import Faults
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_home")]
@@ -118,7 +118,7 @@ def test_a_stopped_sweep_checkpoints_says_how_to_resume_and_resumes(
         assert not any(record.is_final for record in records(objects).values())
         reached = steps(objects)
         for name, step in reached.items():
-            newest = RunStore(objects).newest_checkpoint(name)
+            newest = ArmStore(objects).newest_checkpoint(name)
             assert newest is not None
             assert newest[0] == step  # nothing that was reported is lost
 
@@ -171,7 +171,7 @@ def test_a_closed_terminal_is_no_crash(objects: ObjectStore) -> None:
     finally:
         driver.kill()
     [(name, step), *_] = steps(objects).items()
-    newest = RunStore(objects).newest_checkpoint(name)
+    newest = ArmStore(objects).newest_checkpoint(name)
     assert newest is not None
     assert newest[0] == step
 

@@ -28,8 +28,8 @@ from tests.support.sweeps import (
     point,
     store_sweep,
 )
-from trainables.config.arm import RunConfig
-from trainables.records.arms import RunStore
+from trainables.config.arm import ArmConfig
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -37,9 +37,9 @@ def entries(objects: ObjectStore, run_ids: dict[str, str] | None = None) -> list
     return best_entries(load_sweep(objects, "tiny"), run_ids or {})
 
 
-def measure_again(objects: ObjectStore, config: RunConfig, losses: list[float]) -> None:
+def measure_again(objects: ObjectStore, config: ArmConfig, losses: list[float]) -> None:
     """A stored arm comes to other held-out losses."""
-    store = RunStore(objects)
+    store = ArmStore(objects)
     record = store.record(config.signature())
     assert record is not None
     assert record.evaluation is not None
@@ -220,7 +220,7 @@ def test_shifts_never_choose_the_winner(objects: ObjectStore) -> None:
 def test_an_arm_that_failed_has_no_blocks(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [DIVERGED]}, space=SHIFTED)
     view = load_sweep(objects, "tiny")
-    failed = RunStore(objects).record(view.settings[0].results[0].signatures[0])
+    failed = ArmStore(objects).record(view.settings[0].results[0].signatures[0])
     assert failed is not None
     entry = score_entries.arms_entry([failed], None, {})
     assert entry is not None
@@ -366,8 +366,8 @@ def test_an_unconstrained_arm_that_ended_early_counts_as_the_constant_prediction
     definition = store_sweep(objects, {FIRST: [FEASIBLE]})
     space = definition.space
     plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
-    RunStore(objects).forget(plain.signature())
-    RunStore(objects).put_record(ended(plain, status, "the loss is nan"))
+    ArmStore(objects).forget(plain.signature())
+    ArmStore(objects).put_record(ended(plain, status, "the loss is nan"))
     entry = entries(objects)[0]
     assert entry["winner"] is True
     theirs = entry["unconstrained"]
@@ -389,8 +389,8 @@ def test_an_unconstrained_arm_that_failed_still_keeps_a_pair_from_winning(
     definition = store_sweep(objects, {FIRST: [FEASIBLE]})
     space = definition.space
     plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
-    RunStore(objects).forget(plain.signature())
-    RunStore(objects).put_record(ended(plain, "failed", "no memory"))
+    ArmStore(objects).forget(plain.signature())
+    ArmStore(objects).put_record(ended(plain, "failed", "no memory"))
     entry = entries(objects)[0]
     assert entry["winner"] is False
     assert "no finished unconstrained arm to stand beside: no memory" in entry["why"]

@@ -26,12 +26,12 @@ from tests.support.sweeps import (
     store_sweep,
 )
 from trainables.errors import InvalidValue, Misuse
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
 def write(objects: ObjectStore, out: Path, **options: Any) -> list[str]:
-    read = RunStore(objects).record
+    read = ArmStore(objects).record
     return export(load_sweep(objects, "tiny"), {}, out, read=read, **options)
 
 
@@ -89,7 +89,7 @@ def test_the_export_of_another_sweep_is_refused(stored: ObjectStore, tmp_path: P
     before = contents(tmp_path / "out")
     store_sweep(stored, {FIRST: [FEASIBLE]}, name="other")
     with pytest.raises(Misuse, match="'tiny', not of 'other'"):
-        export(load_sweep(stored, "other"), {}, tmp_path / "out", read=RunStore(stored).record)
+        export(load_sweep(stored, "other"), {}, tmp_path / "out", read=ArmStore(stored).record)
     assert contents(tmp_path / "out") == before
 
 
@@ -149,7 +149,7 @@ def test_the_manifest_carries_the_provenance_of_both_arms(
     view = load_sweep(stored, "tiny")
     signatures = [arm.signature for arm in view.settings[0].arms]
     run_ids = {signature: f"run-{signature}" for signature in signatures}
-    export(view, run_ids, tmp_path / "out", read=RunStore(stored).record)
+    export(view, run_ids, tmp_path / "out", read=ArmStore(stored).record)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert manifest["environments"] == [ENVIRONMENT]
     assert manifest["data"] == [{"name": "photographs", "fingerprint": "f00d"}]

@@ -18,7 +18,7 @@ from sweep.study import proposals
 from sweep.study.definition import load_definition, put_definition
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, USELESS, store_sweep
 from trainables.errors import StoreError
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import READERS, at_once
 
@@ -31,7 +31,7 @@ def trained(objects: ObjectStore, pairs: int) -> list[str]:
     asked = put_definition(objects, definition(pairs, SETTINGS))
     coordinator = Coordinator(objects, asked)
     coordinator.start()
-    train(coordinator, RunStore(objects), lambda final: None)
+    train(coordinator, ArmStore(objects), lambda final: None)
     assert coordinator.summary().is_done
     return [setting.name for setting in asked.space.settings]
 
@@ -164,7 +164,7 @@ def test_a_verdict_that_the_records_contradict_is_replaced(objects: ObjectStore)
     definition = store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE]})
     stored = proposals.stored_proposals(objects, "tiny", FIRST)
     assert stored[0].outcome is not None
-    store = RunStore(objects)
+    store = ArmStore(objects)
     for signature in stored[0].outcome.signatures:
         record = store.record(signature)
         assert record is not None

@@ -6,14 +6,14 @@ from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import put_extension
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, point, store_sweep
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
 def test_a_proposal_with_an_arm_in_training_does_not_count_yet(objects: ObjectStore) -> None:
     definition = store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]})
     config = definition.space.run(definition.space.setting(FIRST), point(1), seed=1)
-    store = RunStore(objects)
+    store = ArmStore(objects)
     record = store.record(config.signature())
     assert record is not None
     record.status, record.evaluation = "running", None

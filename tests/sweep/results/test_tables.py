@@ -34,7 +34,7 @@ from tests.support.sweeps import (
     store_sweep,
 )
 from trainables.config.arm import ConstraintConfig
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -52,7 +52,7 @@ PAPER = SPACE.with_base({"model.name": "dust", "model.variant": "paper"})
 
 
 def masked(text: str) -> str:
-    """Without signatures, which every new field of RunConfig changes."""
+    """Without signatures, which every new field of ArmConfig changes."""
     return re.sub(r"\b[0-9a-f]{16}\b", "<signature>", text)
 
 
@@ -328,7 +328,7 @@ def test_no_column_is_empty_for_its_task(objects: ObjectStore, space: SearchSpac
     ):  # fmt: skip
         assert empty_columns(to_csv(make(space, entries))) <= {"why"}, make.__name__
     assert "why" in rows(to_csv(tables.results_table(space, entries)))[0]
-    export(view, {}, Path(objects.root, "out"), read=RunStore(objects).record)
+    export(view, {}, Path(objects.root, "out"), read=ArmStore(objects).record)
     for name, went in (("proposals", {"reason"}), ("tidy", set())):
         text = Path(objects.root, "out", "tables", f"{name}.csv").read_text()
         assert empty_columns(text) == went, name

@@ -23,7 +23,7 @@ from tests.support.sweeps import (
     point,
     store_sweep,
 )
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 SHIFTED = SPACE.with_base({"shifts": ["blur"]})
@@ -36,7 +36,7 @@ def tidy(objects: ObjectStore) -> pandas.DataFrame:
 
 def proposals(objects: ObjectStore) -> pandas.DataFrame:
     view = load_sweep(objects, "tiny")
-    return pandas.DataFrame(proposal_rows(view, RunStore(objects).record))
+    return pandas.DataFrame(proposal_rows(view, ArmStore(objects).record))
 
 
 def test_every_seed_has_its_own_numbers_and_each_is_there_once(objects: ObjectStore) -> None:
@@ -109,7 +109,7 @@ def test_the_export_holds_both_and_score_against_alpha_is_one_line(
 ) -> None:
     store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [FEASIBLE]})
     view = load_sweep(objects, "tiny")
-    export(view, {}, tmp_path / "out", read=RunStore(objects).record)
+    export(view, {}, tmp_path / "out", read=ArmStore(objects).record)
     table = pandas.read_csv(tmp_path / "out/tables/proposals.csv")
     curve = table.groupby(["setting", "alpha"]).constrained_mean_rmse.mean()
     assert curve[FIRST].index.tolist() == pytest.approx([0.2, 0.2001])

@@ -14,7 +14,7 @@ from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import certificate_text, verdict_lines
 from tests.support.records import ended
 from tests.support.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -43,8 +43,8 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
     space = replace(SPACE, settings=settings)
     store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE]}, space=space, objectives={(FIRST, 0): -0.3})
     plain = space.run(space.setting(FIRST), {}, seed=1).unconstrained()
-    RunStore(objects).forget(plain.signature())
-    RunStore(objects).put_record(ended(plain, "diverged", "the loss is nan"))
+    ArmStore(objects).forget(plain.signature())
+    ArmStore(objects).put_record(ended(plain, "diverged", "the loss is nan"))
     entries = best_entries(load_sweep(objects, "tiny"), {})
     lines = verdict_lines(entries[0])
     for words in (

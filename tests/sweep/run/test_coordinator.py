@@ -23,7 +23,7 @@ from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, PLAIN, definition, ends_where, outcomes, started, train
 from trainables.errors import StoreError
 from trainables.records.arm_record import ArmRecord, Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -92,13 +92,13 @@ def test_starting_a_done_sweep_reads_the_records_of_baselines_alone(
     asked = definition()
     train(started(objects, asked))
     read: list[str] = []
-    real = RunStore.record
+    real = ArmStore.record
 
-    def record(self: RunStore, signature: str) -> ArmRecord | None:
+    def record(self: ArmStore, signature: str) -> ArmRecord | None:
         read.append(signature)
         return real(self, signature)
 
-    monkeypatch.setattr(RunStore, "record", record)
+    monkeypatch.setattr(ArmStore, "record", record)
     coordinator = started(objects, asked)
     assert coordinator.summary().is_done
     baselines = [arm.signature for arms in coordinator.plan.baselines.values() for arm in arms]
@@ -123,7 +123,7 @@ def test_a_forgotten_arm_is_trained_again_although_its_proposal_has_an_outcome(
 ) -> None:
     asked = definition(seeds=(0,), n_settings=1)
     trained = train(started(objects, asked))
-    RunStore(objects).forget(trained[-1].signature)
+    ArmStore(objects).forget(trained[-1].signature)
     assert [a.signature for a in train(started(objects, asked))] == [trained[-1].signature]
 
 
@@ -174,7 +174,7 @@ def test_an_outcome_does_not_stand_where_an_arm_is_not_final(objects: ObjectStor
     last = train(started(objects, asked))[-1]
     running = replace(finished(last.config, LOSSES), status="running", evaluation=None)
     objects.delete(f"arms/{last.signature}/record.json")
-    RunStore(objects).put_record(running)
+    ArmStore(objects).put_record(running)
     assert not load_sweep(objects, asked.name).is_finished
     again = started(objects, asked)
     assert not again.summary().is_done

@@ -10,8 +10,8 @@ from sweep.cluster.supervise import supervise
 from sweep.executors.executor import Executor
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import (
-    News,
-    of_end,
+    Event,
+    ended_event,
 )
 from sweep.run.run_sweep import run_sweep
 from sweep.run.standstill import Standstill
@@ -33,9 +33,9 @@ def train_telling(
         arm.config, FEASIBLE if arm.config.constraint else PLAIN
     ),
     limit: int = 1000,
-) -> tuple[Coordinator, list[News]]:
-    told: list[News] = []
-    coordinator = started(objects, asked or definition(), on_news=told.append)
+) -> tuple[Coordinator, list[Event]]:
+    told: list[Event] = []
+    coordinator = started(objects, asked or definition(), on_event=told.append)
     train(coordinator, record_of, limit)
     return coordinator, told
 
@@ -44,17 +44,17 @@ def train_telling(
 
 
 def test_of_many_winners_the_first_is_told_with_what_it_reached(objects: ObjectStore) -> None:
-    coordinator, (news,) = train_telling(objects)
+    coordinator, (event,) = train_telling(objects)
     winners = [
         (setting, o) for setting, of in coordinator.outcomes.items() for o in of.values()
         if o.can_win
     ]  # fmt: skip
     assert len(winners) > 1
-    setting, number = news.details["setting"], news.details["proposal"]
+    setting, number = event.details["setting"], event.details["proposal"]
     outcome = coordinator.outcomes[setting][number]
     assert outcome.can_win
-    assert (news.kind, news.details["objective"]) == ("first_winner", outcome.objective)
-    assert f"proposal {number} of {setting}" in news.text
+    assert (event.kind, event.details["objective"]) == ("first_winner", outcome.objective)
+    assert f"proposal {number} of {setting}" in event.text
 
 
 def test_a_resumed_sweep_does_not_tell_of_its_first_winner_again(objects: ObjectStore) -> None:
@@ -72,10 +72,10 @@ def test_without_a_winner_none_is_told(objects: ObjectStore) -> None:
 
 
 def test_a_listener_that_breaks_does_not_end_the_sweep(objects: ObjectStore) -> None:
-    def breaks(news: News) -> None:
+    def breaks(event: Event) -> None:
         raise ValueError("no such address")
 
-    coordinator = started(objects, definition(), on_news=breaks)
+    coordinator = started(objects, definition(), on_event=breaks)
     train(coordinator)
     assert coordinator.summary().is_done
 
@@ -85,22 +85,22 @@ def test_a_listener_that_breaks_does_not_end_the_sweep(objects: ObjectStore) -> 
 
 def test_a_finished_sweep_says_what_it_came_to(objects: ObjectStore) -> None:
     coordinator, _ = train_telling(objects)
-    news = of_end(coordinator.summary())
-    assert news is not None
-    assert news.kind == "finished"
-    assert "16 of 16 arms are final" in news.text
-    assert sum(news.details["outcomes"].values()) == 6
+    event = ended_event(coordinator.summary())
+    assert event is not None
+    assert event.kind == "finished"
+    assert "16 of 16 arms are final" in event.text
+    assert sum(event.details["outcomes"].values()) == 6
 
 
 def test_a_sweep_with_problems_failed_and_names_the_first(objects: ObjectStore) -> None:
     fails = ends_where(lambda arm: arm.proposal is None, "failed", "no data.")
     coordinator, _ = train_telling(objects, record_of=fails)
-    news = of_end(coordinator.summary())
-    assert news is not None
-    assert news.kind == "failed"
-    assert "finished, with problems" in news.text
-    assert "no data." in news.text
-    assert "sweep resume toy" in news.text
+    event = ended_event(coordinator.summary())
+    assert event is not None
+    assert event.kind == "failed"
+    assert "finished, with problems" in event.text
+    assert "no data." in event.text
+    assert "sweep resume toy" in event.text
 
 
 def test_a_sweep_that_trouble_stopped_failed_and_one_that_was_asked_to_stop_is_no_news(
@@ -109,30 +109,30 @@ def test_a_sweep_that_trouble_stopped_failed_and_one_that_was_asked_to_stop_is_n
     asked, _ = train_telling(objects, limit=2)
     asked.stop("Ctrl-C")
     assert not asked.summary().is_done
-    assert of_end(asked.summary()) is None
+    assert ended_event(asked.summary()) is None
     troubled, _ = train_telling(objects, limit=2)
     troubled.store_trouble("No space left on device.")
-    news = of_end(troubled.summary())
-    assert news is not None
-    assert news.kind == "failed"
-    assert "ended before it was done" in news.text
-    assert "No space left" in news.text
+    event = ended_event(troubled.summary())
+    assert event is not None
+    assert event.kind == "failed"
+    assert "ended before it was done" in event.text
+    assert "No space left" in event.text
 
 
 def test_a_long_problem_makes_no_long_news(objects: ObjectStore) -> None:
     coordinator, _ = train_telling(objects, limit=2)
     coordinator.store_trouble("x" * 100_000)
-    news = of_end(coordinator.summary())
-    assert news is not None
-    assert len(news.text) == 1000
+    event = ended_event(coordinator.summary())
+    assert event is not None
+    assert len(event.text) == 1000
 
 
 def test_a_run_of_a_driver_tells_its_end_once(objects: ObjectStore) -> None:
     asked = put_definition(objects, tiny(n_proposals=1, steps=2, report_every=2))
-    told: list[News] = []
+    told: list[Event] = []
     for expected in (1, 2):  # a run that finds nothing left to do says so, too
-        run_sweep(objects, asked, Executor("inline"), display=False, on_news=told.append)
-        assert [news.kind for news in told].count("finished") == expected
+        run_sweep(objects, asked, Executor("inline"), display=False, on_event=told.append)
+        assert [event.kind for event in told].count("finished") == expected
 
 
 @pytest.mark.parametrize(
@@ -148,39 +148,39 @@ def test_a_supervisor_tells_when_it_gives_up(
     objects: ObjectStore, codes: tuple[int, ...], texts: list[str]
 ) -> None:
     put_definition(objects, definition())
-    told: list[News] = []
+    told: list[Event] = []
     ends = iter(codes)
-    supervise(objects, "toy", lambda known: next(ends), waits_s=(0.0,), on_news=told.append)
-    assert [news.kind for news in told] == ["failed"] * len(texts)
-    for news, text in zip(told, texts, strict=True):
-        assert text in news.text
-        assert "`sweep resume toy --storage" in news.text
+    supervise(objects, "toy", lambda known: next(ends), waits_s=(0.0,), on_event=told.append)
+    assert [event.kind for event in told] == ["failed"] * len(texts)
+    for event, text in zip(told, texts, strict=True):
+        assert text in event.text
+        assert "`sweep resume toy --storage" in event.text
 
 
 # --- standing still -------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def running(objects: ObjectStore) -> tuple[Coordinator, list[News], Standstill]:
+def running(objects: ObjectStore) -> tuple[Coordinator, list[Event], Standstill]:
     """A sweep with one arm that was handed out, and what looks after it."""
-    told: list[News] = []
-    coordinator = started(objects, definition(), on_news=told.append)
+    told: list[Event] = []
+    coordinator = started(objects, definition(), on_event=told.append)
     coordinator.next_arm()
     coordinator.progressed_at = 1000.0
     return coordinator, told, Standstill(coordinator, after_s=600)
 
 
 def test_a_standstill_is_told_once_and_again_after_progress(
-    running: tuple[Coordinator, list[News], Standstill],
+    running: tuple[Coordinator, list[Event], Standstill],
 ) -> None:
     coordinator, told, standstill = running
     standstill.look(1000 + 599)
     assert told == []
     standstill.look(1000 + 601)
     standstill.look(1000 + 5000)
-    (news,) = told
-    assert (news.kind, news.details) == ("stalled", {"live_arms": 1, "silent_s": 601})
-    assert "for 10 minutes" in news.text
+    (event,) = told
+    assert (event.kind, event.details) == ("stalled", {"live_arms": 1, "silent_s": 601})
+    assert "for 10 minutes" in event.text
     coordinator.progressed_at = 9000.0
     standstill.look(9000 + 599)
     assert len(told) == 1
@@ -190,19 +190,19 @@ def test_a_standstill_is_told_once_and_again_after_progress(
 
 def test_a_sweep_that_no_machine_comes_for_stands_still(objects: ObjectStore) -> None:
     """On a cluster arms are handed out where there is room, so that none may ever be live."""
-    told: list[News] = []
-    coordinator = started(objects, definition(), on_news=told.append)
+    told: list[Event] = []
+    coordinator = started(objects, definition(), on_event=told.append)
     standstill = Standstill(coordinator, after_s=600)
     standstill.look(coordinator.progressed_at + 599)
     assert told == []
     standstill.look(coordinator.progressed_at + 601)
-    (news,) = told
-    assert (news.kind, news.details["live_arms"]) == ("stalled", 0)
-    assert "no machine has room" in news.text
+    (event,) = told
+    assert (event.kind, event.details["live_arms"]) == ("stalled", 0)
+    assert "no machine has room" in event.text
 
 
 def test_reports_and_ends_are_progress_and_a_sweep_that_is_over_stands_not_still(
-    running: tuple[Coordinator, list[News], Standstill],
+    running: tuple[Coordinator, list[Event], Standstill],
 ) -> None:
     coordinator, told, standstill = running
     (signature,) = coordinator.live
@@ -219,36 +219,36 @@ def test_reports_and_ends_are_progress_and_a_sweep_that_is_over_stands_not_still
 
 
 def test_a_sweep_may_be_silent_a_little_longer_than_its_arms(objects: ObjectStore) -> None:
-    told: list[News] = []
-    coordinator = started(objects, definition(), on_news=told.append)
+    told: list[Event] = []
+    coordinator = started(objects, definition(), on_event=told.append)
     coordinator.next_arm()
     patience_s = coordinator.definition.space.stall_after_s
     standstill = Standstill(coordinator)
     standstill.look(coordinator.progressed_at + patience_s + 1)  # the arm is dealt with now
     assert told == []
     standstill.look(coordinator.progressed_at + patience_s + 301)
-    assert [news.kind for news in told] == ["stalled"]
+    assert [event.kind for event in told] == ["stalled"]
 
 
 def test_an_arm_that_stalls_and_is_dealt_with_is_no_standstill(
-    running: tuple[Coordinator, list[News], Standstill],
+    running: tuple[Coordinator, list[Event], Standstill],
 ) -> None:
     coordinator, told, standstill = running
     (signature,) = coordinator.live
     coordinator.stalled(signature, "it is started again.")
     standstill.look(coordinator.progressed_at + 599)
-    assert ["started again" in news.text for news in told] == [True]
+    assert ["started again" in event.text for event in told] == [True]
 
 
 def test_of_many_arms_that_stall_the_first_is_told(objects: ObjectStore) -> None:
-    told: list[News] = []
-    coordinator = started(objects, definition(), on_news=told.append)
+    told: list[Event] = []
+    coordinator = started(objects, definition(), on_event=told.append)
     arms = [coordinator.next_arm() for _ in range(3)]
     for arm in arms:
         assert arm is not None
         coordinator.stalled(arm.signature, "no report for 12 minutes; it is started again.")
     coordinator.stalled("unknown", "")
-    (news,) = told
+    (event,) = told
     assert arms[0] is not None
-    assert news.details == {"arm": arms[0].signature, "setting": arms[0].setting}
-    assert "started again" in news.text
+    assert event.details == {"arm": arms[0].signature, "setting": arms[0].setting}
+    assert "started again" in event.text

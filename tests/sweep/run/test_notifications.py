@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from sweep.doctor.notify import try_out
-from sweep.run.events import News
+from sweep.run.events import Event
 from sweep.run.notifications import Notifier, check_target, notifying, shown
 from sweep.run.signals import KNOWN
 from tests.support.command_line import refused, sweep
 from tests.support.servers.webhooks import Webhook, webhook_server
 from trainables.errors import BadData, Failure, Misuse
 
-NEWS = News("finished", "mine", "mine is finished.", {"arms_done": 2})
+NEWS = Event("finished", "mine", "mine is finished.", {"arms_done": 2})
 SECRET = "secret-of-mine"  # in the address of the webhook
 
 
@@ -27,18 +27,18 @@ def webhook() -> Iterator[Webhook]:
         yield server
 
 
-def told(target: str, *news: News, timeout_s: float = 5.0) -> list[str]:
+def told(target: str, *event: Event, timeout_s: float = 5.0) -> list[str]:
     """Tell the target and wait for it; what was warned of."""
     warnings: list[str] = []
     notifier = Notifier(target, warn=warnings.append, timeout_s=timeout_s, waits_s=(0.01, 0.01))
-    for one in news:
+    for one in event:
         notifier.tell(one)
     notifier.close(20)
     return warnings
 
 
 def test_a_webhook_gets_every_piece_of_news_as_json_in_order(webhook: Webhook) -> None:
-    first = News("first_winner", "mine", "a winner", {"objective": 0.5})
+    first = Event("first_winner", "mine", "a winner", {"objective": 0.5})
     assert told(webhook.url, first, NEWS) == []
     assert [body["event"] for body in webhook.got] == ["first_winner", "finished"]
     body = webhook.got[1]
@@ -100,7 +100,7 @@ def test_a_webhook_that_hangs_does_not_hold_the_sweep_up(webhook: Webhook) -> No
 
 def test_a_command_gets_the_news_on_its_standard_input_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    evil = News("failed", "mine", "$(touch evil); `touch evil`", {})
+    evil = Event("failed", "mine", "$(touch evil); `touch evil`", {})
     assert told(f"cd {tmp_path} && cat > {out}", evil) == []
     assert json.loads(out.read_text())["text"] == evil.text
     assert not (tmp_path / "evil").exists()
@@ -133,7 +133,7 @@ def test_a_command_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 
 
 def test_a_command_that_does_not_read_is_no_failure() -> None:
-    long = News("failed", "mine", "x" * 900, {"more": "y" * 200_000})  # more than a pipe holds
+    long = Event("failed", "mine", "x" * 900, {"more": "y" * 200_000})  # more than a pipe holds
     assert told("true", long) == []
 
 
@@ -200,9 +200,9 @@ def test_what_a_supervisor_mends_is_no_news_and_what_it_cannot_is(
 ) -> None:
     monkeypatch.setenv(KNOWN, "0")
     with notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail) as tell:
-        tell(News("failed", "mine", "the disk is full.", {"is_done": False}))
-        tell(News("failed", "mine", "finished, with problems.", {"is_done": True}))
-        tell(News("stalled", "mine", "no report."))
+        tell(Event("failed", "mine", "the disk is full.", {"is_done": False}))
+        tell(Event("failed", "mine", "finished, with problems.", {"is_done": True}))
+        tell(Event("stalled", "mine", "no report."))
     with (
         pytest.raises(Failure),
         notifying(webhook.url, "mine", "sweep resume mine", warn=pytest.fail),

@@ -21,7 +21,7 @@ from tests.support.oracles import TINY
 from tests.support.records import SCORES, finished
 from trainables.arm_run import ArmRun
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 DESCENDING = [1.0, 0.4, 0.16, 0.06, 0.024, 0.01]  # feasible under every alpha asked for; useful
@@ -117,7 +117,7 @@ def test_the_best_is_worse_equal_or_unknown_beside_plain_training(coordinator: C
 def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> None:
     """In the task's unit, over every draw: not those of its last report, which look alike."""
     assert TINY.constraint is not None
-    arm = ArmRun(replace(TINY, steps=10), RunStore(ObjectStore(tmp_path)))
+    arm = ArmRun(replace(TINY, steps=10), ArmStore(ObjectStore(tmp_path)))
     record = arm.advance()
     assert record.evaluation is not None
     judged = judge([record], TINY.constraint)

@@ -10,7 +10,7 @@ from sweep.results.sweep_view import load_sweep
 from sweep.run.retention import keep_winners_weights
 from sweep.study.definition import Definition
 from tests.support.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, SPACE, Losses, point, store_sweep
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 (SETTING,) = ONLY = SPACE.settings[:1]
@@ -21,7 +21,7 @@ def store(objects: ObjectStore, name: str, losses: list[Losses], asked_for: int)
     space = replace(SPACE, settings=ONLY, search_seeds=(0,), n_proposals=asked_for)
     definition = store_sweep(objects, {SETTING.name: losses}, name=name, space=space)
     for signature in objects.names("arms"):
-        RunStore(objects).put_weights(signature, b"weights")
+        ArmStore(objects).put_weights(signature, b"weights")
     return definition
 
 
@@ -32,7 +32,7 @@ def signature(number: int | None) -> str:
 
 
 def with_weights(objects: ObjectStore) -> set[int | None]:
-    runs = RunStore(objects)
+    runs = ArmStore(objects)
     return {n for n in (None, 0, 1, 2) if runs.weights(signature(n)) is not None}
 
 
@@ -41,7 +41,7 @@ def test_only_winners_and_unconstrained_arms_keep_their_weights(objects: ObjectS
     assert keep_winners_weights(objects, load_sweep(objects, "one")) == 2
     assert with_weights(objects) == {None, 0}
     assert len(objects.names("arms")) == 4
-    assert all(map(RunStore(objects).has_final, objects.names("arms")))
+    assert all(map(ArmStore(objects).has_final, objects.names("arms")))
 
 
 def test_a_sweep_without_a_winner_leaves_the_unconstrained_weights_to_others(

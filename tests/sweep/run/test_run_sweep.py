@@ -22,7 +22,7 @@ from tests.support.drivers import wait_until
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition
 from trainables.records.arm_record import ArmRecord, Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -32,7 +32,7 @@ def stub_arms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     trained: list[str] = []
 
     class StubArmRun:
-        def __init__(self, config: Any, store: RunStore, *, tolerance: float) -> None:
+        def __init__(self, config: Any, store: ArmStore, *, tolerance: float) -> None:
             self.store, self.config = store, config
             there = store.record(config.signature())
             self.record = there or ArmRecord(signature=config.signature(), config=config)

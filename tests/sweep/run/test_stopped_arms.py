@@ -22,7 +22,7 @@ from tests.support.oracles import TINY
 from tests.support.records import ended, finished, pair_config
 from tests.support.trials import told
 from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.trial import ArmTrial
 
@@ -44,7 +44,7 @@ def definition(sampler: Sampler) -> Definition:
 
 
 def records(objects: ObjectStore) -> dict[str, ArmRecord | None]:
-    runs = RunStore(objects)
+    runs = ArmStore(objects)
     return {signature: runs.record(signature) for signature in load_sweep(objects, "blank").arms}
 
 
@@ -63,7 +63,7 @@ def test_stopped_arms_are_failed_proposals_and_are_never_trained_again(
     proposals = stored_proposals(objects, asked.name, "g0.15")
     told = [p.outcome.told(p.point) for p in proposals if p.outcome is not None]
     assert [t.can_be_told for t in told] == [True] * 4
-    runs = RunStore(objects)
+    runs = ArmStore(objects)
     for proposal, of in zip(proposals, told, strict=True):
         assert proposal.outcome is not None
         (record,) = map(runs.record, proposal.outcome.signatures)
@@ -122,7 +122,7 @@ def test_an_arm_that_misses_what_its_sweep_tolerates_trains_to_its_end(
     trial = ArmTrial(config=told(space.base, on_ray.root, tolerance=tolerance))
     while not trial.train()["done"]:
         pass
-    record = RunStore(on_ray).record(space.base.signature())
+    record = ArmStore(on_ray).record(space.base.signature())
     assert record is not None
     assert record.status == status
 

@@ -20,7 +20,7 @@ from tests.support.command_line import contents, sweep
 from tests.support.records import ended
 from tests.support.servers.job_servers import JobServer, job_server
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 COMMAND = re.compile(r"`((?:SWEEP_ADDRESS= )?[^`\s]*sweep [^`]*)`")
@@ -113,9 +113,9 @@ def test_what_a_second_driver_is_told_is_about_the_first_one(
 def test_what_failed_is_trained_again_where_it_failed(
     other: ObjectStore, here: Path, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = RunStore(other)
+    runs = ArmStore(other)
     for signature in ObjectStore(here / "sweeps").names("arms"):
-        config = RunStore(ObjectStore(here / "sweeps")).record(signature).config  # type: ignore[union-attr]
+        config = ArmStore(ObjectStore(here / "sweeps")).record(signature).config  # type: ignore[union-attr]
         runs.put_record(ended(config, "failed", "the GPU fell off"))
     said = sweep("resume", "mine", "--storage", other.root, "--where", "inline", exits=1).stderr
     assert set(advised(said)) == {

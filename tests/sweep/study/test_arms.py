@@ -12,11 +12,11 @@ from sweep.study.proposals import drop_outcome
 from tests.support.records import finished
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
-class CountingRuns(RunStore):
+class CountingRuns(ArmStore):
     def __init__(self, objects: ObjectStore) -> None:
         super().__init__(objects)
         self.reads = 0
@@ -58,7 +58,7 @@ def test_records_of_final_baselines_are_read_once(
     runs = CountingRuns(objects)
     read = RecordReader(runs)
     known, other = (arm.signature for arm in baselines(definition, FIRST))
-    assert read(known) == read(known) == RunStore(objects).record(known)
+    assert read(known) == read(known) == ArmStore(objects).record(known)
     assert runs.reads == 1
     constrained = next(a for a in stored_arms(objects, definition) if a.proposal == 0)
     for _ in range(2):  # one proposal's alone: nothing is gained by keeping it
@@ -77,5 +77,5 @@ def test_a_baseline_that_is_not_final_yet_is_read_again(objects: ObjectStore) ->
     assert read(arm.signature) is None
     record = finished(arm.config, FEASIBLE)
     runs.put_record(record)
-    assert read(arm.signature) == RunStore(objects).record(arm.signature)
+    assert read(arm.signature) == ArmStore(objects).record(arm.signature)
     assert runs.reads == 2

@@ -18,7 +18,7 @@ from sweep.study.proposals import stored_proposals
 from sweep.study.registration import registered
 from tests.support.sweeps import FEASIBLE, SPACE, store_sweep
 from trainables.errors import StoreError
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 SETTING = SPACE.settings[0].name
@@ -38,7 +38,7 @@ def test_what_another_version_wrote_is_named_with_a_remedy(objects: ObjectStore)
     remedy = "Read it with the version that wrote it, or give another --storage"
     change(objects, f"arms/{signature}/record.json", a_field_of_tomorrow=1)
     with pytest.raises(StoreError, match=rf"{signature}/record\.json .*{remedy}"):
-        RunStore(objects).record(signature)
+        ArmStore(objects).record(signature)
     change(objects, outcome, arms=None)  # derived: it is made again
     assert [p.outcome for p in stored_proposals(objects, asked.name, SETTING)] == [None]
     change(objects, definition, space={"layers": 3})

@@ -13,7 +13,7 @@ from search_spaces.space import Choice, SearchSpace, Setting
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from sweep.study.plan import Ask, Plan
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 
 ALPHAS = (0.1, 0.2, 0.3, 0.4)
 
@@ -24,7 +24,7 @@ def definition(
     space = SearchSpace(
         name="toy",
         summary="",
-        base=RunConfig(constraint=ConstraintConfig()),
+        base=ArmConfig(constraint=ConstraintConfig()),
         settings=tuple(Setting(f"L{n}", {"model.layers": n}) for n in range(2, 2 + n_settings)),
         ranges={"constraint.alpha": Choice(ALPHAS)},
         n_proposals=n_proposals,

@@ -12,7 +12,7 @@ import pytest
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces.space import SAMPLERS, Choice, LogUniform, Sampler, SearchSpace, Setting, Uniform
-from sweep.study.proposals import Point, Told
+from sweep.study.proposals import Observation, Point
 from sweep.study.sampler import (
     CONSTRAINT,
     TOLD_BEST,
@@ -23,7 +23,7 @@ from sweep.study.sampler import (
     stand_in,
     worth_telling,
 )
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.records.arm_record import Outcome
 
 ALPHA, DUAL_LR = "constraint.alpha", "constraint.dual_lr"
@@ -40,7 +40,7 @@ def space(sampler: Sampler, *, sampler_seed: int = 0, narrow: bool = False) -> S
     return SearchSpace(
         name="toy",
         summary="",
-        base=RunConfig(constraint=ConstraintConfig(alpha=0.1, dual_lr=0.02)),
+        base=ArmConfig(constraint=ConstraintConfig(alpha=0.1, dual_lr=0.02)),
         settings=(Setting("a", {}), Setting("b", {"model.layers": 5})),
         ranges=ranges,
         sampler=sampler,
@@ -48,11 +48,13 @@ def space(sampler: Sampler, *, sampler_seed: int = 0, narrow: bool = False) -> S
     )
 
 
-def told_of(number: int, point: Point, objective: float, missing: float) -> Told:
-    return Told(number, point, "feasible" if missing <= 0.1 else "infeasible", objective, missing)
+def told_of(number: int, point: Point, objective: float, missing: float) -> Observation:
+    return Observation(
+        number, point, "feasible" if missing <= 0.1 else "infeasible", objective, missing
+    )
 
 
-def history(asked: SearchSpace, n: int) -> list[Told]:
+def history(asked: SearchSpace, n: int) -> list[Observation]:
     """n outcomes at points of the random sampler."""
     points = [propose(space("random"), "a", k, []) for k in range(n)]
     kept = [{name: point[name] for name in asked.ranges} for point in points]
@@ -130,7 +132,7 @@ def test_the_best_feasible_point_is_found_where_the_best_point_is_infeasible(
     asked = space(sampler, narrow=True)
 
     def last_points(constrained: bool) -> list[float]:
-        told: list[Told] = []
+        told: list[Observation] = []
         n = 24 if sampler == "tpe" else 10
         for k in range(n):
             alpha = (point := propose(asked, "a", k, told))[ALPHA]
@@ -154,16 +156,16 @@ def test_a_pending_point_is_not_proposed_again(sampler: Sampler) -> None:
 # --- what ended early -----------------------------------------------------------------------------
 
 
-def trial_of(asked: SearchSpace, told: Told, missing_objective: float = 0.7) -> FrozenTrial:
+def trial_of(asked: SearchSpace, told: Observation, missing_objective: float = 0.7) -> FrozenTrial:
     return finished_trial(asked, asked.setting("a"), told, missing_objective)
 
 
 def test_a_failed_proposal_says_nothing_of_its_point() -> None:
     asked = space("tpe", narrow=True)
     told = [
-        Told(1, {ALPHA: 0.3}, "failed", 0.5, 0.0),
-        Told(1, {ALPHA: 0.3}, "feasible", math.nan, 0.0),  # absence is never success
-        Told(1, {ALPHA: 0.3}, "feasible", 0.5, math.nan),
+        Observation(1, {ALPHA: 0.3}, "failed", 0.5, 0.0),
+        Observation(1, {ALPHA: 0.3}, "feasible", math.nan, 0.0),  # absence is never success
+        Observation(1, {ALPHA: 0.3}, "feasible", 0.5, math.nan),
     ]
     assert {trial_of(asked, t).state for t in told} == {TrialState.FAIL}
 
@@ -185,7 +187,7 @@ def test_what_ended_early_is_told_as_infeasible(
     outcome: Outcome, missing: float, constraint: float
 ) -> None:
     trial = trial_of(
-        space("tpe", narrow=True), Told(1, {ALPHA: 0.3}, outcome, math.nan, missing), 0.7
+        space("tpe", narrow=True), Observation(1, {ALPHA: 0.3}, outcome, math.nan, missing), 0.7
     )
     assert trial.state == TrialState.COMPLETE
     assert trial.constraints == {CONSTRAINT: pytest.approx(constraint)}
@@ -196,13 +198,15 @@ def test_a_missing_objective_is_the_worst_that_was_measured() -> None:
     told = [
         told_of(1, {}, 0.2, 0.0),
         told_of(2, {}, 0.6, 3.0),
-        Told(3, {}, "stopped", math.nan, 1.2),
-        Told(4, {}, "diverged", 0.9, math.nan),  # of the seed that finished
+        Observation(3, {}, "stopped", math.nan, 1.2),
+        Observation(4, {}, "diverged", 0.9, math.nan),  # of the seed that finished
     ]
     for _ in range(3):
         assert stand_in(random.sample(told, 4)) == 0.9
     assert stand_in(told[2:3]) == 0.0  # nothing was measured yet
-    kept = trial_of(space("tpe", narrow=True), Told(4, {ALPHA: 0.3}, "diverged", 0.9, math.nan))
+    kept = trial_of(
+        space("tpe", narrow=True), Observation(4, {ALPHA: 0.3}, "diverged", 0.9, math.nan)
+    )
     assert kept.value == 0.9
 
 
@@ -213,11 +217,11 @@ def test_a_dead_half_of_the_box_is_left_alone(outcome: Outcome) -> None:
     dead = 0
     for seed in range(searches):
         asked = space("tpe", sampler_seed=seed)
-        told: list[Told] = []
+        told: list[Observation] = []
         for k in range(proposals):
             point = propose(asked, "a", k, told)
             if point[ALPHA] > 0.5:
-                told.append(Told(k, point, outcome, math.nan, 1.2))
+                told.append(Observation(k, point, outcome, math.nan, 1.2))
             else:
                 told.append(told_of(k, point, point[ALPHA], 0.0))
         dead += sum(t.point[ALPHA] > 0.5 for t in told[-5:])
@@ -229,7 +233,9 @@ def test_a_search_in_which_everything_ends_early_goes_on(sampler: Sampler) -> No
     asked = space(sampler)
     points = [propose(space("random"), "a", k, []) for k in range(5)]
     for shares in ([1.1] * 5, [1.0, 1.1, 1.3, 2.0, 9.0]):  # alike: a GP has nothing to model
-        told = [Told(k, points[k], "stopped", math.nan, share) for k, share in enumerate(shares)]
+        told = [
+            Observation(k, points[k], "stopped", math.nan, share) for k, share in enumerate(shares)
+        ]
         point = propose(asked, "a", 5, told)
         assert point not in points
         asked.run(asked.setting("a"), point, seed=0)
@@ -257,7 +263,7 @@ def test_the_constraint_is_the_missing_share_over_the_tolerance_clipped(
 def test_failed_outcomes_do_not_disturb_later_proposals(sampler: Sampler) -> None:
     asked = space(sampler)
     told = history(asked, 5)
-    lost = Told(9, propose(space("random"), "a", 9, []), "failed", math.nan, math.nan)
+    lost = Observation(9, propose(space("random"), "a", 9, []), "failed", math.nan, math.nan)
     point = propose(asked, "a", 10, [*told, lost])
     assert point.keys() == asked.ranges.keys()
     asked.run(asked.setting("a"), point, seed=0)  # a point of the space, not NaN
@@ -273,7 +279,7 @@ def test_of_many_outcomes_the_best_and_the_newest_are_told() -> None:
     """An ask costs no more in a setting of thousands; what TPE models as good stays."""
     rng = random.Random(0)
     told = [told_of(k, {ALPHA: 0.3}, rng.random(), rng.random() / 5) for k in range(2000)]
-    lost = [Told(2000 + k, {ALPHA: 0.3}, "failed", math.nan, math.nan) for k in range(50)]
+    lost = [Observation(2000 + k, {ALPHA: 0.3}, "failed", math.nan, math.nan) for k in range(50)]
     kept = worth_telling(rng.sample(told + lost, 2050), 0.1)
     assert len(kept) == TOLD_LIMIT
     feasible = sorted((t for t in told if t.worst_missing_share <= 0.1), key=lambda t: t.objective)

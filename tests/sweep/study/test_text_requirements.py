@@ -17,22 +17,22 @@ from sweep.study.requirements import resolve_checkpoints, resolve_data
 from tests.support.data.text_checkpoints import tiny_encoder
 from tests.support.data.text_runs import text_task, tiny_text
 from trainables.build import build_model
-from trainables.config.arm import RunConfig, default_constraint
+from trainables.config.arm import ArmConfig, default_constraint
 from trainables.errors import BadData, InvalidValue, UnknownName
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> RunConfig:
+def config(tmp_path: Path) -> ArmConfig:
     return tiny_text(tmp_path)
 
 
-def space_of(config: RunConfig, *settings: Setting) -> SearchSpace:
+def space_of(config: ArmConfig, *settings: Setting) -> SearchSpace:
     return SearchSpace(
         name="texts", summary="", base=config, settings=settings or (Setting("one", {}),)
     )
 
 
-def test_depth_is_read_from_the_checkpoint(config: RunConfig, tmp_path: Path) -> None:
+def test_depth_is_read_from_the_checkpoint(config: ArmConfig, tmp_path: Path) -> None:
     deeper = tmp_path / "deeper"
     shutil.copytree(str(config.model.checkpoint), deeper)
     tiny_encoder(deeper, "bert", vocab_size=200, num_hidden_layers=5, max_position_embeddings=32)
@@ -52,7 +52,7 @@ def test_depth_is_read_from_the_checkpoint(config: RunConfig, tmp_path: Path) ->
 
 
 def test_what_no_network_of_that_depth_could_do_is_refused_with_the_depth(
-    config: RunConfig,
+    config: ArmConfig,
 ) -> None:
     open_depth = config.with_fields({"model.layers": 0, "constraint.alpha": 0.9999})
     with pytest.raises(InvalidValue, match=r"\(1 - alpha\)\^3"):
@@ -61,7 +61,7 @@ def test_what_no_network_of_that_depth_could_do_is_refused_with_the_depth(
         resolve_checkpoints(space_of(config.with_fields({"model.layers": 4})))
 
 
-def test_another_tokenizer_is_another_run(config: RunConfig, tmp_path: Path) -> None:
+def test_another_tokenizer_is_another_run(config: ArmConfig, tmp_path: Path) -> None:
     known = resolve_checkpoints(space_of(config)).base
     copy = Path(shutil.copytree(str(config.model.checkpoint), tmp_path / "copy"))
     (copy / "README.md").write_text("not read")
@@ -76,7 +76,7 @@ def test_another_tokenizer_is_another_run(config: RunConfig, tmp_path: Path) -> 
         build_model(run, task)
 
 
-def test_a_tokenizer_of_another_model_is_refused(config: RunConfig, tmp_path: Path) -> None:
+def test_a_tokenizer_of_another_model_is_refused(config: ArmConfig, tmp_path: Path) -> None:
     folder = Path(str(config.model.checkpoint))
     tiny_encoder(folder, "bert", vocab_size=20, max_position_embeddings=32)
     with pytest.raises(InvalidValue, match=r"has \d+ tokens, but its network has words for 20"):
@@ -84,7 +84,7 @@ def test_a_tokenizer_of_another_model_is_refused(config: RunConfig, tmp_path: Pa
 
 
 def test_what_is_missing_is_named_before_anything_is_written(
-    config: RunConfig, tmp_path: Path
+    config: ArmConfig, tmp_path: Path
 ) -> None:
     storage = tmp_path / "sweeps"
     plain = tmp_path / "config.json"
@@ -105,7 +105,7 @@ def test_what_is_missing_is_named_before_anything_is_written(
         assert not storage.exists()
 
 
-def test_data_are_resolved_by_their_task(config: RunConfig) -> None:
+def test_data_are_resolved_by_their_task(config: ArmConfig) -> None:
     resolved = resolve_data(space_of(config)).base
     assert len(resolved.data.fingerprint) == 16
     assert resolve_data(space_of(resolved)).base == resolved
@@ -116,7 +116,7 @@ def test_data_are_resolved_by_their_task(config: RunConfig) -> None:
 
 
 def test_an_unconstrained_run_of_texts_is_found_with_its_tasks_constraint(
-    config: RunConfig, tmp_path: Path
+    config: ArmConfig, tmp_path: Path
 ) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config.unconstrained().to_json()))

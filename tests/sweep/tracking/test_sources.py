@@ -15,7 +15,7 @@ from sweep.tracking.rows import TrackedArm, tags_of
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.records.arm_record import FEASIBLE as FEASIBLE_METRIC
 from trainables.records.arm_record import OOD_MEAN, WORST_MISSING_SHARE
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -75,7 +75,7 @@ def test_a_whole_pair_carries_its_differences_and_names_its_baseline(objects: Ob
 
 
 def test_a_pair_without_its_baseline_carries_no_numbers_yet(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     arm = next(a for a in by_signature(objects).values() if a.proposal == 1)
     assert arm.unconstrained_signature is not None
     store.forget(arm.unconstrained_signature)
@@ -85,7 +85,7 @@ def test_a_pair_without_its_baseline_carries_no_numbers_yet(objects: ObjectStore
 
 
 def test_an_arm_in_training_is_running_and_names_its_baseline(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     signature = next(a.signature for a in by_signature(objects).values() if a.proposal == 0)
     record = store.record(signature)
     assert record is not None

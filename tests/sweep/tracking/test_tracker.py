@@ -32,7 +32,7 @@ from tests.support.tracked_arms import (
     report,
     tracked,
 )
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.records import arm_record as results
 
 # --- what a run holds -----------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
     run_id = Tracker(uri, str(tmp_path / "artifacts")).sync(arm)
     client = make_client(uri)
     path = client.download_artifacts(run_id, "config.json", str(tmp_path))
-    assert RunConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
+    assert ArmConfig.from_json(json.loads(Path(path).read_text())) == arm.record.config
     assert (
         "sweep run config.json --reproduce"
         in client.get_run(run_id).data.tags["mlflow.note.content"]

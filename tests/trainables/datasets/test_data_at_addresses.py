@@ -24,9 +24,9 @@ from tests.support.oracles import TINY
 from tests.support.servers.clouds import BUCKET, Cloud
 from tests.support.sweeps import SPACE as TWO
 from tests.support.trials import trial_of
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.fetching import fetched_folders
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.trial import FETCHING, FINISHED, REPORT
 
@@ -57,12 +57,12 @@ def clips(cloud: Cloud, tmp_path: Path) -> Path:
     return folder
 
 
-def run_on(folder: Path | str | None) -> RunConfig:
+def run_on(folder: Path | str | None) -> ArmConfig:
     data = replace(ped2(folder), frame_size=16, patch_size=4, frames=3)
     return replace(TINY, data=data, steps=4, report_every=2)
 
 
-def space_of(run: RunConfig) -> SearchSpace:
+def space_of(run: ArmConfig) -> SearchSpace:
     return replace(TWO, base=run, settings=(Setting("only", {}),), n_proposals=1, search_seeds=(0,))
 
 
@@ -129,7 +129,7 @@ def test_a_worker_says_how_far_it_is_until_its_data_are_there(
     assert all(line.startswith("fetching data: ") for line in told)
     assert [REPORT in result for result in results[-2:]] == [True, True]
     assert results[-1][FINISHED]
-    assert RunStore(objects).record(run.signature()) is not None
+    assert ArmStore(objects).record(run.signature()) is not None
 
 
 def test_a_key_in_an_address_is_refused(root: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, parameter_dtype
-from trainables.config.arm import DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, DataConfig
 from trainables.contracts.data_sets import TEXTS, VIDEOS, check_videos
 from trainables.datasets.video.clips import Clip, Pixels
 from trainables.datasets.video.load import load_video, resolve
@@ -30,7 +30,7 @@ from trainables.errors import BadData
 from trainables.evaluation import measure
 from trainables.layer_losses import layer_losses
 from trainables.records.arm_record import Evaluation
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.registry import built_in
 from trainables.registry.lookup import data_set_spec
@@ -101,7 +101,7 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(params=["float32", "bfloat16"])
-def run(request: pytest.FixtureRequest, layout: Layout, tmp_path: Path) -> RunConfig:
+def run(request: pytest.FixtureRequest, layout: Layout, tmp_path: Path) -> ArmConfig:
     """Two steps of a constrained DUST, whose every parameter moves from the start."""
     data = config(layout, layout.write(tmp_path / "data"))
     fields = {"model.name": "dust", "model.atoms_per_side": 10, "steps": 2, "report_every": 1}
@@ -109,11 +109,11 @@ def run(request: pytest.FixtureRequest, layout: Layout, tmp_path: Path) -> RunCo
     return dataclasses.replace(TINY.with_fields(fields), data=data, dtype=request.param)
 
 
-def task_of(run: RunConfig) -> Denoising:
+def task_of(run: ArmConfig) -> Denoising:
     return build_task(run, CPU, parameter_dtype(run))
 
 
-def test_both_arms_are_given_the_same_batches_of_its_frames(run: RunConfig, layout: Layout) -> None:
+def test_both_arms_are_given_the_same_batches_of_its_frames(run: ArmConfig, layout: Layout) -> None:
     ours, theirs = task_of(run), task_of(run.unconstrained())
     for split, films in (("train", layout.train), ("dev", layout.train), ("test", layout.test)):
         patches = {
@@ -137,7 +137,7 @@ def test_both_arms_are_given_the_same_batches_of_its_frames(run: RunConfig, layo
             assert {patch.tobytes() for patch in shown} <= patches
 
 
-def test_its_losses_are_finite_and_reach_every_layer(run: RunConfig) -> None:
+def test_its_losses_are_finite_and_reach_every_layer(run: ArmConfig) -> None:
     task = task_of(run)
     model = build_model(run, task).to(parameter_dtype(run))
     losses_FB = layer_losses(model, task, task.train_batch(0))
@@ -151,12 +151,12 @@ def test_its_losses_are_finite_and_reach_every_layer(run: RunConfig) -> None:
 
 
 def test_an_arm_on_it_gives_its_numbers_again_and_its_weights_come_back(
-    run: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: ArmConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     measured: list[Evaluation] = []
     for place in ("once", "again"):
         monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / place / "cache"))  # decoded anew
-        arm = ArmRun(run, RunStore(ObjectStore(tmp_path / place)))
+        arm = ArmRun(run, ArmStore(ObjectStore(tmp_path / place)))
         while not arm.advance().is_final:
             pass
         assert arm.record.evaluation is not None, arm.record.reason

@@ -286,9 +286,9 @@ def test_news_of_a_fetch_ends_with_what_came_of_it() -> None:
             raise StoreError("away")
 
     fetch = Background(action)
-    assert fetch.news(0.01) == "1 of 2"
+    assert fetch.event(0.01) == "1 of 2"
     goes_on.set()
-    assert fetch.news(5) == ""
+    assert fetch.event(5) == ""
     fails.set()
     with pytest.raises(StoreError, match="away"):
-        Background(action).news(5)
+        Background(action).event(5)

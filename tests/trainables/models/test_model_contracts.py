@@ -14,7 +14,7 @@ import torch
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.contracts.models import MODEL, parameters_by_layer
 from trainables.contracts.tasks import TASK
 from trainables.contracts.tiny_runs import model_of, moved, task_of
@@ -23,7 +23,7 @@ from trainables.registry.built_in import MODELS, TASKS
 
 EVERY = [(name, variant) for name, spec in MODELS.items() for variant in spec.variants]
 DTYPES = ["float32", "bfloat16"]
-Promise = Callable[[RunConfig], None]
+Promise = Callable[[ArmConfig], None]
 
 
 @pytest.fixture(scope="module")
@@ -32,15 +32,15 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def text(tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
     return tiny_text(tmp_path_factory.mktemp("text"), steps=2, report_every=1)
 
 
 @pytest.fixture
-def of_model(checkpoint: Path, text: RunConfig) -> Callable[[str, str], RunConfig]:
+def of_model(checkpoint: Path, text: ArmConfig) -> Callable[[str, str], ArmConfig]:
     """A tiny constrained run of one model and variant, in float32."""
 
-    def run(name: str, variant: str = "") -> RunConfig:
+    def run(name: str, variant: str = "") -> ArmConfig:
         if MODELS[name].task == text.task:
             return text.with_fields({"model.name": name, "model.variant": variant})
         fields: dict[str, Any] = {"model.name": name, "model.variant": variant, "steps": 2}
@@ -56,13 +56,13 @@ def of_model(checkpoint: Path, text: RunConfig) -> Callable[[str, str], RunConfi
 
 
 @pytest.fixture(params=EVERY, ids=["-".join(pair) for pair in EVERY])
-def single(request: pytest.FixtureRequest, of_model: Callable[[str, str], RunConfig]) -> RunConfig:
+def single(request: pytest.FixtureRequest, of_model: Callable[[str, str], ArmConfig]) -> ArmConfig:
     return of_model(*request.param)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("promise", MODEL, ids=lambda promise: promise.__name__)
-def test_a_model_keeps_its_promises(single: RunConfig, dtype: str, promise: Promise) -> None:
+def test_a_model_keeps_its_promises(single: ArmConfig, dtype: str, promise: Promise) -> None:
     promise(replace(single, dtype=dtype))
 
 
@@ -70,7 +70,7 @@ def test_a_model_keeps_its_promises(single: RunConfig, dtype: str, promise: Prom
 @pytest.mark.parametrize("promise", TASK, ids=lambda promise: promise.__name__)
 @pytest.mark.parametrize("task", TASKS)
 def test_a_task_keeps_its_promises(
-    of_model: Callable[[str], RunConfig], task: str, dtype: str, promise: Promise
+    of_model: Callable[[str], ArmConfig], task: str, dtype: str, promise: Promise
 ) -> None:
     first = next(name for name, spec in MODELS.items() if spec.task == task)
     promise(replace(of_model(first), dtype=dtype))
@@ -79,13 +79,13 @@ def test_a_task_keeps_its_promises(
 # --- what our own models do beyond it -------------------------------------------------------------
 
 
-def test_every_layer_has_parameters_of_its_own_unless_it_shares_them(single: RunConfig) -> None:
+def test_every_layer_has_parameters_of_its_own_unless_it_shares_them(single: ArmConfig) -> None:
     reached = parameters_by_layer(single)
     if single.model.variant != "shared":
         assert all(len(a) < len(b) for a, b in itertools.pairwise(reached))
 
 
-def test_capacity_differs_only_where_it_is_said(single: RunConfig) -> None:
+def test_capacity_differs_only_where_it_is_said(single: ArmConfig) -> None:
     assert single.matched_capacity is (single.model.variant != "paper")
     task = task_of(single)
     ours, theirs = (
@@ -95,7 +95,7 @@ def test_capacity_differs_only_where_it_is_said(single: RunConfig) -> None:
     assert ours == theirs * (1 if single.matched_capacity else single.model.layers)
 
 
-def test_bfloat16_rounds_the_forward_pass(single: RunConfig) -> None:
+def test_bfloat16_rounds_the_forward_pass(single: ArmConfig) -> None:
     task, rounded = task_of(single), task_of(replace(single, dtype="bfloat16"))
     model, batch = moved(model_of(single, task)), task.train_batch(0)
     exact, cast = (layer_losses(model, t, batch)[1:] for t in (task, rounded))

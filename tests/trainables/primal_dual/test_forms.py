@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.support.forms import EPOCH, FORMS, STEPS, config_of
 from tests.support.oracles import NaiveAdam
 from tests.support.trainings import CPU, Louder, task_of, training_of
-from trainables.config.arm import ConstraintConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
 from trainables.models.ut import UT
 from trainables.primal_dual.weighting import PrimalDual, weighting_of
@@ -29,13 +29,13 @@ def the_task() -> VideoDenoising:
     return task_of(config_of({}))
 
 
-def ours(config: RunConfig, task: Any = None) -> Training:
+def ours(config: ArmConfig, task: Any = None) -> Training:
     task = task or the_task()
     weighting = weighting_of(config, task.scales, CPU, torch.float64, steps_per_epoch=EPOCH)
     return Training(config, task, model_of(config), weighting)
 
 
-def model_of(config: RunConfig) -> UT:
+def model_of(config: ArmConfig) -> UT:
     model = training_of(config.unconstrained(), the_task()).model
     assert isinstance(model, UT)
     return model
@@ -50,7 +50,7 @@ def dual_of(training: Training) -> PrimalDual:
 class ByHand:
     """The whole algorithm of docs/method.md for any form, in plain numbers but for the network."""
 
-    config: RunConfig
+    config: ArmConfig
     multipliers: list[float] = field(default_factory=list)
     slacks: list[float] = field(default_factory=list)
     seen: list[list[float]] = field(default_factory=list)  # losses since the last dual step

@@ -14,7 +14,7 @@ from sweep.tracking.address import known_id, sweep_id
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from tests.support.toy_sweeps import definition, outcomes, started, train
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -66,10 +66,10 @@ def test_what_another_sweep_keeps_stays_while_its_note_is_damaged(objects: Objec
         keep_winners_weights(objects, load_sweep(objects, name))
     arms = objects.names("arms")
     for signature in arms:
-        RunStore(objects).put_weights(signature, b"weights")
+        ArmStore(objects).put_weights(signature, b"weights")
     Path(objects.root, "sweeps/two/kept-weights.json").write_bytes(b"torn")
     keep_winners_weights(objects, load_sweep(objects, "one"))
-    assert all(RunStore(objects).weights(signature) is not None for signature in arms)
+    assert all(ArmStore(objects).weights(signature) is not None for signature in arms)
 
 
 def test_damaged_records_are_told_and_trained_again_by_the_next_resume(trained: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from trainables.errors import DamagedObject, StoreError
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.records.retrying import PatientStore
+from trainables.records.retrying import RetryingStore
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def test_a_listing_that_fails_once_does_not_fail_a_checkpoint(
         return real(path)
 
     monkeypatch.setattr(os, "listdir", listdir)
-    store = RunStore(PatientStore(objects.root))
+    store = ArmStore(RetryingStore(objects.root))
     store.put_checkpoint("s", 10, b"10")
     assert store.newest_checkpoint("s") == (10, b"10")
     assert waits == [0.5]
@@ -42,7 +42,7 @@ def test_a_listing_that_fails_once_does_not_fail_a_checkpoint(
 def test_what_waiting_does_not_mend_is_told_at_once(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, waits: list[float]
 ) -> None:
-    patient = PatientStore(objects.root)
+    patient = RetryingStore(objects.root)
     patient.put("thing", b"content")
     Path(objects.root, "thing").write_bytes(b"torn")
     with pytest.raises(DamagedObject, match=r"Restore it from a copy, or delete it"):
@@ -69,7 +69,7 @@ def test_a_writer_waits_for_a_disk_that_is_full_for_a_moment(
         real(path, content, replace=replace)
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(put_local))
-    store = PatientStore(tmp_path, patience_s=60)
+    store = RetryingStore(tmp_path, patience_s=60)
     store.put("a", b"content")
     assert store.get("a") == b"content"
     assert waits == [0.5, 1.0, 2.0]
@@ -83,4 +83,4 @@ def test_a_writer_gives_up_after_its_patience(
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(put_local))
     with pytest.raises(StoreError, match=r"No space left.*nothing that is finished is lost"):
-        PatientStore(tmp_path, patience_s=0).put("a", b"content")
+        RetryingStore(tmp_path, patience_s=0).put("a", b"content")

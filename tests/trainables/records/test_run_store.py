@@ -17,7 +17,7 @@ import pytest
 from tests.support.oracles import TINY
 from trainables.errors import Misuse, StoreError
 from trainables.records.arm_record import ArmRecord, Report
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -96,7 +96,7 @@ def test_a_root_that_cannot_be_written_is_a_misuse(tmp_path: Path) -> None:
 
 
 def test_json_keeps_numbers_that_json_lacks(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     scalars, layers = {"train/loss": float("nan")}, {"losses": [float("inf"), 1.0]}
     report = Report(step=1, timestamp_ms=2, scalars=scalars, layers=layers)
     store.put_record(replace(record(), reports=[report]))
@@ -107,7 +107,7 @@ def test_json_keeps_numbers_that_json_lacks(objects: ObjectStore) -> None:
 
 
 def test_a_final_record_is_not_replaced(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record())
     final = store.put_record(record("failed"))
     assert store.put_record(record("running")) == final
@@ -130,7 +130,7 @@ def when_first_synced(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object
 def test_a_writer_that_rests_between_look_and_write_replaces_no_final_record(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, late: str
 ) -> None:
-    store, other = RunStore(objects), RunStore(ObjectStore(objects.root))
+    store, other = ArmStore(objects), ArmStore(ObjectStore(objects.root))
     final = record("finished")
     when_first_synced(monkeypatch, lambda: other.put_record(final))
     store.put_record(record(late))
@@ -143,7 +143,7 @@ def test_a_writer_that_rests_between_look_and_write_replaces_no_final_record(
 def test_a_reader_between_a_last_report_and_the_final_record_sees_one_of_them(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, other = RunStore(objects), RunStore(ObjectStore(objects.root))
+    store, other = ArmStore(objects), ArmStore(ObjectStore(objects.root))
     store.put_record(record())
     read = Path.read_bytes
 
@@ -162,10 +162,10 @@ def test_a_final_record_that_cannot_be_seen_yet_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NFS refuses a second one, and says for a while that there is none."""
-    from trainables.records.retrying import PatientStore
+    from trainables.records.retrying import RetryingStore
 
     monkeypatch.setattr("trainables.records.retrying.time.sleep", lambda seconds: None)
-    store = RunStore(PatientStore(tmp_path))
+    store = ArmStore(RetryingStore(tmp_path))
     first = store.put_record(record("finished"))
     looks = [False, False]
     exists, read = Path.exists, Path.read_bytes
@@ -187,7 +187,7 @@ def test_a_final_record_that_cannot_be_seen_yet_is_waited_for(
 def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
     objects: ObjectStore,
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     for step in (10, 20, 30):
         store.put_checkpoint("s", step, str(step).encode())
     assert objects.names("arms/s") == ["checkpoint-00000020.pt", "checkpoint-00000030.pt"]
@@ -201,7 +201,7 @@ def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
 def test_new_checkpoints_stay_beside_damaged_newer_ones_until_training_has_passed_them(
     objects: ObjectStore,
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     for step in (10, 20, 30, 40):
         store.put_checkpoint("s", step, str(step).encode())
     store.put_checkpoint("s", 20, b"20")  # as if 30 and 40 were damaged before 10 and 20 had gone
@@ -216,13 +216,13 @@ def test_new_checkpoints_stay_beside_damaged_newer_ones_until_training_has_passe
 
 
 def test_attempts_count_starts_since_the_last_newer_checkpoint(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     assert [store.count_attempt("s", step) for step in (-1, -1, 100, 100, 200)] == [1, 2, 1, 2, 1]
 
 
 def test_deaths_of_drivers_are_not_blamed_on_an_arm(objects: ObjectStore) -> None:
     """Five kills of drivers before the first checkpoint are not five deaths of a worker."""
-    stores = [RunStore(objects, driver=f"driver {n}") for n in range(7)]
+    stores = [ArmStore(objects, driver=f"driver {n}") for n in range(7)]
     assert [store.count_attempt("s", -1) for store in stores] == [1] * 7
     assert [stores[-1].count_attempt("s", -1) for _ in range(5)] == [2, 3, 4, 5, 6]
     objects.put("arms/s/attempts.json", b'{"starts": 9, "resumed_from": 7}')  # an earlier version's
@@ -296,7 +296,7 @@ def test_whatever_fails_below_the_root_is_a_store_error_that_names_it(
 def test_a_checkpoint_that_cannot_be_read_now_is_not_passed_over(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_checkpoint("s", 10, b"10")
     monkeypatch.setattr(Path, "read_bytes", stale)
     with pytest.raises(StoreError, match="Stale file handle"):
@@ -309,7 +309,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_passed_over(
 def test_a_damaged_record_is_set_aside_with_a_warning(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record("finished"))
     path = Path(objects.root, "arms/s/record.json")
     path.write_bytes(path.read_bytes()[:-9])
@@ -326,7 +326,7 @@ def test_a_damaged_record_is_set_aside_with_a_warning(
 def test_a_half_forgotten_arm_has_no_record(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record("failed"))
     store.put_weights("s", b"weights")
 
@@ -356,7 +356,7 @@ def test_a_root_on_a_disk_that_is_full_or_broken_is_a_failure(
 def test_a_writer_killed_once_its_final_record_appeared_leaves_nothing_half_written(
     objects: ObjectStore,
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record("finished"))
     folder = Path(objects.root, "arms/s")
     os.link(folder / "record.json", folder / ".record.json.0123456789abcdef.tmp")
@@ -365,7 +365,7 @@ def test_a_writer_killed_once_its_final_record_appeared_leaves_nothing_half_writ
 
 
 def test_half_written_objects_of_killed_writers_can_be_deleted(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record())
     left = Path(objects.root, "arms/s/.checkpoint-00000010.pt.0123456789abcdef.tmp")
     left.write_bytes(b"half")

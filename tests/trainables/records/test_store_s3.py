@@ -19,9 +19,9 @@ from tests.support.oracles import TINY
 from tests.support.servers.clouds import BUCKET, Cloud, Request
 from trainables.errors import DamagedObject, Misuse, StoreError
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.records.retrying import PatientStore
+from trainables.records.retrying import RetryingStore
 
 PART = 10 * 2**20  # pyarrow puts what is larger in parts of this size
 
@@ -71,7 +71,7 @@ def test_what_is_put_is_got(objects: ObjectStore) -> None:
 
 
 def test_a_forgotten_arm_leaves_nothing(objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record("failed"))
     store.put_weights("s", b"weights")
     store.forget("s")
@@ -139,7 +139,7 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(
     waited: list[float] = []
     monkeypatch.setattr("trainables.records.retrying.time.sleep", waited.append)
     cloud.before = lambda request: refusals.pop() if refusals else None
-    store = PatientStore(f"s3://{BUCKET}/root")
+    store = RetryingStore(f"s3://{BUCKET}/root")
     store.put("thing", b"content")
     assert store.get("thing") == b"content"
     assert waited
@@ -149,7 +149,7 @@ def test_a_store_that_is_away_for_a_moment_is_waited_for(
 
 
 def test_a_final_record_is_never_replaced(cloud: Cloud, objects: ObjectStore) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record())
     final = store.put_record(record("failed"))
     before = stored(cloud, "arms/s/record.json")
@@ -163,7 +163,7 @@ def test_a_final_record_is_never_replaced(cloud: Cloud, objects: ObjectStore) ->
 def test_a_writer_that_rests_between_look_and_write_replaces_no_final_record(
     cloud: Cloud, objects: ObjectStore
 ) -> None:
-    store, other = RunStore(objects), RunStore(ObjectStore(objects.root))
+    store, other = ArmStore(objects), ArmStore(ObjectStore(objects.root))
 
     def arm_ends(request: Request) -> None:
         if request.method == "PUT" and "arms/s/" in request.path and request.path[-1] != "/":
@@ -241,7 +241,7 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_damaged(
 def test_a_damaged_record_is_set_aside_and_its_arm_trained_again(
     cloud: Cloud, objects: ObjectStore
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     store.put_record(record("finished"))
     replace_stored(cloud, "arms/s/record.json", stored(cloud, "arms/s/record.json")[:-9])
     assert store.record("s") is None
@@ -253,7 +253,7 @@ def test_a_damaged_record_is_set_aside_and_its_arm_trained_again(
 def test_the_two_newest_checkpoints_are_kept_and_damaged_ones_passed_over(
     cloud: Cloud, objects: ObjectStore
 ) -> None:
-    store = RunStore(objects)
+    store = ArmStore(objects)
     for step in (10, 20, 30):
         store.put_checkpoint("s", step, str(step).encode())
     assert objects.names("arms/s") == ["checkpoint-00000020.pt", "checkpoint-00000030.pt"]

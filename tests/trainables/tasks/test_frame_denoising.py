@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.support.data.checkpoints import tiny_vit
-from trainables.config.arm import ConstraintConfig, DataConfig, ModelConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import InvalidValue
 from trainables.evaluation import measure
 from trainables.objective import objective
@@ -22,17 +22,17 @@ from trainables.tasks.video_denoising import VideoDenoising
 
 CPU = torch.device("cpu")
 DATA = DataConfig(frame_size=16, patch_size=4, frames=5, stride=3)
-VIDEO = RunConfig(data=DATA, train_gamma=0.2, batch_size=24, eval_windows=6, eval_draws=2)
+VIDEO = ArmConfig(data=DATA, train_gamma=0.2, batch_size=24, eval_windows=6, eval_draws=2)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def run(tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
     folder = tiny_vit(tmp_path_factory.mktemp("vit"))
     model = ModelConfig(name="vit", layers=2, checkpoint=str(folder))
     return replace(VIDEO, task="frame_denoising", model=model)
 
 
-def task_of(config: RunConfig) -> FrameDenoising:
+def task_of(config: ArmConfig) -> FrameDenoising:
     return FrameDenoising(config, CPU, torch.float64)
 
 
@@ -41,7 +41,7 @@ def training_frames(task: FrameDenoising) -> np.ndarray:
 
 
 def test_an_epoch_visits_every_training_frame_once_but_the_incomplete_batch(
-    run: RunConfig,
+    run: ArmConfig,
 ) -> None:
     task = task_of(run)
     frames = training_frames(task)
@@ -57,7 +57,7 @@ def test_an_epoch_visits_every_training_frame_once_but_the_incomplete_batch(
     assert sum(left.values()) == len(frames) % 24
 
 
-def test_the_noise_is_drawn_once_and_repeated_in_three_equal_channels(run: RunConfig) -> None:
+def test_the_noise_is_drawn_once_and_repeated_in_three_equal_channels(run: ArmConfig) -> None:
     task = task_of(run)
     for batch in (task.train_batch(0), next(iter(task.held_out("dev", 0.2, 0)))):
         assert batch.inputs.shape == batch.targets.shape == (len(batch.inputs), 3, 16, 16)
@@ -67,7 +67,7 @@ def test_the_noise_is_drawn_once_and_repeated_in_three_equal_channels(run: RunCo
         assert not torch.equal(batch.inputs, batch.targets)
 
 
-def test_noise_has_the_asked_std_in_training_and_held_out(run: RunConfig) -> None:
+def test_noise_has_the_asked_std_in_training_and_held_out(run: ArmConfig) -> None:
     task = task_of(replace(run, eval_windows=48))
     std = training_frames(task).std()
     trained = [task.train_batch(step) for step in range(40)]
@@ -77,7 +77,7 @@ def test_noise_has_the_asked_std_in_training_and_held_out(run: RunConfig) -> Non
         assert noise.std().item() == pytest.approx(gamma * std, rel=0.0115)
 
 
-def test_units_are_those_of_video_denoising_frame_by_frame(run: RunConfig) -> None:
+def test_units_are_those_of_video_denoising_frame_by_frame(run: ArmConfig) -> None:
     frames, video = task_of(run), VideoDenoising(VIDEO, CPU, torch.float64)
     assert (frames.dev_units, frames.train_units) == (video.dev_units, video.train_units)
     clips = {clip.name: clip.frames for clip in frames.video.dev}
@@ -90,7 +90,7 @@ def test_units_are_those_of_video_denoising_frame_by_frame(run: RunConfig) -> No
         assert torch.equal(batch.inputs, batch.targets)  # gamma 0
 
 
-def test_held_out_draws_are_keyed_and_shared_by_both_arms(run: RunConfig) -> None:
+def test_held_out_draws_are_keyed_and_shared_by_both_arms(run: ArmConfig) -> None:
     changed = replace(run, seed=4, batch_size=8, constraint=ConstraintConfig(), primal_lr=1.0)
     first, same, other, draw = (
         torch.cat([b.inputs for b in task_of(c).held_out("dev", gamma, k)])
@@ -101,7 +101,7 @@ def test_held_out_draws_are_keyed_and_shared_by_both_arms(run: RunConfig) -> Non
     assert not torch.equal(first, draw)
 
 
-def test_the_metric_is_the_rmse_in_grey_levels_as_in_video_denoising(run: RunConfig) -> None:
+def test_the_metric_is_the_rmse_in_grey_levels_as_in_video_denoising(run: ArmConfig) -> None:
     task = task_of(run)
     clean = torch.zeros(3, 3, 16, 16, dtype=torch.float64)
     assert task.loss(clean + 10 / 255, clean).shape == (3,)
@@ -111,7 +111,7 @@ def test_the_metric_is_the_rmse_in_grey_levels_as_in_video_denoising(run: RunCon
     assert task.metric(task.loss(mixed, clean).mean().item()) == pytest.approx(expected)
 
 
-def test_the_scales_are_those_of_video_denoising_per_pixel(run: RunConfig) -> None:
+def test_the_scales_are_those_of_video_denoising_per_pixel(run: ArmConfig) -> None:
     frames, video = task_of(run), VideoDenoising(VIDEO, CPU, torch.float64)
     assert 16 * frames.scales.constant_loss == pytest.approx(video.scales.constant_loss)
     assert 16 * frames.scales.identity_loss == pytest.approx(video.scales.identity_loss)
@@ -120,7 +120,7 @@ def test_the_scales_are_those_of_video_denoising_per_pixel(run: RunConfig) -> No
     assert best == pytest.approx(frames.scales.constant_loss, rel=1e-9)
 
 
-def test_a_batch_larger_than_the_training_split_is_refused(run: RunConfig) -> None:
+def test_a_batch_larger_than_the_training_split_is_refused(run: ArmConfig) -> None:
     with pytest.raises(InvalidValue, match=r"batch_size must be at most \d+, the number of train"):
         task_of(replace(run, batch_size=10**6))
 
@@ -128,7 +128,7 @@ def test_a_batch_larger_than_the_training_split_is_refused(run: RunConfig) -> No
 # --- linear references ----------------------------------------------------------------------------
 
 
-def test_references_have_the_wiener_filter_of_a_patch_and_none_in_time(run: RunConfig) -> None:
+def test_references_have_the_wiener_filter_of_a_patch_and_none_in_time(run: ArmConfig) -> None:
     found = linear_references(run, task_of(run))
     assert (
         set(found.metrics)
@@ -139,7 +139,7 @@ def test_references_have_the_wiener_filter_of_a_patch_and_none_in_time(run: RunC
     assert objective(found.metrics["identity"], found.metrics["wiener"], [0.25]) > 0
 
 
-def test_references_equal_sums_written_out_on_the_models_own_draws(run: RunConfig) -> None:
+def test_references_equal_sums_written_out_on_the_models_own_draws(run: ArmConfig) -> None:
     task = task_of(run)
     found = linear_references(run, task)
     fit = references_module._fitted(run, task, 1)
@@ -166,7 +166,7 @@ def test_references_equal_sums_written_out_on_the_models_own_draws(run: RunConfi
 
 
 def test_references_of_frames_and_of_sequences_agree_where_both_are_defined(
-    run: RunConfig,
+    run: ArmConfig,
 ) -> None:
     """Same units and pixels: the constant's RMSE is equal; the others differ by their draws."""
     every = replace(run, eval_windows=10**6)
@@ -189,7 +189,7 @@ def test_patches_are_cut_row_by_row() -> None:
     assert torch.equal(patches[0, 2].reshape(4, 4), frame[0, 4:, :4])
 
 
-def test_the_identity_is_measured_as_such(run: RunConfig) -> None:
+def test_the_identity_is_measured_as_such(run: ArmConfig) -> None:
     class Unchanged(torch.nn.Module):
         def forward(self, inputs: torch.Tensor) -> list[torch.Tensor]:
             return [inputs, inputs]

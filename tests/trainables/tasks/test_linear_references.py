@@ -9,25 +9,25 @@ import numpy as np
 import pytest
 import torch
 
-from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
 from trainables.tasks import linear_references as module
 from trainables.tasks.base import References
 from trainables.tasks.linear_references import fit_wiener, linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 
 DATA = DataConfig(frame_size=32, patch_size=4, frames=3)
-RUN = RunConfig(
+RUN = ArmConfig(
     data=DATA, train_gamma=0.2, test_gammas=(0.0, 0.2, 0.5), eval_windows=80, eval_draws=2
 )
 
 pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
 
-def task_of(config: RunConfig = RUN, dtype: torch.dtype = torch.float32) -> VideoDenoising:
+def task_of(config: ArmConfig = RUN, dtype: torch.dtype = torch.float32) -> VideoDenoising:
     return VideoDenoising(config, torch.device("cpu"), dtype)
 
 
-def references_of(config: RunConfig = RUN, split: str = "dev") -> References:
+def references_of(config: ArmConfig = RUN, split: str = "dev") -> References:
     return linear_references(config, task_of(config), split)
 
 
@@ -231,7 +231,7 @@ def test_sequences_too_long_for_a_decomposition_have_no_temporal_filter(
 @pytest.mark.slow
 def test_real_ped2_references_are_near_those_measured_before(real_data: Path) -> None:
     data = DataConfig(name="ucsd_ped2", folder=str(real_data / "ped2"))
-    config = RunConfig(data=data, train_gamma=0.13)
+    config = ArmConfig(data=data, train_gamma=0.13)
     found = linear_references(config, task_of(config), "test")
     means = {name: np.mean(list(scores.values())) for name, scores in found.metrics.items()}
     # An independent implementation gave these on other windows of the same clips

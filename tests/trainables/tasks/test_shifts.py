@@ -14,7 +14,7 @@ from scipy import ndimage
 from torch import Tensor
 
 from tests.support.oracles import TINY
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import (
     FAMILIES,
     VIDEO_FAMILIES,
@@ -51,7 +51,7 @@ def frames(*shape: int) -> Tensor:
 
 
 def test_the_families_are_those_that_a_configuration_may_name() -> None:
-    hint = typing.get_type_hints(RunConfig)["shifts"]
+    hint = typing.get_type_hints(ArmConfig)["shifts"]
     assert set(typing.get_args(typing.get_args(hint)[0])) == set(FAMILIES)
 
 

@@ -16,7 +16,7 @@ from tests.support.data.text_runs import LONGEST, text_task, tiny_text
 from trainables import evaluation
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
-from trainables.config.arm import RunConfig
+from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation import (
@@ -27,7 +27,7 @@ from trainables.evaluation import (
 )
 from trainables.layer_losses import introduce, layer_outcomes, layer_predictions
 from trainables.records.arm_record import ArmRecord, layer_metric
-from trainables.records.arms import RunStore
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import at_gamma, under_shift
 from trainables.tasks import text_classification
@@ -39,12 +39,12 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module", params=["imdb without films", "mnli as published"])
-def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
     return tiny_text(tmp_path_factory.mktemp("text"), request.param)
 
 
 @pytest.fixture(scope="module")
-def reviews(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
+def reviews(tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
     return tiny_text(tmp_path_factory.mktemp("reviews"))
 
 
@@ -75,7 +75,7 @@ def by_sample(batches: Iterator[Batch]) -> dict[tuple[object, ...], tuple[int, T
 # --- scales and references ------------------------------------------------------------------------
 
 
-def test_losses_are_in_units_of_the_entropy_of_the_training_labels(config: RunConfig) -> None:
+def test_losses_are_in_units_of_the_entropy_of_the_training_labels(config: ArmConfig) -> None:
     task = text_task(config)
     counts = Counter(example.label for example in task.texts.train)
     total = sum(counts.values())
@@ -84,7 +84,7 @@ def test_losses_are_in_units_of_the_entropy_of_the_training_labels(config: RunCo
     assert task.scales.identity_loss == task.scales.constant_loss
 
 
-def test_the_constant_prediction_is_that_of_the_training_labels(config: RunConfig) -> None:
+def test_the_constant_prediction_is_that_of_the_training_labels(config: ArmConfig) -> None:
     task = text_task(config)
     counts = Counter(example.label for example in task.texts.train)
     total = sum(counts.values())
@@ -105,14 +105,14 @@ def test_the_constant_prediction_is_that_of_the_training_labels(config: RunConfi
 # --- the noise ------------------------------------------------------------------------------------
 
 
-def test_sigma_is_that_of_the_training_splits_clean_words(config: RunConfig) -> None:
+def test_sigma_is_that_of_the_training_splits_clean_words(config: ArmConfig) -> None:
     task = text_task(config)
     words = build_model(config, task).words.double().numpy()
     rows = [words[i] for k in range(len(task.tokens.train)) for i in task.tokens.train.tokens(k)]
     assert task.embedding_std == pytest.approx(np.std(np.stack(rows)), rel=1e-12)
 
 
-def test_noise_has_that_sigma_and_spares_padding(config: RunConfig) -> None:
+def test_noise_has_that_sigma_and_spares_padding(config: ArmConfig) -> None:
     task = text_task(config)
     drawn = []
     for split in ("train", "dev"):
@@ -131,7 +131,7 @@ def test_noise_has_that_sigma_and_spares_padding(config: RunConfig) -> None:
     assert abs(values.mean().item()) < 0.04 * task.embedding_std
 
 
-def test_held_out_noise_is_keyed_by_what_it_is_for(config: RunConfig) -> None:
+def test_held_out_noise_is_keyed_by_what_it_is_for(config: ArmConfig) -> None:
     task = text_task(config)
     again = by_sample(
         text_task(config.unconstrained().with_fields({"seed": 9})).held_out("dev", 0.6, 1)
@@ -148,7 +148,7 @@ def test_held_out_noise_is_keyed_by_what_it_is_for(config: RunConfig) -> None:
 
 
 def test_batching_changes_neither_noise_nor_scores(
-    config: RunConfig, monkeypatch: pytest.MonkeyPatch
+    config: ArmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = text_task(config)
     model = build_model(config, task)
@@ -166,13 +166,13 @@ def test_batching_changes_neither_noise_nor_scores(
         assert again.metrics(task) == measured.metrics(task)
 
 
-def test_without_noise_nothing_is_drawn(config: RunConfig) -> None:
+def test_without_noise_nothing_is_drawn(config: ArmConfig) -> None:
     clean = text_task(config.with_fields({"train_gamma": 0.0}))
     assert all(tokens_of(batch).noise is None for batch in clean.held_out("dev", 0.0, 0))
     assert tokens_of(clean.train_batch(3)).noise is None
 
 
-def test_noise_needs_the_models_embeddings_first(config: RunConfig) -> None:
+def test_noise_needs_the_models_embeddings_first(config: ArmConfig) -> None:
     task = build_task(config, CPU, torch.float32)
     with pytest.raises(AssertionError, match="calibrate"):
         task.train_batch(0)
@@ -181,7 +181,7 @@ def test_noise_needs_the_models_embeddings_first(config: RunConfig) -> None:
 # --- batches --------------------------------------------------------------------------------------
 
 
-def test_a_training_batch_is_a_function_of_seed_and_step(config: RunConfig) -> None:
+def test_a_training_batch_is_a_function_of_seed_and_step(config: ArmConfig) -> None:
     ours, theirs = text_task(config), text_task(config.unconstrained())
     later = ours.train_batch(7)
     for step in (3, 7, 0):
@@ -198,7 +198,7 @@ def test_a_training_batch_is_a_function_of_seed_and_step(config: RunConfig) -> N
     )
 
 
-def test_an_epoch_visits_every_text_but_an_incomplete_batch(config: RunConfig) -> None:
+def test_an_epoch_visits_every_text_but_an_incomplete_batch(config: ArmConfig) -> None:
     task = text_task(config)
     known = Counter(
         (tuple(task.tokens.train.tokens(i).tolist()), int(task.tokens.train.labels_N[i]))
@@ -218,7 +218,7 @@ def test_an_epoch_visits_every_text_but_an_incomplete_batch(config: RunConfig) -
         assert seen.total() == known.total() - known.total() % config.batch_size
 
 
-def test_a_batch_in_parts_is_the_batch(config: RunConfig) -> None:
+def test_a_batch_in_parts_is_the_batch(config: ArmConfig) -> None:
     batch = text_task(config).train_batch(2)
     assert batch.parts(1) == [batch]
     parts = batch.parts(2)
@@ -228,7 +228,7 @@ def test_a_batch_in_parts_is_the_batch(config: RunConfig) -> None:
         assert torch.equal(whole, getattr(tokens_of(batch), name))
 
 
-def test_a_batch_larger_than_the_data_is_refused(config: RunConfig) -> None:
+def test_a_batch_larger_than_the_data_is_refused(config: ArmConfig) -> None:
     with pytest.raises(InvalidValue, match="batch_size must be at most"):
         text_task(config.with_fields({"batch_size": 4000}))
 
@@ -236,7 +236,7 @@ def test_a_batch_larger_than_the_data_is_refused(config: RunConfig) -> None:
 # --- units ----------------------------------------------------------------------------------------
 
 
-def test_a_unit_is_a_group_with_all_its_samples(config: RunConfig) -> None:
+def test_a_unit_is_a_group_with_all_its_samples(config: ArmConfig) -> None:
     task = text_task(config)
     groups = Counter(example.group for example in task.texts.dev)
     assert len(task.dev_units) == min(config.eval_windows, len(groups))
@@ -249,7 +249,7 @@ def test_a_unit_is_a_group_with_all_its_samples(config: RunConfig) -> None:
     assert labels == Counter(e.label for e in task.texts.dev if e.group in wanted)
 
 
-def test_fewer_units_are_evenly_chosen_and_the_same_for_every_seed(config: RunConfig) -> None:
+def test_fewer_units_are_evenly_chosen_and_the_same_for_every_seed(config: ArmConfig) -> None:
     few = config.with_fields({"eval_windows": 2})
     task, other = text_task(few), text_task(few.with_fields({"seed": 5}))
     assert task.dev_units == other.dev_units
@@ -260,7 +260,7 @@ def test_fewer_units_are_evenly_chosen_and_the_same_for_every_seed(config: RunCo
 
 @pytest.mark.parametrize("per_unit", [1, 2])
 def test_large_groups_are_fewer_so_that_evaluation_costs_no_more(
-    config: RunConfig, per_unit: int, monkeypatch: pytest.MonkeyPatch
+    config: ArmConfig, per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_classification, "SAMPLES_PER_UNIT", per_unit)
     tokens = text_task(config).tokens.train
@@ -272,12 +272,12 @@ def test_large_groups_are_fewer_so_that_evaluation_costs_no_more(
         assert len(task.train_units) < at_most
 
 
-def test_an_unknown_split_is_named(config: RunConfig) -> None:
+def test_an_unknown_split_is_named(config: ArmConfig) -> None:
     with pytest.raises(UnknownName, match="unknown split 'val'"):
         next(text_task(config).held_out("val", 0.0, 0))
 
 
-def test_training_and_evaluation_never_open_the_test_split(config: RunConfig) -> None:
+def test_training_and_evaluation_never_open_the_test_split(config: ArmConfig) -> None:
     config = config.with_fields({"shifts": list(TEXT_FAMILIES)})
     task = text_task(config)
     model = build_model(config, task)
@@ -293,7 +293,7 @@ def test_training_and_evaluation_never_open_the_test_split(config: RunConfig) ->
 
 
 def test_the_loss_is_the_cross_entropy_and_the_score_counts_right_answers(
-    reviews: RunConfig,
+    reviews: ArmConfig,
 ) -> None:
     task = text_task(reviews)
     logits = torch.tensor([[2.0, -1.0], [0.0, 0.0], [-3.0, 1.0], [5.0, 9.0]], dtype=torch.float64)
@@ -309,7 +309,7 @@ def test_the_loss_is_the_cross_entropy_and_the_score_counts_right_answers(
     assert task.unchanged_losses(next(task.held_out("dev", 0.0, 0))) is None
 
 
-def test_a_prediction_that_is_no_number_is_never_right(reviews: RunConfig) -> None:
+def test_a_prediction_that_is_no_number_is_never_right(reviews: ArmConfig) -> None:
     task = text_task(reviews)
     logits = torch.tensor([[math.nan, 0.0], [0.0, math.inf], [1.0, 0.0]])
     scores = task.scores(logits, torch.tensor([0, 1, 0]), logits[:, 0])
@@ -317,7 +317,7 @@ def test_a_prediction_that_is_no_number_is_never_right(reviews: RunConfig) -> No
 
 
 def test_every_sample_counts_alike_in_the_metric_and_every_unit_in_the_loss(
-    config: RunConfig,
+    config: ArmConfig,
 ) -> None:
     task = text_task(config)
     model = build_model(config, task)
@@ -335,7 +335,7 @@ def test_every_sample_counts_alike_in_the_metric_and_every_unit_in_the_loss(
     assert measured.metrics(task) == pytest.approx(np.mean(right, axis=0).tolist())
 
 
-def test_features_are_what_the_readout_sees(reviews: RunConfig) -> None:
+def test_features_are_what_the_readout_sees(reviews: ArmConfig) -> None:
     task = text_task(reviews)
     model = build_model(reviews, task)
     found = measure(model, task, "dev", 0.4, 2, feature_draws=1)
@@ -370,7 +370,7 @@ class Fixed(nn.Module):
         return features
 
 
-def test_the_final_evaluation_follows_from_its_parts(config: RunConfig) -> None:
+def test_the_final_evaluation_follows_from_its_parts(config: ArmConfig) -> None:
     task = text_task(config)
     model = Fixed(build_model(config, task).words, task.classes)
     found = evaluate(config, task, model, task.references(), [0.5])[0]
@@ -390,7 +390,7 @@ def test_the_final_evaluation_follows_from_its_parts(config: RunConfig) -> None:
     assert 0.0 <= found.ood_mean <= 1.0
 
 
-def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: RunConfig) -> None:
+def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: ArmConfig) -> None:
     task = text_task(reviews.with_fields({"eval_windows": 99}))
     model = build_model(reviews, task)
     found = evaluate(reviews, task, model, task.references(), [])[0]
@@ -401,7 +401,7 @@ def test_probes_are_fitted_to_training_features_and_scored_on_dev(reviews: RunCo
 
 
 def test_features_are_of_whole_draws_and_not_of_more_than_are_needed(
-    reviews: RunConfig, monkeypatch: pytest.MonkeyPatch
+    reviews: ArmConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = text_task(reviews)
     model = build_model(reviews, task)
@@ -412,7 +412,7 @@ def test_features_are_of_whole_draws_and_not_of_more_than_are_needed(
         assert len(found.features.labels) == draws * found.samples.shape[1]
 
 
-def test_units_without_a_label_have_no_probe(reviews: RunConfig) -> None:
+def test_units_without_a_label_have_no_probe(reviews: ArmConfig) -> None:
     task = text_task(reviews.with_fields({"eval_windows": 1}))
     found = evaluate(reviews, task, build_model(reviews, task), task.references(), [])[0]
     assert found.probe_losses == []
@@ -425,7 +425,7 @@ def test_units_without_a_label_have_no_probe(reviews: RunConfig) -> None:
 
 @pytest.mark.parametrize("shift", TEXT_FAMILIES)
 def test_a_severity_of_0_gives_the_very_numbers_without_the_shift(
-    config: RunConfig, shift: str
+    config: ArmConfig, shift: str
 ) -> None:
     task = text_task(config)
     plain = by_sample(task.held_out("dev", config.train_gamma, 0))
@@ -438,7 +438,7 @@ def test_a_severity_of_0_gives_the_very_numbers_without_the_shift(
 
 @pytest.mark.parametrize("shift", TEXT_FAMILIES)
 def test_a_shift_is_the_same_for_both_arms_and_spares_labels_and_padding(
-    config: RunConfig, shift: str
+    config: ArmConfig, shift: str
 ) -> None:
     severity = TEXT_FAMILIES[shift].severities[-1]
     ours, theirs = (
@@ -457,7 +457,7 @@ def test_a_shift_is_the_same_for_both_arms_and_spares_labels_and_padding(
     assert by_sample(iter(ours)).keys() != by_sample(iter(plain)).keys()
 
 
-def test_dropped_and_swapped_texts_keep_their_special_tokens(config: RunConfig) -> None:
+def test_dropped_and_swapped_texts_keep_their_special_tokens(config: ArmConfig) -> None:
     task = text_task(config)
     special = set(task.tokens.special_ids)
     for shift in ("token_drop", "token_swap"):
@@ -470,7 +470,7 @@ def test_dropped_and_swapped_texts_keep_their_special_tokens(config: RunConfig) 
                 assert shift != "token_drop" or set(ids) <= special
 
 
-def test_typos_come_before_the_tokenizer(config: RunConfig) -> None:
+def test_typos_come_before_the_tokenizer(config: ArmConfig) -> None:
     """Each text mistyped by hand with its own draws, then tokenised on its own."""
     task = text_task(config)
     wanted: Counter[tuple[int, ...]] = Counter()
@@ -493,7 +493,7 @@ def test_typos_come_before_the_tokenizer(config: RunConfig) -> None:
     assert found == wanted
 
 
-def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) -> None:
+def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: ArmConfig) -> None:
     config = reviews.with_fields({"shifts": ["typos", "token_drop"]})
     task = text_task(config)
     model = build_model(config, task)
@@ -511,7 +511,7 @@ def test_unseen_shifts_are_scored_beside_the_constant_alone(reviews: RunConfig) 
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_the_score_of_every_sample_is_known_by_its_place(reviews: RunConfig, split: str) -> None:
+def test_the_score_of_every_sample_is_known_by_its_place(reviews: ArmConfig, split: str) -> None:
     """Shifts that drop tokens change the order of the batches, never that of the scores."""
     config = reviews.with_fields({"shifts": ["token_drop"], "eval_windows": 99})
     task = text_task(config)
@@ -546,7 +546,7 @@ def test_the_score_of_every_sample_is_known_by_its_place(reviews: RunConfig, spl
         assert mean == pytest.approx(score)
 
 
-def test_the_constant_is_that_of_the_split_it_is_asked_for(reviews: RunConfig) -> None:
+def test_the_constant_is_that_of_the_split_it_is_asked_for(reviews: ArmConfig) -> None:
     task = text_task(reviews.with_fields({"eval_windows": 99}))
     for split in ("dev", "test"):
         labels = torch.cat([batch.targets for batch in task.held_out(split, 0.0, 0)]).numpy()
@@ -556,7 +556,7 @@ def test_the_constant_is_that_of_the_split_it_is_asked_for(reviews: RunConfig) -
         )
 
 
-def test_a_shift_of_videos_is_no_shift_of_texts(reviews: RunConfig) -> None:
+def test_a_shift_of_videos_is_no_shift_of_texts(reviews: ArmConfig) -> None:
     with pytest.raises(UnknownName, match="unknown shift of texts 'blur'"):
         next(text_task(reviews).shifted("dev", "blur", 1.0, 0))
 
@@ -564,7 +564,7 @@ def test_a_shift_of_videos_is_no_shift_of_texts(reviews: RunConfig) -> None:
 # --- arms -----------------------------------------------------------------------------------------
 
 
-def finished(config: RunConfig, store: RunStore) -> ArmRecord:
+def finished(config: ArmConfig, store: ArmStore) -> ArmRecord:
     arm = ArmRun(config, store)
     while not arm.advance().is_final:
         pass
@@ -573,9 +573,9 @@ def finished(config: RunConfig, store: RunStore) -> ArmRecord:
 
 
 def test_a_pair_trains_and_reports_accuracy_beside_the_loss_of_every_layer(
-    config: RunConfig, tmp_path: Path
+    config: ArmConfig, tmp_path: Path
 ) -> None:
-    store = RunStore(ObjectStore(tmp_path))
+    store = ArmStore(ObjectStore(tmp_path))
     for arm in (config, config.unconstrained()):
         record = finished(arm, store)
         measured = record.evaluation
@@ -593,11 +593,11 @@ def test_a_pair_trains_and_reports_accuracy_beside_the_loss_of_every_layer(
     "fields", [{}, {"accumulate": 2, "weight_decay": 0.01, "readout_lr": 0.01}]
 )
 def test_an_arm_that_is_resumed_comes_to_the_very_numbers(
-    reviews: RunConfig, fields: dict[str, object], tmp_path: Path
+    reviews: ArmConfig, fields: dict[str, object], tmp_path: Path
 ) -> None:
     config = reviews.with_fields({"warmup_share": 0.25, "decay_share": 0.5, **fields})
-    whole = finished(config, RunStore(ObjectStore(tmp_path / "whole")))
-    store = RunStore(ObjectStore(tmp_path / "parts"))
+    whole = finished(config, ArmStore(ObjectStore(tmp_path / "whole")))
+    store = ArmStore(ObjectStore(tmp_path / "parts"))
     assert ArmRun(config, store).advance().status == "running"
     resumed = finished(config, store)  # another ArmRun, from the checkpoint
     assert resumed.evaluation == whole.evaluation
@@ -605,7 +605,7 @@ def test_an_arm_that_is_resumed_comes_to_the_very_numbers(
     assert losses[0] == losses[1]
 
 
-def test_a_stand_in_for_a_model_meets_the_task_once(reviews: RunConfig) -> None:
+def test_a_stand_in_for_a_model_meets_the_task_once(reviews: ArmConfig) -> None:
     """The embeddings that a task is shown are those of the starting weights."""
     task = build_task(reviews, CPU, torch.float32)
     assert isinstance(task, TextClassification)

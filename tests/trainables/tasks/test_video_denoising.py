@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from trainables.config.arm import ConstraintConfig, DataConfig, RunConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
 from trainables.errors import InvalidValue, UnknownName
 from trainables.random_keys import keyed_generator, seed_of
 from trainables.tasks.base import Batch, Task
@@ -23,12 +23,12 @@ from trainables.tasks.video_denoising import VideoDenoising
 
 CPU = torch.device("cpu")
 DATA = DataConfig(frame_size=32, patch_size=8, frames=5, stride=3)
-RUN = RunConfig(data=DATA, train_gamma=0.2, batch_size=24, eval_windows=6)
+RUN = ArmConfig(data=DATA, train_gamma=0.2, batch_size=24, eval_windows=6)
 
 pytestmark = pytest.mark.usefixtures("cache_of_the_file")
 
 
-def task_of(config: RunConfig = RUN, dtype: torch.dtype = torch.float64) -> VideoDenoising:
+def task_of(config: ArmConfig = RUN, dtype: torch.dtype = torch.float64) -> VideoDenoising:
     return VideoDenoising(config, CPU, dtype)
 
 
@@ -84,7 +84,7 @@ def test_no_noise_leaves_the_inputs_alone_and_negative_noise_is_refused() -> Non
 # --- training batches -----------------------------------------------------------------------------
 
 
-def naive_sequences(config: RunConfig) -> list[np.ndarray]:
+def naive_sequences(config: ArmConfig) -> list[np.ndarray]:
     """Every training sequence in index order, cut out one by one."""
     data, found = config.data, []
     for clip in task_of(config).video.train:
@@ -347,7 +347,7 @@ def test_without_training_noise_the_identity_scale_is_at_the_smallest_gamma_abov
 
 def test_real_ped2_has_the_scales_that_were_measured_before(real_data: Path) -> None:
     data = DataConfig(name="ucsd_ped2", folder=str(real_data / "ped2"))
-    task = task_of(RunConfig(data=data, train_gamma=0.13))
+    task = task_of(ArmConfig(data=data, train_gamma=0.13))
     assert task.train_sequences == 11_600  # stride 5, training clips 01 02 04 07
     assert task.scales.identity_loss == pytest.approx(0.138, abs=5e-4)
     assert task.scales.constant_loss == pytest.approx(8.17, abs=0.02)
