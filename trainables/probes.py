@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from trainables.errors import InvalidValue
+
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
@@ -74,9 +76,13 @@ def probe_layers(train: Split, dev: Split, classes: int) -> list[Probe]:
         train: what probes are fitted on; some thousand texts are enough, hundreds of thousands
             take hours.
         dev: what C is chosen on, by cross entropy, and what is reported.
-        classes: C, how many labels there are; the training split has each, and both splits are of
-            the same layers and finite: ``evaluation.probe_fields`` asks for probes of no others.
+        classes: C, how many labels there are.
+
+    Raises:
+        InvalidValue: the splits do not fit each other, hold what is not finite, or the training
+            split lacks a class.
     """
+    _check(train, dev, classes)
     labels_N, dev_labels_N = (s.labels.astype(np.int64) for s in (train, dev))
     with threadpool_limits(1):  # sums must not depend on how many threads a worker has
         return [
@@ -141,3 +147,31 @@ def _best_probe(
 
 def _cross_entropy(log_probabilities_NC: Floats, labels_N: Labels) -> float:
     return float(-log_probabilities_NC[np.arange(len(labels_N)), labels_N].mean())
+
+
+def _check(train: Split, dev: Split, classes: int) -> None:
+    if len(train.features) != len(dev.features):
+        raise InvalidValue(
+            f"both splits must have features of the same layers, got {len(train.features)} of "
+            f"train and {len(dev.features)} of dev."
+        )
+    for name, split in (("train", train), ("dev", dev)):
+        shapes = {len(x_NH) for x_NH in split.features}
+        if not len(split.labels) or shapes != {len(split.labels)}:
+            raise InvalidValue(
+                f"every layer must have one row of features per label, got {sorted(shapes)} rows "
+                f"and {len(split.labels)} labels in {name}."
+            )
+        if not all(np.isfinite(x_NH).all() for x_NH in split.features):
+            raise InvalidValue(f"features must be finite, got others in {name}: the arm diverged.")
+        if split.labels.min() < 0 or split.labels.max() >= classes:
+            raise InvalidValue(
+                f"labels must be in 0..{classes - 1}, got {split.labels.min()}.."
+                f"{split.labels.max()} in {name}."
+            )
+    lacking = sorted(set(range(classes)) - set(train.labels.tolist()))
+    if lacking:
+        raise InvalidValue(
+            f"a probe must be fitted on texts of every class, got none of {lacking} among "
+            f"{len(train.labels)} of the training split: take more of it."
+        )

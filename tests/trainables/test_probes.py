@@ -10,6 +10,7 @@ import pytest
 import torch
 from threadpoolctl import threadpool_limits
 
+from trainables.errors import InvalidValue
 from trainables.probes import STRENGTHS, Split, fit_path, probe_layers
 
 
@@ -138,3 +139,20 @@ def test_a_fit_that_ends_at_its_limit_says_so(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("trainables.probes._MOST_STEPS", 1)
     probes = probe_layers(split(100, 3, (1.0,), 0), split(60, 3, (1.0,), 1000), 3)
     assert not probes[0].is_converged
+
+
+def test_data_that_no_probe_can_be_fitted_on_are_refused() -> None:
+    good = split(30, 3, (1.0, 1.0), 0)
+    x, y = good.features, good.labels
+    broken = np.array(x[1])
+    broken[3, 2] = np.nan
+    for train, dev, message in [
+        (Split(x[:1], y), good, r"same layers, got 1 of train and 2 of dev"),
+        (Split([x[0], x[1][:9]], y), good, r"got \[9, 30\] rows and 30 labels in train"),
+        (good, Split([v[:0] for v in x], y[:0]), r"0 labels in dev"),
+        (good, Split([x[0], broken], y), r"finite, got others in dev: the arm diverged"),
+        (good, Split(x, y + 1), r"labels must be in 0\.\.2, got 1\.\.3 in dev"),
+        (Split(x, y % 2), good, r"every class, got none of \[2\] among 30"),
+    ]:
+        with pytest.raises(InvalidValue, match=message):
+            probe_layers(train, dev, 3)
