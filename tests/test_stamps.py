@@ -199,6 +199,23 @@ def test_stamps_are_written_on_a_clean_tree_alone(stamped: Path) -> None:
     assert "docs/page.md" in said
 
 
+@pytest.mark.parametrize("part", [("-k", "always"), ("tests/test_other.py",)])
+def test_stamps_are_of_a_whole_stage(stamped: Path, part: tuple[str, ...]) -> None:
+    before = (stamped / ".ci/stamps.json").read_text()
+    assert "stamps are of a whole stage" in stage(stamped, "write", 4, *part)
+    assert (stamped / ".ci/stamps.json").read_text() == before
+
+
+def test_a_tree_that_changes_while_the_stage_runs_earns_none(stamped: Path) -> None:
+    story = stamped / "tests/test_story.py"
+    itself = "pathlib.Path(__file__).write_text('def test_product(): assert False')"
+    story.write_text(STORY + f"\n@pytest.mark.slow\ndef test_self():\n    {itself}\n")
+    commit(stamped)
+    before = (stamped / ".ci/stamps.json").read_text()
+    assert "the tree changed while the stage ran" in stage(stamped, "write", 4)
+    assert (stamped / ".ci/stamps.json").read_text() == before
+
+
 def test_a_story_that_was_skipped_in_part_has_not_passed(stamped: Path) -> None:
     (stamped / "tests/test_other.py").write_text(OTHER.format("pytest.skip('no data')"))
     commit(stamped)

@@ -247,13 +247,12 @@ class ArmRun:
         started = time.perf_counter()
         multipliers = self.record.reports[-1].layers.get("multipliers", [])
         model = arm.training.evaluated
-        self.record.evaluation, scores = evaluate(
-            self.config, arm.task, model, arm.references, multipliers
-        )
+        measured, scores = evaluate(self.config, arm.task, model, arm.references, multipliers)
         arm.eval_seconds += time.perf_counter() - started
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
         self.store.put_unit_scores(self.signature, scores)
         self.store.put_weights(self.signature, to_bytes({"model": model.state_dict()}))
+        self.record.evaluation = measured
         self._end("finished", "")
 
     def _end(self, status: Status, reason: str) -> None:

@@ -72,6 +72,8 @@ def judge(
     measured = [r.evaluation for r in records if r.evaluation is not None]
     if not records or len(measured) < len(records):
         return None
+    if any(record.status != "finished" for record in records):
+        return None  # its result could not be stored, say: it is measured all the same
     first, config = measured[0], records[0].config
     if any(m.dev_units != first.dev_units for m in measured):
         raise InvalidValue(

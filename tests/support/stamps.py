@@ -8,7 +8,8 @@ Tests marked `always` run all the same. SWEEP_STAMPS says what to do:
 
     use      as above; the default
     ignore   run everything
-    write    run everything; after a pass of the whole stage, on a clean tree, write its stamps anew
+    write    run everything; after a pass of the whole stage, on a clean tree that stayed as it was
+             while it ran, write its stamps anew
 """
 
 from __future__ import annotations
@@ -44,9 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
     mode = os.environ.get("SWEEP_STAMPS", MODES[0])
     if mode not in MODES:
         raise pytest.UsageError(f"SWEEP_STAMPS must be one of {', '.join(MODES)}; got {mode!r}.")
-    others = (".", f":!{STAMPS}")
-    if mode == "write" and (changed := _git(config.rootpath, "status", "--porcelain", *others)):
+    if mode == "write" and (changed := _changed(config.rootpath)):
         raise pytest.UsageError(f"stamps are of a commit; commit or remove first:\n{changed}")
+    narrowed = config.args_source is pytest.Config.ArgsSource.ARGS or any(
+        config.getoption(option, None) for option in ("keyword", "lf", "deselect", "ignore")
+    )
+    if mode == "write" and narrowed and not hasattr(config, "workerinput"):
+        raise pytest.UsageError("stamps are of a whole stage: no paths, no -k, no --lf")
     config.pluginmanager.register(Stamps(config.rootpath, config.getoption("--stage"), mode))
 
 
@@ -60,6 +65,7 @@ class Stamps:
     def __init__(self, root: Path, stage: str, mode: str) -> None:
         self._root, self._stage, self._mode = root, stage, mode
         self._shared = _shared_digest(root)
+        self._commit = _git(root, "rev-parse", "HEAD") if mode == "write" else ""
         self.holding = {
             file: stamp
             for file, stamp in (_stored(root).get(stage, {}) if mode == "use" else {}).items()
@@ -100,11 +106,12 @@ class Stamps:
         is_worker = hasattr(session.config, "workerinput")  # of pytest-xdist; its controller writes
         if self._mode != "write" or exitstatus != pytest.ExitCode.OK or is_worker:
             return
-        commit = _git(self._root, "rev-parse", "HEAD")
+        if _changed(self._root) or _git(self._root, "rev-parse", "HEAD") != self._commit:
+            raise pytest.UsageError("no stamps: the tree changed while the stage ran")
         stage = {
             file: {
                 "digest": self._digest(file),
-                "commit": commit,
+                "commit": self._commit,
                 "tests": tests,
                 "seconds": round(self._seconds[file], 1),
             }
@@ -119,6 +126,11 @@ class Stamps:
         path = self._root / file
         own = path.read_bytes() if path.is_file() else b""
         return hashlib.sha256(self._shared + own).hexdigest()
+
+
+def _changed(root: Path) -> str:
+    """What git calls changed, but for the stamps themselves."""
+    return _git(root, "status", "--porcelain", ".", f":!{STAMPS}")
 
 
 def _stored(root: Path) -> dict[str, Any]:

@@ -325,6 +325,14 @@ def test_other_errors_are_not_taken_for_too_little_memory(error: Exception) -> N
     assert exhausted(error) is None
 
 
+def test_weights_that_cannot_be_stored_leave_no_measurement_behind(
+    store: ArmStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "put_weights", lambda *_: {}[1])
+    record = run(TINY, store)
+    assert (record.status, record.evaluation) == ("failed", None)
+
+
 def test_an_arm_that_keeps_dying_without_a_newer_checkpoint_fails(store: ArmStore) -> None:
     for _ in range(ARM_STARTS):
         assert store.count_attempt(TINY.signature(), -1) <= ARM_STARTS

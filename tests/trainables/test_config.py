@@ -63,6 +63,8 @@ def test_an_unknown_field_names_the_closest() -> None:
 
 
 def test_the_signature_ignores_where_the_data_lie_and_nothing_else() -> None:
+    default, there = ArmConfig(), ArmConfig(data=DataConfig(folder="/elsewhere"))
+    assert default.signature() == there.signature()
     elsewhere = TINY.with_fields({"data.folder": "/another/disk"})
     assert elsewhere.signature() == TINY.signature()
     assert len(TINY.signature()) == 16

@@ -339,9 +339,11 @@ def test_an_entry_point_that_cannot_be_loaded_is_told_with_its_package(
 def test_an_entry_point_to_something_else_says_what_it_must_be(
     install: Install, group: str
 ) -> None:
-    install({group: {"mine": "acme_sweep:MINE"}}, "MINE = [1]")
-    with pytest.raises(Misuse, match=rf"acme-sweep 1\.0.* must be {WRONG[group]}.*, got a list"):
-        asked_for(group, "mine")
+    points = {"mine": "acme_sweep:MINE", "text": "acme_sweep:TEXT"}
+    install({group: points}, "MINE, TEXT = [1], 'nothing:here'")
+    for name, kind in (("mine", "list"), ("text", "str")):
+        with pytest.raises(Misuse, match=rf"1\.0.* must be {WRONG[group]}.*, got a {kind}"):
+            asked_for(group, name)
 
 
 @pytest.mark.parametrize(

@@ -263,7 +263,8 @@ class ArmConfig(Section):
         that of a checkpoint's files for ``model.checkpoint``.
         """
         content = self.changed()
-        content.get("data", {}).pop("folder", None)
+        if content.get("data", {}).pop("folder", None) and not content["data"]:
+            del content["data"]
         if self.model.checkpoint_fingerprint:
             content["model"].pop("checkpoint")
         text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)

@@ -135,11 +135,15 @@ def _row(data_set: str) -> str:
 
 
 def _found(group: Group, name: str, kind: type[S]) -> S:
-    found = BUILT_IN[group][name] if name in BUILT_IN[group] else _of_package(group, name)
-    found = pkgutil.resolve_name(found) if isinstance(found, str) else found
+    found = _built_in(group, name) if name in BUILT_IN[group] else _of_package(group, name)
     if not isinstance(found, kind):
         raise Misuse(f"{_described(group, name)} must be {_a(kind)}, got {_a(type(found))}. {PAGE}")
     return found
+
+
+def _built_in(group: Group, name: str) -> object:
+    row = BUILT_IN[group][name]
+    return pkgutil.resolve_name(row) if isinstance(row, str) else row
 
 
 def _of_package(group: Group, name: str) -> object:
@@ -163,9 +167,12 @@ def _loaded(group: Group, point: EntryPoint) -> object:
 
 
 def _attempted(group: Group, name: str, load: Callable[[], Any]) -> Any:
+    """What is loaded; Misuse where the module of another package does not let it."""
     try:
         return load()
-    except Exception as error:  # whatever the module of another package does when it is imported
+    except Exception as error:
+        if name in BUILT_IN[group]:
+            raise
         what = str(error) if isinstance(error, SweepError) else f"{type(error).__name__}: {error}"
         raise Misuse(
             f"{_described(group, name)} cannot be loaded: {what}. Mend or uninstall that package."

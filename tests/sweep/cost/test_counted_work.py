@@ -241,3 +241,17 @@ def test_what_asks_for_more_than_noise_is_told_by_name(count: Counted) -> None:
         count(lambda run, task: Mixer(run.model.layers, task.pixels))  # type: ignore[attr-defined]
     with pytest.raises(NotCounted, match="RuntimeError"):
         count(lambda run, task: Mixer(run.model.layers, 7))
+
+
+class Looping(Mixer):
+    """Halves its input until it is small, which a number that is always 1 never is."""
+
+    def forward(self, inputs: torch.Tensor) -> list[torch.Tensor]:
+        while inputs.abs().max().item() > 0.5:
+            inputs = inputs / 2
+        return super().forward(inputs)
+
+
+def test_a_loop_over_numbers_that_are_none_is_ended_and_told(count: Counted) -> None:
+    with pytest.raises(NotCounted, match="more than 1000 times"):
+        count(lambda run, task: Looping(run.model.layers, run.data.patch_size**2))

@@ -26,6 +26,14 @@ def test_the_gate_is_unrelaxed_and_the_relaxed_share_is_beside_it() -> None:
     assert judgement.relaxed == pytest.approx(by_hand)
 
 
+def test_an_arm_that_was_measured_and_then_failed_has_no_verdict() -> None:
+    config = pair_config()
+    measured = finished(config, FEASIBLE)
+    assert judge([measured], config.constraint) is not None  # type: ignore[arg-type]
+    for status in ("failed", "running"):
+        assert judge([replace(measured, status=status)], config.constraint) is None  # type: ignore[arg-type]
+
+
 def test_slack_on_the_violation_is_in_units_of_the_schedule() -> None:
     config = pair_config(resilience=0.5, dual_signal="violation")
     judgement = judge([finished(config, [0.5, 0.4, 0.34, 0.26])], config.constraint)  # type: ignore[arg-type]
