@@ -107,11 +107,11 @@ class ClusterCapacity:
 
     @property
     def others_wait(self) -> bool:
-        """See Room."""
+        """As ``Capacity`` says."""
         return self._shares.others_wait(self.machines)
 
     def places(self, *, wanted: int, live: int, training: int) -> int:
-        """See Room."""
+        """As ``Capacity`` says."""
         now_s = self._clock()
         if now_s >= self._looked_s + LOOK_EVERY_S:
             self._looked_s = now_s

@@ -117,7 +117,7 @@ class Coordinator:
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
-        self._on_news = on_event
+        self._on_event = on_event
         self._has_winner = self._has_stalled = self._is_started = False
         self._points: dict[str, dict[int, Point]] = {}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
@@ -249,7 +249,7 @@ class Coordinator:
 
     def tell_news(self, told: Event) -> None:
         """Pass news on. Never raises."""
-        self._tell(self._on_news, told)
+        self._tell(self._on_event, told)
 
     def stop(self, why: str, *, is_urgent: bool = False) -> None:
         """Hand out no more arms. Running ones end at their next report."""

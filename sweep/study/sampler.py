@@ -96,11 +96,11 @@ def constraint_of(told: Observation, tolerance: float) -> float:
     Of a diverged proposal it is the most that is told; of a stopped one what its last report
     missed, and STOPPED_SHARE at least.
 
-    >>> round(constraint_of(Told(1, {}, "infeasible", 0.5, worst_missing_share=0.35), 0.1), 12)
+    >>> round(constraint_of(Observation(1, {}, "infeasible", 0.5, 0.35), tolerance=0.1), 12)
     0.25
-    >>> round(constraint_of(Told(1, {}, "stopped", math.nan, worst_missing_share=0.35), 0.1), 12)
+    >>> round(constraint_of(Observation(1, {}, "stopped", math.nan, 0.35), tolerance=0.1), 12)
     0.9
-    >>> constraint_of(Told(1, {}, "diverged", 0.5, worst_missing_share=0.35), 0.1)
+    >>> constraint_of(Observation(1, {}, "diverged", 0.5, 0.35), tolerance=0.1)
     5.0
     """
     low, high = CONSTRAINT_RANGE
@@ -117,7 +117,8 @@ def stand_in(told: Sequence[Observation]) -> float:
 
     TPE does not look at it, since they are infeasible; a GP models the objective over all.
 
-    >>> stand_in([Told(1, {}, "feasible", 0.5, 0.0), Told(2, {}, "stopped", math.nan, 1.2)])
+    >>> told = (1, {}, "feasible", 0.5, 0.0), (2, {}, "stopped", math.nan, 1.2)
+    >>> stand_in([Observation(*one) for one in told])
     0.5
     """
     return max((t.objective for t in told if math.isfinite(t.objective)), default=0.0)

@@ -262,7 +262,8 @@ def test_a_record_written_before_there_were_shifts_loads(task: VideoDenoising) -
         for config in (TINY, SHIFTED)
     ]
     before, now = (record.to_json() for record in records)
-    assert not [name for name in before["evaluation"] if "shift" in name]  # as they were written
+    for name in [name for name in before["evaluation"] if "shift" in name]:
+        assert before["evaluation"].pop(name) == {}  # as they were written
     for record, plain in zip(records, (before, now), strict=True):
         assert ArmRecord.from_json(json.loads(json.dumps(plain))) == record
 

@@ -244,19 +244,24 @@ def test_of_two_that_start_in_one_instant_one_is_refused(
     assert driver_of(shared, "toy") is not None
 
 
+def heartbeats() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name == "heartbeat"}
+
+
 @pytest.mark.parametrize("taken", [True, False], ids=["taken over", "deleted"])
 def test_a_driver_that_loses_its_sweep_ends_and_says_why(
     bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_EVERY_S", 0.02)
     asked = put_definition(bucket, definition())
+    others = heartbeats()  # of tests before
 
     def lose(arm: Arm, is_final: bool) -> None:
         if taken:
             beat_of_another(bucket)
         else:
             bucket.delete_folder("sweeps/toy")
-        wait_until(lambda: "heartbeat" not in {t.name for t in threading.enumerate()})
+        wait_until(lambda: not heartbeats() - others)
 
     summary = run_sweep(bucket, asked, Executor("inline"), display=False, on_record=lose)
     assert len(bucket.names("arms")) == 1
