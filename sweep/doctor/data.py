@@ -9,19 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from search_spaces.space import SearchSpace
 from sweep.doctor.check import Check, nearest
 from trainables.config.arm import DataConfig, ModelConfig
+from trainables.config.fields import Section
 from trainables.datasets.places import folders_of, with_default_folder
 from trainables.errors import BadData, StoreError, SweepError
 from trainables.fetching.cache import cache_root
 from trainables.fetching.fetched_folders import listed
 from trainables.fetching.remote_folders import is_address, without_scheme
-from trainables.plain import Json
 from trainables.registry.built_in import TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 
@@ -30,7 +30,7 @@ CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come 
 
 
 @dataclass(frozen=True)
-class Requirement:
+class Requirement(Section):
     """A data set, or a checkpoint, that some arm reads."""
 
     task: str
@@ -44,24 +44,6 @@ class Requirement:
             return f"data {self.data.name}"
         assert self.model is not None
         return f"checkpoint {self.model.checkpoint}"
-
-    def to_json(self) -> dict[str, Json]:
-        """Plain values that ``from_json`` turns back into an equal need."""
-        return {
-            "task": self.task,
-            "data": None if self.data is None else self.data.to_json(),
-            "model": None if self.model is None else self.model.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Requirement:
-        """The need that ``to_json`` wrote."""
-        data, model = plain["data"], plain["model"]
-        return cls(
-            plain["task"],
-            None if data is None else DataConfig.from_json(data),
-            None if model is None else ModelConfig.from_json(model),
-        )
 
 
 @dataclass(frozen=True)
@@ -191,7 +173,7 @@ def folder_check(folder: str) -> Check:
     fits, problems = _published(folder)
     if not fits and not problems:  # the user's own, which almost any folder could be
         try:
-            fits["clips"] = _own_clips(folder)
+            fits["clips"] = _clips(DataConfig(name="clips", folder=folder))
         except BadData as error:
             problems.append(str(error))
     elsewhere = [p for p in problems if not any(root in p for _, root in fits.values())]
@@ -223,10 +205,6 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
         except BadData as error:  # it looks like this one, and something in it is wrong; or it is
             problems.append(str(error))  # another whose folders have the same names
     return fits, problems
-
-
-def _own_clips(folder: str) -> tuple[str, str]:
-    return _clips(DataConfig(name="clips", folder=folder))
 
 
 def _clips(data: DataConfig) -> tuple[str, str]:

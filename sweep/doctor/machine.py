@@ -27,7 +27,7 @@ def checks(storage: str, scope: Scope) -> Iterator[Check]:
     yield python()
     yield packages()
     yield _device()
-    yield _cores()
+    yield Check("cores", True, f"{len(os.sched_getaffinity(0))} for this process")
     yield storage_check(storage)
     yield disk(storage)
     yield cache()
@@ -87,10 +87,6 @@ def _device() -> Check:
     if torch.cuda.is_available():
         return Check("torch", True, f"{torch.__version__}, {torch.cuda.get_device_name()}")
     return Check("torch", True, f"{torch.__version__}, no GPU: trains on the CPU")
-
-
-def _cores() -> Check:
-    return Check("cores", True, f"{len(os.sched_getaffinity(0))} for this process")
 
 
 def storage_check(storage: str) -> Check:

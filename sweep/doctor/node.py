@@ -73,11 +73,7 @@ def _checks(request: Request, node: str, gpus: float, *, is_head: bool) -> Itera
     yield doctor.disk(request.storage)
     yield _cache()
     yield token_file()
-    if is_head:
-        yield _closed_here()
-        yield _exposed()
-    else:
-        yield _closed_from_here(request.head)
+    yield from _ports(request.head, is_head=is_head)
     if request.probe is not None:
         yield shared_storage(request.storage, request.probe, node)
     if request.folder is not None:
@@ -176,17 +172,15 @@ def compared_gpus(offered: float, seen: list[str], *, is_head: bool) -> Check:
     return Check("GPUs", True, names or "none")
 
 
-def _closed_here() -> Check:
-    """On the head: that what hands out results or the cluster listens on loopback alone."""
-    return closed(
-        [str(one) for one in listeners() if one.port in NEVER_OPEN and not one.is_loopback],
-        "listen beyond the head's loopback",
-    )
-
-
-def _closed_from_here(head: str) -> Check:
-    """On a worker: that it does not get to them."""
-    return closed(map(str, answering(head, NEVER_OPEN)), f"of the head {head} answer here")
+def _ports(head: str, *, is_head: bool) -> Iterator[Check]:
+    """What hands out results or the cluster: on loopback alone; a worker does not get to it."""
+    if not is_head:
+        yield closed(map(str, answering(head, NEVER_OPEN)), f"of the head {head} answer here")
+        return
+    beyond = [one for one in listeners() if not one.is_loopback]
+    never = [str(one) for one in beyond if one.port in NEVER_OPEN]
+    yield closed(never, "listen beyond the head's loopback")
+    yield Check("open ports", True, ", ".join(map(str, beyond)) or "none")  # not judged
 
 
 def closed(found: Iterable[str], what: str) -> Check:
@@ -202,9 +196,3 @@ def closed(found: Iterable[str], what: str) -> Check:
         "Start them on 127.0.0.1 (ray start --dashboard-host=127.0.0.1, mlflow server --host "
         "127.0.0.1) and reach them through ssh; close the rest in the firewall.",
     )
-
-
-def _exposed() -> Check:
-    """Every port of this machine that listens beyond its loopback; a list, not a judgement."""
-    found = [str(one) for one in listeners() if not one.is_loopback]
-    return Check("open ports", True, ", ".join(found) or "none")

@@ -146,8 +146,8 @@ def test_ports_that_give_a_cluster_away_are_found_where_they_listen(
     with socket.create_server(("127.0.0.1", 0)) as near, socket.create_server(("", 0)) as far:
         near_port, far_port = (server.getsockname()[1] for server in (near, far))
         monkeypatch.setattr(doctor_nodes, "NEVER_OPEN", {near_port: "dashboard", far_port: "it"})
-        here = doctor_nodes._closed_here()
-        there = doctor_nodes._closed_from_here("127.0.0.1")
+        here = next(doctor_nodes._ports("", is_head=True))
+        there = next(doctor_nodes._ports("127.0.0.1", is_head=False))
     assert (here.passed, there.passed) == (False, False)
     assert here.found.startswith(f"ports {far_port} ")
     assert str(near_port) not in here.found
