@@ -192,6 +192,12 @@ def video_settings(
     )
 
 
+def longer(space: SearchSpace, steps: int, *, eval_windows: int) -> SearchSpace:
+    """A ``FULL`` variant: 16 proposals, trained for ``steps``, with ten reports."""
+    values = {"steps": steps, "report_every": steps // 10, "eval_windows": eval_windows}
+    return replace(space.with_base(values), n_proposals=16)
+
+
 def space_names() -> list[str]:
     """The built-in search spaces."""
     found = (module.name for module in pkgutil.iter_modules(search_spaces.__path__))

@@ -6,7 +6,7 @@ never saw them (docs/text.md). Both arms start from the same weights, so their d
 
 from search_spaces import minilm_imdb
 from search_spaces.catalog import setting
-from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
+from search_spaces.space import SearchSpace, Uniform
 
 SPACE = SearchSpace(
     name="minilm_mnli",
@@ -15,11 +15,7 @@ SPACE = SearchSpace(
         {"data.name": "mnli", "data.max_length": 48, "constraint.alpha": 0.01}
     ),
     settings=(setting("mnli", "encoder", None, 0.4, called="minilm"),),
-    ranges={
-        "constraint.alpha": Uniform(0.002, 0.03),  # fraction of its loss each layer must remove
-        "constraint.dual_lr": LogUniform(0.1, 2.0),  # of the violation in units of chance
-        "constraint.resilience": LogDecay(0.05, 10.0),  # by what it takes off a multiplier
-    },
+    ranges={**minilm_imdb.SPACE.ranges, "constraint.alpha": Uniform(0.002, 0.03)},
     n_proposals=1,
     search_seeds=(0, 1, 2),
 )

@@ -1,8 +1,6 @@
 """UT on UCSD Ped2, Lagrangian against detached: constraints met, and does it pay?"""
 
-from dataclasses import replace
-
-from search_spaces.catalog import half_of, highest_alpha, setting
+from search_spaces.catalog import half_of, highest_alpha, longer, setting
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 
@@ -47,6 +45,4 @@ SPACE = SearchSpace(
 )
 
 # To where more steps no longer change the unconstrained arm much.
-FULL = replace(
-    SPACE.with_base({"steps": 4000, "report_every": 400, "eval_windows": 96}), n_proposals=16
-)
+FULL = longer(SPACE, 4000, eval_windows=96)

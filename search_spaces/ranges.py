@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 from trainables.errors import InvalidValue
 from trainables.plain import Json
@@ -23,40 +23,34 @@ def is_finite(value: Json) -> bool:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class _Interval:
+    low: float
+    high: float
+
+    is_log: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Refuse an empty or non-finite range, and of a log range one that is not positive."""
+        least = 0 if self.is_log else -math.inf
+        if not (is_finite(self.low) and is_finite(self.high) and least < self.low < self.high):
+            kind, allowed = ("log range", "positive") if self.is_log else ("range", "finite")
+            raise InvalidValue(
+                f"a {kind} must run from a {allowed} low to a higher high, "
+                f"got [{self.low!r}, {self.high!r}]."
+            )
+
+
+class Uniform(_Interval):
     """A number between ``low`` and ``high``, all equally likely."""
 
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        """Refuse an empty or non-finite range."""
-        if not (is_finite(self.low) and is_finite(self.high) and self.low < self.high):
-            raise InvalidValue(
-                "a range must run from a finite low to a higher high, "
-                f"got [{self.low!r}, {self.high!r}]."
-            )
+    is_log = False
 
 
-@dataclass(frozen=True)
-class _Positive:
-    low: float
-    high: float
-
-    def __post_init__(self) -> None:
-        """Refuse an empty, non-positive or non-finite range."""
-        if not (is_finite(self.low) and is_finite(self.high) and 0 < self.low < self.high):
-            raise InvalidValue(
-                "a log range must run from a positive low to a higher high, "
-                f"got [{self.low!r}, {self.high!r}]."
-            )
-
-
-class LogUniform(_Positive):
+class LogUniform(_Interval):
     """A positive number between ``low`` and ``high``, its logarithm uniform."""
 
 
-class LogDecay(_Positive):
+class LogDecay(_Interval):
     """A resilience c by the decay x it brings to a multiplier over a run, log x uniform.
 
     A multiplier that nothing pushes keeps exp(-x) of itself over the run, and one that is pushed

@@ -5,8 +5,7 @@ Six blocks, where the paper's tables say 12; the depth is read from the checkpoi
 dtype=float32`` is for small ones.
 """
 
-from dataclasses import replace
-
+from search_spaces.catalog import longer
 from search_spaces.paper.text import CHECKPOINTS, text_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
@@ -54,8 +53,4 @@ SPACE = SearchSpace(
 
 # Three epochs of IMDb, half of one of MNLI. Scored on all of IMDb's dev, on 6,000 pairs of MNLI's
 # (docs/text.md, How well accuracies are known).
-FULL = replace(
-    SPACE,
-    base=SPACE.base.with_fields({"steps": 6000, "report_every": 600, "eval_windows": 2000}),
-    n_proposals=16,
-)
+FULL = longer(SPACE, 6000, eval_windows=2000)

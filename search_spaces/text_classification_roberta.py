@@ -8,6 +8,7 @@ model.checkpoint=NAME_OR_FOLDER``.
 from dataclasses import replace
 
 from search_spaces import text_classification_distilbert as distilbert
+from search_spaces.catalog import longer
 from search_spaces.paper.text import CHECKPOINTS, text_settings
 from search_spaces.space import Uniform
 
@@ -32,8 +33,4 @@ SPACE = replace(
 )
 
 # As of DistilBERT.
-FULL = replace(
-    SPACE,
-    base=SPACE.base.with_fields({"steps": 6000, "report_every": 600, "eval_windows": 2000}),
-    n_proposals=16,
-)
+FULL = longer(SPACE, 6000, eval_windows=2000)

@@ -5,9 +5,7 @@ shares one in the unconstrained arm, as the paper does, and every table then say
 is not matched.
 """
 
-from dataclasses import replace
-
-from search_spaces.catalog import half_of, video_settings
+from search_spaces.catalog import half_of, longer, video_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
@@ -47,8 +45,4 @@ SPACE = SearchSpace(
 )
 
 # Trained to where more steps no longer change the unconstrained arm much.
-FULL = replace(
-    SPACE,
-    base=SPACE.base.with_fields({"steps": 5000, "report_every": 500, "eval_windows": 96}),
-    n_proposals=16,
-)
+FULL = longer(SPACE, 5000, eval_windows=96)

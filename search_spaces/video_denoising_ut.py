@@ -1,10 +1,8 @@
 """UT on three video data sets, depths and noise of arXiv 2601.17257, Table 3."""
 
-from dataclasses import replace
-
-from search_spaces.catalog import half_of, highest_alpha, video_settings
-from search_spaces.ped2_ut import REACHED
-from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
+from search_spaces import ped2_ut
+from search_spaces.catalog import half_of, highest_alpha, longer, video_settings
+from search_spaces.space import SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # First guesses of alpha. L - 1 factors of 1 - alpha lead from the input's loss, f0, to what the
@@ -14,7 +12,7 @@ ALPHAS: dict[int, float | None] = {3: 0.45, 5: 0.2, 7: 0.1}
 LOWEST = {3: 0.3, 5: 0.05, 7: 0.05}
 # A winner asks for more than three layers do unasked (1 - 0.6^2), or half of the first guess.
 LEAST = {3: 0.64, 5: half_of(0.2, 4), 7: half_of(0.1, 6)}
-RANGES = {n: Uniform(low, highest_alpha(REACHED, n - 1)) for n, low in LOWEST.items()}
+RANGES = {n: Uniform(low, highest_alpha(ped2_ut.REACHED, n - 1)) for n, low in LOWEST.items()}
 
 SPACE = SearchSpace(
     name="video_denoising_ut",
@@ -26,18 +24,10 @@ SPACE = SearchSpace(
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4),
     ),
     settings=video_settings("ut", ALPHAS, RANGES, LEAST),
-    ranges={
-        "constraint.alpha": Uniform(0.05, 0.55),  # fraction of its loss each layer must remove
-        "constraint.dual_lr": LogUniform(5e-5, 3e-3),  # of the clipped relative signal
-        "constraint.resilience": LogDecay(0.1, 10.0),  # by what it takes off a multiplier
-    },
+    ranges=ped2_ut.SPACE.ranges,
     n_proposals=8,
     search_seeds=(0, 1),
 )
 
 # Trained to where more steps no longer change the unconstrained arm much.
-FULL = replace(
-    SPACE,
-    base=SPACE.base.with_fields({"steps": 4000, "report_every": 400, "eval_windows": 96}),
-    n_proposals=16,
-)
+FULL = longer(SPACE, 4000, eval_windows=96)

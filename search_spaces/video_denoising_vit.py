@@ -6,9 +6,7 @@ model.checkpoint=NAME_OR_FOLDER``. It trains on a GPU, like the paper's; ``--set
 tiny checkpoints.
 """
 
-from dataclasses import replace
-
-from search_spaces.catalog import half_of, video_settings
+from search_spaces.catalog import half_of, longer, video_settings
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
@@ -46,8 +44,4 @@ SPACE = SearchSpace(
     search_seeds=(0, 1),
 )
 
-FULL = replace(
-    SPACE,
-    base=SPACE.base.with_fields({"steps": 10_000, "report_every": 1000, "eval_windows": 96}),
-    n_proposals=16,
-)
+FULL = longer(SPACE, 10_000, eval_windows=96)
