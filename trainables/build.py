@@ -99,7 +99,7 @@ def depth_of(model: ModelConfig) -> int:
         UnknownName, BadData, InvalidValue: as ``Checkpoint.depth``.
     """
     from trainables.checkpoints import Checkpoint
-    from trainables.models.encoder import NEEDS
+    from trainables.models.readout import NEEDS
 
     return Checkpoint(str(model.checkpoint), NEEDS).depth()
 
@@ -132,8 +132,8 @@ def model_fingerprint(model: ModelConfig) -> str:
     Raises:
         BadData: files are missing, or cannot be read.
     """
+    from trainables.checkpoints import checkpoint_fingerprint
     from trainables.datasets.text.tokenizer import tokenizer_fingerprint
-    from trainables.models.checkpoint_files import checkpoint_fingerprint
 
     checkpoint = str(model.checkpoint)
     found = checkpoint_fingerprint(checkpoint)

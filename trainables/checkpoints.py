@@ -3,12 +3,16 @@
 Nothing is downloaded here: an arm runs where there may be no network, many at a time. No code that
 lies beside the weights is run. Base weights are read once per process, since a worker trains one
 arm after another from the same ones.
+
+Weights are part of what a run computes, as its pixels are: two checkpoints under one path are two
+runs, told apart by a fingerprint. Hashing them takes about a second per gigabyte, once per process.
 """
 
 from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,6 +195,29 @@ def files_of(name: str) -> list[Path]:
     return sorted(_found(folder, _DESCRIBED) + weights)
 
 
+def checkpoint_fingerprint(checkpoint: str) -> str:
+    """16 hex digits: the hash of the files that are loaded, by name; not of where they lie.
+
+    Args:
+        checkpoint: a folder, or the name of a downloaded Hugging Face model.
+
+    Raises:
+        BadData: there are no such files, or one cannot be read.
+    """
+    try:
+        digest = hashlib.sha256()
+        for file in files_of(checkpoint):
+            seen = file.stat()
+            digest.update(f"{file.name} {_hash(file, seen.st_size, seen.st_mtime_ns)}\n".encode())
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadData(
+            f"cannot read the files of checkpoint {checkpoint!r}: {reason} Download or copy it "
+            "again."
+        ) from error
+    return digest.hexdigest()[:16]
+
+
 def downloaded() -> list[str]:
     """The names of the models in this machine's Hugging Face cache."""
     found = Path(HF_HUB_CACHE).glob("models--*")
@@ -209,6 +236,13 @@ def _found(folder: Path, patterns: tuple[str, ...]) -> list[Path]:
     return [file for pattern in patterns for file in folder.glob(pattern)]
 
 
+@functools.lru_cache(maxsize=64)
+def _hash(file: Path, size: int, modified_ns: int) -> str:
+    """Of one file, once per process while it stays the same."""
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 @functools.lru_cache(maxsize=1)
 def _base_network(checkpoint: Checkpoint, found: tuple[tuple[str, int, int], ...]) -> nn.Module:
     """Of one checkpoint, once per process while its files stay the same."""
@@ -217,10 +251,7 @@ def _base_network(checkpoint: Checkpoint, found: tuple[tuple[str, int, int], ...
 
 def _shaped_network(checkpoint: Checkpoint) -> nn.Module:
     """By its configuration alone: where tensors hold no numbers, no weights need be there."""
-    network = AutoModel.from_config(checkpoint.config())  # type: ignore[no-untyped-call]
-    network.pooler = None
-    blocks: nn.Module = network.eval()
-    return blocks
+    return _blocks(AutoModel.from_config(checkpoint.config()))  # type: ignore[no-untyped-call]
 
 
 def _read_network(checkpoint: Checkpoint) -> nn.Module:
@@ -235,6 +266,10 @@ def _read_network(checkpoint: Checkpoint) -> nn.Module:
             f"checkpoint {checkpoint.name!r} lacks {len(lacking)} weights of its own network, the "
             f"first being {lacking[0]}. Download or copy it again."
         )
+    return _blocks(network)
+
+
+def _blocks(network: Any) -> nn.Module:
     network.pooler = None
     blocks: nn.Module = network.eval()
     return blocks

@@ -15,9 +15,8 @@ from transformers import CLIPConfig
 
 from tests.support.data.text_checkpoints import tiny_encoder
 from trainables import checkpoints
-from trainables.checkpoints import Checkpoint, downloaded, files_of
+from trainables.checkpoints import Checkpoint, checkpoint_fingerprint, downloaded, files_of
 from trainables.errors import InvalidValue, UnknownName
-from trainables.models.checkpoint_files import checkpoint_fingerprint
 
 NEEDS = ("config.json", "model.safetensors")
 NAME = "someone/tiny-bert"
@@ -116,7 +115,7 @@ def test_a_download_is_read_by_its_name(cache: Path, folder: Path) -> None:
     code = f"""
 import torch
 from trainables.checkpoints import Checkpoint
-from trainables.models.checkpoint_files import checkpoint_fingerprint
+from trainables.checkpoints import checkpoint_fingerprint
 from trainables.models.encoder import encoder
 options = dict(layers=3, classes=2, pooling="cls", seed=0, max_length=8)
 by_name, by_folder = (encoder(n, **options).state_dict() for n in ({NAME!r}, {str(folder)!r}))

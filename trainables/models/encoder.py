@@ -24,10 +24,9 @@ from trainables.checkpoints import Checkpoint
 from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.models.base import Labelled, TextInputs
-from trainables.models.readout import Pooling, Readout, TextClassifier, require_words
+from trainables.models.readout import NEEDS, Pooling, Readout, TextClassifier, built
 from trainables.random_keys import keyed_generator
 
-NEEDS = ("config.json", "model.safetensors")
 _TOLERANCE = 1e-4  # relative and absolute, of states in float32: padding enters no sum at all
 
 
@@ -61,18 +60,7 @@ class EncoderStates(nn.Module):
 
 def build(config: ArmConfig, task: Labelled) -> TextClassifier:
     """The run's network at its start, with words for all tokens of its tokenizer."""
-    model = config.model
-    assert model.checkpoint is not None  # ModelConfig requires it, and fills in the pooling
-    assert model.pooling is not None
-    network = encoder(
-        model.checkpoint,
-        layers=model.layers,
-        classes=task.classes,
-        pooling=model.pooling,
-        seed=config.seed,
-        max_length=config.data.max_length,
-    )
-    return require_words(network, task.vocabulary, model.checkpoint)
+    return built(encoder, config, task, max_length=config.data.max_length)
 
 
 def encoder(

@@ -11,15 +11,18 @@ Shape suffixes: B batch, T tokens, H width of the states, E of the words, C clas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
-from trainables.models.base import TextInputs
+from trainables.models.base import Labelled, TextInputs
 from trainables.random_keys import keyed_generator
 
+NEEDS = ("config.json", "model.safetensors")  # what a network is read from
 Pooling = Literal["cls", "mean"]
 
 
@@ -88,12 +91,26 @@ class TextClassifier(nn.Module):
         return [self.readout(pooled_BH) for pooled_BH in self.features(inputs)]
 
 
-def require_words(network: TextClassifier, vocabulary: int, checkpoint: str) -> TextClassifier:
-    """The network; InvalidValue where its tokenizer has tokens that it has no word for."""
-    if vocabulary > len(network.words):
+def built(
+    network: Callable[..., TextClassifier], config: ArmConfig, task: Labelled, **options: int
+) -> TextClassifier:
+    """A run's ``network``, ``encoder`` or ``text_ut``, at its start; ``options`` are its own.
+
+    InvalidValue where its tokenizer has tokens that it has no word for.
+    """
+    model = config.model
+    made = network(
+        model.checkpoint,
+        layers=model.layers,
+        classes=task.classes,
+        pooling=model.pooling,
+        seed=config.seed,
+        **options,
+    )
+    if task.vocabulary > len(made.words):
         raise InvalidValue(
-            f"the tokenizer of checkpoint {checkpoint!r} has {vocabulary} tokens, but its network "
-            f"has words for {len(network.words)}: they are of different models. Put the network's "
-            "own tokenizer beside its weights."
+            f"the tokenizer of checkpoint {model.checkpoint!r} has {task.vocabulary} tokens, but "
+            f"its network has words for {len(made.words)}: they are of different models. Put the "
+            "network's own tokenizer beside its weights."
         )
-    return network
+    return made

@@ -22,10 +22,8 @@ from trainables.checkpoints import Checkpoint
 from trainables.config.arm import ArmConfig
 from trainables.models.attention import inner_products
 from trainables.models.base import Labelled, TextInputs
-from trainables.models.readout import Pooling, Readout, TextClassifier, require_words
+from trainables.models.readout import NEEDS, Pooling, Readout, TextClassifier, built
 from trainables.random_keys import keyed_generator
-
-NEEDS = ("config.json", "model.safetensors")
 
 
 class TextUTLayer(nn.Module):
@@ -69,17 +67,7 @@ class TextUTStates(nn.Module):
 
 def build(config: ArmConfig, task: Labelled) -> TextClassifier:
     """The run's network at its start, with words for all tokens of its tokenizer."""
-    model = config.model
-    assert model.checkpoint is not None  # ModelConfig requires it, and fills in the pooling
-    assert model.pooling is not None
-    network = text_ut(
-        model.checkpoint,
-        layers=model.layers,
-        classes=task.classes,
-        pooling=model.pooling,
-        seed=config.seed,
-    )
-    return require_words(network, task.vocabulary, model.checkpoint)
+    return built(text_ut, config, task)
 
 
 def text_ut(
