@@ -14,17 +14,21 @@ or drop tokens, or mistype words, change the ids.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from trainables.config.arm import ArmConfig
+from trainables.datasets.by_split import SPLITS as SPLITS
+from trainables.datasets.by_split import split_named
+from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import Scales
 
-SPLITS = ("train", "dev", "test")
 Embed = Callable[[Tensor], Tensor]  # token ids [B, T] -> clean word embeddings [B, T, H]
 
 
@@ -154,3 +158,56 @@ class TokenTask(Protocol):
 def autocast_of(config: ArmConfig) -> torch.dtype | None:
     """The type that a run's forward pass is cast to: bfloat16 where ``config.dtype`` says so."""
     return torch.bfloat16 if config.dtype == "bfloat16" else None
+
+
+class TaskOfUnits(ABC):
+    """What tasks of videos and of texts do alike: device, steps of an epoch, held-out units."""
+
+    sample_name: str  # what training samples are called in messages
+
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
+        """Of a run whose data are not opened yet."""
+        self.device, self.dtype = device, dtype
+        self.autocast = autocast_of(config)
+        self._config = config
+
+    def _count(self, samples: int, advice: str = "Give a smaller batch_size.") -> None:
+        """Count the steps of an epoch of so many training samples, and name the evaluated units.
+
+        The incomplete batch is dropped; InvalidValue where there is no other.
+        """
+        config = self._config
+        self.train_units = self.units("train", config.eval_windows)
+        self.dev_units = self.units("dev", config.eval_windows)
+        self.steps_per_epoch = samples // config.batch_size
+        if self.steps_per_epoch == 0:
+            raise InvalidValue(
+                f"batch_size must be at most {samples}, the number of training "
+                f"{self.sample_name}, got {config.batch_size}. {advice}"
+            )
+
+    @abstractmethod
+    def units(self, split: str, at_most: int) -> tuple[str, ...]:
+        """Names of at most ``at_most`` evenly chosen units of ``split``, the same for all seeds."""
+
+    @cached_property
+    def test_units(self) -> tuple[str, ...]:
+        """Names of the units of the test split, which is opened for confirmation only."""
+        return self.units("test", self._config.eval_windows)
+
+    def _unit_names(self, split: str) -> tuple[str, ...]:
+        if split_named(split) == "test":
+            return self.test_units
+        return self.train_units if split == "train" else self.dev_units
+
+    def _moved(self, batch: Tensor) -> Tensor:
+        if self.device.type == "cuda":  # from pinned memory the copy does not block
+            return batch.pin_memory().to(self.device, non_blocking=True)
+        return batch
+
+
+def evenly(names: Sequence[str], at_most: int) -> tuple[str, ...]:
+    """The middle name of each of ``at_most`` equal stretches; all where there are no more."""
+    if len(names) <= at_most:
+        return tuple(names)
+    return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))

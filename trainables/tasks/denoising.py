@@ -10,10 +10,9 @@ samples, P positions (patches of a frame).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -21,12 +20,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.config.arm import ArmConfig
+from trainables.datasets.by_split import split_named
 from trainables.datasets.video.clips import Pixels, StoredClip, VideoClips
 from trainables.datasets.video.load import load_video
-from trainables.errors import InvalidValue, UnknownName
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
-from trainables.tasks.base import SPLITS, Batch, autocast_of
+from trainables.tasks.base import Batch, TaskOfUnits, evenly
 from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]
@@ -56,12 +55,11 @@ class Patches:
         return pixels.reshape(len(starts_B), self.frames, -1)
 
 
-class Denoising(ABC):
+class Denoising(TaskOfUnits):
     """The part of a run's task, as ``tasks/base.py`` asks, that does not depend on the sample."""
 
     scales: Scales
     train_sequences: int  # training samples that an epoch visits
-    sample_name: str  # what one is called in messages
     shows_time: bool  # whether a sample is a sequence, so that a filter over T frames is fair
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
@@ -71,26 +69,16 @@ class Denoising(ABC):
             BadData, UnknownName, InvalidValue: as ``load_video``; or batch_size exceeds the
                 training samples.
         """
-        self.device, self.dtype = device, dtype
-        self.autocast = autocast_of(config)
+        super().__init__(config, device, dtype)
         self.video: VideoClips = load_video(config.data)
         self.frames = config.data.frames  # T
         self.patch_size = config.data.patch_size
         self.patch_pixels = self.patch_size**2  # D
         self.std = self.video.std  # of the clean training pixels, in [0, 1]
-        self.train_units = self.units("train", config.eval_windows)
-        self.dev_units = self.units("dev", config.eval_windows)
-        self._config = config
         self._patches: dict[str, Patches] = {}
         self.train_sequences = self._count_training_samples()
-        # the incomplete batch is dropped
-        self.steps_per_epoch = self.train_sequences // config.batch_size
-        if self.steps_per_epoch == 0:
-            raise InvalidValue(
-                f"batch_size must be at most {self.train_sequences}, the number of training "
-                f"{self.sample_name}, got {config.batch_size}. Give a smaller batch_size"
-                + (" or data.stride." if self.shows_time else ".")
-            )
+        also = " or data.stride" * self.shows_time
+        self._count(self.train_sequences, f"Give a smaller batch_size{also}.")
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
     # --- what a sample is -------------------------------------------------------------------------
@@ -215,8 +203,8 @@ class Denoising(ABC):
             ]
             owners = zip(chosen, inputs, strict=True)
             yield Batch(
-                self._moved(inputs),
-                self._moved([self.samples_of(window) for window in windows]),
+                self._joined(inputs),
+                self._joined([self.samples_of(window) for window in windows]),
                 tuple(i for i, samples in owners for _ in range(len(samples))),
             )
 
@@ -232,26 +220,13 @@ class Denoising(ABC):
 
     def units(self, split: str, at_most: int) -> tuple[str, ...]:
         """Names ("clip08:0010": clip, first frame) of at most ``at_most`` evenly chosen windows."""
-        clips = self.video.stored(_known(split))
+        clips = self.video.stored(split_named(split))
         names = [
             f"{c.name}:{t:04d}"
             for c in clips
             for t in range(0, c.length - self.frames + 1, self.frames)
         ]
-        if len(names) <= at_most:
-            return tuple(names)
-        # The middle of each of at_most equal stretches: all clips, the same for every seed.
-        return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))
-
-    @cached_property
-    def test_units(self) -> tuple[str, ...]:
-        """Names of the units of the test split, which is opened for confirmation only."""
-        return self.units("test", self._config.eval_windows)
-
-    def _unit_names(self, split: str) -> tuple[str, ...]:
-        if _known(split) == "test":
-            return self.test_units
-        return self.train_units if split == "train" else self.dev_units
+        return evenly(names, at_most)  # of all clips, the same for every seed
 
     def _split(self, split: str) -> Patches:
         if split not in self._patches:
@@ -269,12 +244,9 @@ class Denoising(ABC):
         return self._order[1]
 
     def _on_device(self, pixels: Pixels) -> Tensor:
-        batch = torch.from_numpy(pixels)
-        if self.device.type == "cuda":  # from pinned memory the copy does not block
-            batch = batch.pin_memory().to(self.device, non_blocking=True)
-        return unit_interval(batch, self.dtype)
+        return unit_interval(self._moved(torch.from_numpy(pixels)), self.dtype)
 
-    def _moved(self, samples: list[Tensor]) -> Tensor:
+    def _joined(self, samples: list[Tensor]) -> Tensor:
         return self.as_given(torch.cat(samples).to(self.device, self.dtype))
 
 
@@ -306,9 +278,3 @@ def _first_frames(clips: tuple[StoredClip, ...]) -> dict[str, int]:
     """Where each clip begins in the stacked split."""
     first = np.cumsum([0] + [c.length for c in clips])
     return {c.name: int(f) for c, f in zip(clips, first, strict=False)}
-
-
-def _known(split: str) -> str:
-    if split not in SPLITS:
-        raise UnknownName.of("split", split, SPLITS)
-    return split

@@ -20,7 +20,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import cast, get_args
 
 import numpy as np
 import torch
@@ -30,15 +29,15 @@ from torch import Tensor
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.datasets.text.bucketing import bucketed_order
-from trainables.datasets.text.examples import Example, SplitName
+from trainables.datasets.text.examples import Example
 from trainables.datasets.text.load import load_text
-from trainables.datasets.text.tokenized import TokenizedSplit, tokenized
+from trainables.datasets.text.tokenized import tokenized
 from trainables.datasets.text.tokenizer import Tokenizer, encode, load_tokenizer
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import UnknownName
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.registry.task_facts import SAMPLES_PER_UNIT
-from trainables.tasks.base import Batch, Embed, References, Tokens, autocast_of
+from trainables.tasks.base import Batch, Embed, References, TaskOfUnits, Tokens, evenly
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 
 Ints = NDArray[np.int64]
@@ -62,8 +61,10 @@ class Text:
 Draws = Callable[[Text], torch.Generator]  # where a text's draws come from
 
 
-class TextClassification:
+class TextClassification(TaskOfUnits):
     """The task of one run, as ``tasks/base.py`` asks."""
+
+    sample_name = "texts"
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         """Open the data set that ``config.data`` names, as tokens of the model's own tokenizer.
@@ -72,9 +73,7 @@ class TextClassification:
             BadData, UnknownName, InvalidValue: as ``load_text`` and ``tokenized``; or batch_size
                 exceeds the training samples.
         """
-        self.device, self.dtype = device, dtype
-        self.autocast = autocast_of(config)
-        self._config = config
+        super().__init__(config, device, dtype)
         self.texts = load_text(config.data)
         self._tokenizer_place = str(config.model.checkpoint)
         self.tokens = tokenized(
@@ -86,14 +85,7 @@ class TextClassification:
         self.frequencies = counts / counts.sum()  # of the labels, in the training split
         entropy = float(-(self.frequencies * np.log(self.frequencies)).sum())
         self.scales = Scales(constant_loss=entropy, identity_loss=entropy)
-        self.train_units = self.units("train", config.eval_windows)
-        self.dev_units = self.units("dev", config.eval_windows)
-        self.steps_per_epoch = len(self.tokens.train) // config.batch_size
-        if self.steps_per_epoch == 0:  # the incomplete batch is dropped
-            raise InvalidValue(
-                f"batch_size must be at most {len(self.tokens.train)}, the number of training "
-                f"texts, got {config.batch_size}. Give a smaller batch_size."
-            )
+        self._count(len(self.tokens.train))
         self._order: tuple[int, list[Ints]] = (-1, [])
         self._read: dict[str, list[Text]] = {}  # of evaluated units, by split
         self._embedding_std = float("nan")
@@ -143,7 +135,7 @@ class TextClassification:
     def references(self, split: str = "dev") -> References:
         """The constant prediction on a split's units: it looks at no text, no gamma changes it."""
         samples = self._unit_samples(split)
-        labels_N = self._split(split).labels_N
+        labels_N = self.tokens.split(split).labels_N
         losses = [-np.log(self.frequencies[labels_N[of_unit]]).mean() for of_unit in samples]
         right_N = labels_N[np.concatenate(samples)] == self.frequencies.argmax()
         accuracy = {gamma_key(g): float(right_N.mean()) for g in self._config.test_gammas}
@@ -161,7 +153,7 @@ class TextClassification:
         epoch, k = divmod(step, self.steps_per_epoch)
         chosen_B = self._epoch_order(epoch)[k]
         padded = split.padded(chosen_B)
-        mask_BT = self._moved(padded.mask)
+        mask_BT = self._on_device(padded.mask)
         noise_BTH = None
         if config.train_gamma > 0:
             generator = keyed_generator(self.device, config.seed, "train_noise", step)
@@ -169,9 +161,9 @@ class TextClassification:
             drawn = torch.randn(shape, generator=generator, device=self.device, dtype=self.dtype)
             sigma = config.train_gamma * self.embedding_std
             noise_BTH = drawn.mul_(sigma).mul_(mask_BT.unsqueeze(-1))
-        types_BT = None if padded.types is None else self._moved(padded.types)
-        tokens = Tokens(self._moved(padded.ids), mask_BT, types_BT, noise_BTH)
-        return Batch(tokens, self._moved(split.labels_N[chosen_B]))
+        types_BT = None if padded.types is None else self._on_device(padded.types)
+        tokens = Tokens(self._on_device(padded.ids), mask_BT, types_BT, noise_BTH)
+        return Batch(tokens, self._on_device(split.labels_N[chosen_B]))
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
         """Batches over the units of ``split`` ("train", "dev" or "test"), perturbed at ``gamma``.
@@ -228,12 +220,12 @@ class TextClassification:
                 drawn_TH = torch.randn(length, self._width, generator=generator)
                 noise[row, :length] = drawn_TH.mul_(gamma * self.embedding_std)
         tokens = Tokens(
-            self._moved(ids),
-            self._moved(mask),
-            None if types is None else self._moved(types),
+            self._on_device(ids),
+            self._on_device(mask),
+            None if types is None else self._on_device(types),
             None if noise is None else noise.to(self.device, self.dtype),
         )
-        labels = self._moved(np.array([text.label for text in texts]))
+        labels = self._on_device(np.array([text.label for text in texts]))
         places = tuple(text.place for text in texts)
         return Batch(tokens, labels, tuple(text.unit for text in texts), places)
 
@@ -258,7 +250,7 @@ class TextClassification:
         """The texts mistyped before they become tokens; the second of a pair after the first."""
         texts = self._texts(split)
         wanted = np.concatenate(self._unit_samples(split))
-        examples = self.texts.split(_known(split))
+        examples = self.texts.split(split)
         typed = []
         for text, index in zip(texts, wanted.tolist(), strict=True):
             example, generator = examples[index], draws(text)
@@ -288,27 +280,14 @@ class TextClassification:
         Where groups are large, such as all reviews of a film, there are fewer of them: about
         SAMPLES_PER_UNIT x ``at_most`` samples cost as much time as that many small groups.
         """
-        tokens = self._split(split)
+        tokens = self.tokens.split(split)
         names = tokens.group_names
         within = at_most * SAMPLES_PER_UNIT * len(names) / max(1, len(tokens))
-        at_most = min(at_most, math.ceil(within))
-        if len(names) <= at_most:
-            return names
-        return tuple(names[(2 * i + 1) * len(names) // (2 * at_most)] for i in range(at_most))
-
-    @cached_property
-    def test_units(self) -> tuple[str, ...]:
-        """Names of the units of the test split, which is opened for confirmation only."""
-        return self.units("test", self._config.eval_windows)
-
-    def _unit_names(self, split: str) -> tuple[str, ...]:
-        if _known(split) == "test":
-            return self.test_units
-        return self.train_units if split == "train" else self.dev_units
+        return evenly(names, min(at_most, math.ceil(within)))
 
     def _unit_samples(self, split: str) -> list[Ints]:
         """Per evaluated unit, the indices of its samples in ``split``, rising."""
-        tokens = self._split(split)
+        tokens = self.tokens.split(split)
         place = {name: i for i, name in enumerate(tokens.group_names)}
         by_group = np.argsort(tokens.groups_N, kind="stable")
         ends = np.searchsorted(tokens.groups_N[by_group], np.arange(len(place) + 1))
@@ -318,7 +297,7 @@ class TextClassification:
     def _texts(self, split: str) -> list[Text]:
         """The samples of every evaluated unit, unit by unit, undisturbed."""
         if split not in self._read:
-            tokens, names = self._split(split), self._unit_names(split)
+            tokens, names = self.tokens.split(split), self._unit_names(split)
             texts: list[Text] = []
             for unit, samples in enumerate(self._unit_samples(split)):
                 for k, index in enumerate(samples.tolist()):
@@ -331,9 +310,6 @@ class TextClassification:
             self._read[split] = texts
         return self._read[split]
 
-    def _split(self, split: str) -> TokenizedSplit:
-        return self.tokens.split(_known(split))
-
     def _epoch_order(self, epoch: int) -> list[Ints]:
         if self._order[0] != epoch:
             config = self._config
@@ -342,15 +318,5 @@ class TextClassification:
             self._order = (epoch, [b for b in batches if len(b) == config.batch_size])
         return self._order[1]
 
-    def _moved(self, array: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
-        tensor = torch.from_numpy(np.ascontiguousarray(array))
-        if self.device.type == "cuda":  # from pinned memory the copy does not block
-            return tensor.pin_memory().to(self.device, non_blocking=True)
-        return tensor
-
-
-def _known(split: str) -> SplitName:
-    for name in get_args(SplitName):
-        if split == name:
-            return cast(SplitName, name)
-    raise UnknownName.of("split", split, get_args(SplitName))
+    def _on_device(self, array: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
+        return self._moved(torch.from_numpy(np.ascontiguousarray(array)))

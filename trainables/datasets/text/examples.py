@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-SplitName = Literal["train", "dev", "test"]
+from trainables.datasets.by_split import BySplit, SplitName
+
 Entries = Callable[[], Path]  # the folder of a cache entry; built when it is missing
 
 
@@ -58,7 +58,7 @@ class RawText:
 
 
 @dataclass(frozen=True)
-class TextSplits:
+class TextSplits(BySplit[tuple[Example, ...]]):
     """The examples of one data set, by split. ``test`` is opened only when it is asked for.
 
     Within a split examples are in the order of a hash of their content: the same wherever they lie
@@ -73,30 +73,10 @@ class TextSplits:
     held_in: Path  # the cache entry with train.jsonl and dev.jsonl
     open_test: Entries = field(compare=False, repr=False)  # -> the cache entry with test.jsonl
 
-    @cached_property
-    def train(self) -> tuple[Example, ...]:
-        """The training examples."""
-        return read_examples(self.held_in / "train.jsonl")
-
-    @cached_property
-    def dev(self) -> tuple[Example, ...]:
-        """Whole groups held out of the training split: what selection looks at."""
-        return read_examples(self.held_in / "dev.jsonl")
-
-    @cached_property
-    def test(self) -> tuple[Example, ...]:
-        """The data set's own test split: for confirmation only.
-
-        Raises:
-            BadData: its files are not those that the fingerprint was made of.
-        """
-        return read_examples(self.open_test() / "test.jsonl")
-
-    def split(self, name: SplitName) -> tuple[Example, ...]:
-        """The examples of "train", "dev" or "test"."""
-        if name == "train":
-            return self.train
-        return self.dev if name == "dev" else self.test
+    def _opened(self, split: SplitName) -> tuple[Example, ...]:
+        """BadData where the files of test are not those that the fingerprint was made of."""
+        folder = self.open_test() if split == "test" else self.held_in
+        return read_examples(folder / f"{split}.jsonl")
 
 
 def text_digest(*texts: str | None) -> str:

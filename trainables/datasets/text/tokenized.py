@@ -11,7 +11,6 @@ import itertools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainables.config.arm import DataConfig
-from trainables.datasets.text.examples import Example, SplitName, TextSplits
+from trainables.datasets.by_split import BySplit, SplitName
+from trainables.datasets.text.examples import Example, TextSplits
 from trainables.datasets.text.tokenizer import (
     Tokenizer,
     encode,
@@ -88,7 +88,7 @@ class TokenizedSplit:
 
 
 @dataclass(frozen=True)
-class TokenizedSplits:
+class TokenizedSplits(BySplit[TokenizedSplit]):
     """The tokens of one data set, by split. ``test`` is opened only when it is asked for."""
 
     labels: tuple[str, ...]
@@ -100,26 +100,8 @@ class TokenizedSplits:
     max_length: int
     open_split: Callable[[str], Path] = field(compare=False, repr=False)  # -> its cache entry
 
-    @cached_property
-    def train(self) -> TokenizedSplit:
-        """The training examples."""
-        return _opened(self.open_split("train"))
-
-    @cached_property
-    def dev(self) -> TokenizedSplit:
-        """Whole groups held out of the training split: what selection looks at."""
-        return _opened(self.open_split("dev"))
-
-    @cached_property
-    def test(self) -> TokenizedSplit:
-        """The data set's own test split: for confirmation only."""
-        return _opened(self.open_split("test"))
-
-    def split(self, name: SplitName) -> TokenizedSplit:
-        """The tokens of "train", "dev" or "test"."""
-        if name == "train":
-            return self.train
-        return self.dev if name == "dev" else self.test
+    def _opened(self, split: SplitName) -> TokenizedSplit:
+        return _opened(self.open_split(split))
 
 
 def tokenized(
@@ -150,7 +132,7 @@ def tokenized(
 
     def open_split(name: str) -> Path:
         def write(folder: Path) -> None:
-            _write(folder, splits.split(name), loaded(), max_length)  # type: ignore[arg-type]
+            _write(folder, splits.split(name), loaded(), max_length)
             if name == "train":
                 require_known_words(loaded(), np.load(folder / "ids.npy"))
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from trainables.datasets.by_split import BySplit
 
 Pixels = NDArray[np.uint8]  # grey, 0..255
 
@@ -59,7 +60,7 @@ class StoredClip:
 
 
 @dataclass(frozen=True)
-class VideoClips:
+class VideoClips(BySplit[tuple[Clip, ...]]):
     """The decoded clips of one data set, by split. ``test`` is opened only when it is asked for."""
 
     folder: Path  # the cache entry: train.npy (train, then dev) and test.npy
@@ -68,21 +69,6 @@ class VideoClips:
     dev_clips: tuple[StoredClip, ...]
     test_clips: tuple[StoredClip, ...]
     fingerprint: str  # hash of the decoded pixels, clip names and splits; not of where they lie
-
-    @cached_property
-    def train(self) -> tuple[Clip, ...]:
-        """The training clips."""
-        return self._clips("train")
-
-    @cached_property
-    def dev(self) -> tuple[Clip, ...]:
-        """Whole clips held out of the training split: what selection looks at."""
-        return self._clips("dev")
-
-    @cached_property
-    def test(self) -> tuple[Clip, ...]:
-        """The data set's own test split: for confirmation only."""
-        return self._clips("test")
 
     @property
     def mean(self) -> float:
@@ -114,7 +100,7 @@ class VideoClips:
         first = sum(c.length for c in self.train_clips) if split == "dev" else 0
         return frames[first : first + sum(c.length for c in clips)]
 
-    def _clips(self, split: str) -> tuple[Clip, ...]:
+    def _opened(self, split: str) -> tuple[Clip, ...]:
         frames, clips, first = self.stacked(split), [], 0
         for stored in self.stored(split):
             clips.append(Clip(stored.name, frames[first : first + stored.length]))

@@ -1,0 +1,47 @@
+"""Splits of a data set, each opened when it is first asked for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import cached_property
+from typing import Generic, Literal, TypeVar, cast
+
+from trainables.errors import UnknownName
+
+SplitName = Literal["train", "dev", "test"]
+SPLITS: tuple[SplitName, ...] = ("train", "dev", "test")
+S = TypeVar("S")
+
+
+def split_named(name: str) -> SplitName:
+    """The split called ``name``; UnknownName where there is none."""
+    if name not in SPLITS:
+        raise UnknownName.of("split", name, SPLITS)
+    return name
+
+
+class BySplit(ABC, Generic[S]):
+    """What a data set holds in each of its splits."""
+
+    @abstractmethod
+    def _opened(self, split: SplitName) -> S:
+        """What a split holds, that was not asked for before."""
+
+    @cached_property
+    def train(self) -> S:
+        """What is trained on."""
+        return self._opened("train")
+
+    @cached_property
+    def dev(self) -> S:
+        """Whole clips or groups held out of the training split: what selection looks at."""
+        return self._opened("dev")
+
+    @cached_property
+    def test(self) -> S:
+        """The data set's own test split: for confirmation only."""
+        return self._opened("test")
+
+    def split(self, name: str) -> S:
+        """What the split called ``name`` holds; raises as ``split_named``."""
+        return cast(S, getattr(self, split_named(name)))
