@@ -32,6 +32,7 @@ from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
 BATCH = 400  # records that are in memory at a time, about
+Records = dict[str, ArmRecord | None]  # that were read, by signature; None: it never reported
 
 
 @dataclass(frozen=True)
@@ -137,33 +138,21 @@ def load_sweep(objects: ObjectStore, name: str, read: Read = "records") -> Sweep
 
 def _read(objects: ObjectStore, asked: Sequence[_Asked], *, with_pairs: bool) -> list[SettingView]:
     """Some settings, their records read at once."""
-    records = _Records(objects)
-    records.fetch(s for one in asked for s in one.needed)
+    records: Records = {}
+    _fetch(objects, records, (s for one in asked for s in one.needed))
     for one in asked:
         one.judge(records)
     unsettled = list(asked) if with_pairs else []
     while unsettled:
-        records.fetch(s for one in unsettled for s in one.of_shown)
+        _fetch(objects, records, (s for one in unsettled for s in one.of_shown))
         unsettled = [one for one in unsettled if not one.stands(records)]
     return [one.view(records, with_pairs=with_pairs) for one in asked]
 
 
-class _Records:
-    """Records that were read, by signature."""
-
-    def __init__(self, objects: ObjectStore) -> None:
-        self._store = ArmStore(objects)
-        self._read: dict[str, ArmRecord | None] = {}
-
-    def fetch(self, signatures: Iterable[str]) -> None:
-        """Read those that were not read yet, many at a time."""
-        missing = [s for s in dict.fromkeys(signatures) if s not in self._read]
-        found = at_once(self._store.record, missing)
-        self._read |= zip(missing, found, strict=True)
-
-    def __call__(self, signature: str) -> ArmRecord | None:
-        """A record, or None where the arm never reported or was not asked for."""
-        return self._read.get(signature)
+def _fetch(objects: ObjectStore, records: Records, signatures: Iterable[str]) -> None:
+    """Read those that were not read yet, many at a time."""
+    missing = [s for s in dict.fromkeys(signatures) if s not in records]
+    records |= zip(missing, at_once(ArmStore(objects).record, missing), strict=True)
 
 
 class _Asked:
@@ -194,7 +183,7 @@ class _Asked:
         every = (*self.baselines, *(s for of in self.arms.values() for s in of))
         self.needed = [s for s in every if s not in known]  # to be read before all can be judged
 
-    def judge(self, records: _Records) -> None:
+    def judge(self, records: Records) -> None:
         """Judge every proposal that has no verdict and whose arms are final."""
         for number in self.arms.keys() - self.judged.keys():
             result = self.whole(number, records)
@@ -214,7 +203,7 @@ class _Asked:
         shown = self.shown
         return [*self.baselines, *(() if shown is None else self.arms[shown])]
 
-    def stands(self, records: _Records) -> bool:
+    def stands(self, records: Records) -> bool:
         """Whether the verdict on the pair to show is that of its records; else it is replaced."""
         number = self.shown
         if number is None:
@@ -227,18 +216,18 @@ class _Asked:
         self.judged[number] = outcome
         return outcome.to_json() == before.to_json()
 
-    def whole(self, number: int, records: _Records) -> ProposalResult | None:
+    def whole(self, number: int, records: Records) -> ProposalResult | None:
         """A proposal with its records, where its constrained arms are final on every seed."""
-        ours = [r for r in map(records, self.arms[number]) if r is not None and r.is_final]
+        ours = [r for r in map(records.get, self.arms[number]) if r is not None and r.is_final]
         if len(ours) < len(self.baselines):
             return None
-        theirs = map(records, self.baselines)
+        theirs = map(records.get, self.baselines)
         pairs = tuple(
             join(our, their, self.tolerance) for our, their in zip(ours, theirs, strict=True)
         )
         return ProposalResult(number, self.points[number], pairs, self.setting.least_descent)
 
-    def view(self, records: _Records, *, with_pairs: bool) -> SettingView:
+    def view(self, records: Records, *, with_pairs: bool) -> SettingView:
         """The setting as it was read."""
         results = tuple(self.judged[number] for number in sorted(self.judged))
         ends = {arm.signature: arm for result in results for arm in result.arms}
@@ -249,7 +238,7 @@ class _Asked:
             return found
 
         def place(signature: str, proposal: int | None) -> ArmPlace:
-            record = records(signature)
+            record = records.get(signature)
             end = ends.get(signature)
             if record is not None and record.is_final:
                 end = ArmEnd.of(record)
