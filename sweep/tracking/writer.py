@@ -97,7 +97,7 @@ class BackgroundTracker:
     def behind(self) -> list[str]:
         """Signatures whose newest state MLflow does not have yet."""
         with self._changed:
-            return self._behind()
+            return [*self._final, *self._running]
 
     def close(self, timeout_s: float) -> list[str]:
         """Send what waits, for at most ``timeout_s``; return the signatures still behind."""
@@ -109,7 +109,7 @@ class BackgroundTracker:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
-            return self._behind()
+            return self.behind()
 
     def _write(self) -> None:
         while (offer := self._next()) is not None:
@@ -167,7 +167,7 @@ class BackgroundTracker:
                 self._due[signature] = time.monotonic() + self._pace_s
             if queue.get(signature) is offer:
                 del queue[signature]
-            is_back = self._has_warned and not self._behind()
+            is_back = self._has_warned and not self.behind()
             if is_back:
                 self._has_warned = False
         if is_back:
@@ -180,7 +180,7 @@ class BackgroundTracker:
             self._failures += 1
             if queue.get(signature) is offer:  # to the end of the queue
                 queue[signature] = queue.pop(signature)
-            behind = self._behind()
+            behind = self.behind()
             is_first, self._has_warned = not self._has_warned, True
         if is_first:
             names = ", ".join(behind[:3]) + (f" and {len(behind) - 3} more" if behind[3:] else "")
@@ -192,6 +192,3 @@ class BackgroundTracker:
 
     def _queue(self, offer: _Offer) -> dict[str, _Offer]:
         return self._final if offer.is_final else self._running
-
-    def _behind(self) -> list[str]:
-        return [*self._final, *self._running]
