@@ -116,19 +116,3 @@ def distinct_environments(records: Iterable[ArmRecord]) -> list[dict[str, Json]]
     """The environments that arms were trained in, each once, in an order of their own."""
     texts = sorted({json.dumps(record.environment, sort_keys=True) for record in records})
     return [json.loads(text) for text in texts]
-
-
-def environment_differences(there: Mapping[str, Json], here: Mapping[str, Json]) -> list[str]:
-    """What differs between two environments, one line each.
-
-    >>> environment_differences({"python": "3.11.4", "gpu": "a"}, {"python": "3.12.0", "gpu": "a"})
-    ["python: '3.11.4' there, '3.12.0' here"]
-    """
-    lines: list[str] = []
-    for name in sorted({*there, *here}):
-        theirs, ours = there.get(name), here.get(name)
-        if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
-            lines += [f"{name}.{line}" for line in environment_differences(theirs, ours)]
-        elif theirs != ours:
-            lines.append(f"{name}: {theirs!r} there, {ours!r} here")
-    return lines

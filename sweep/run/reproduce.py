@@ -10,7 +10,6 @@ import click
 
 from search_spaces.catalog import Expected
 from sweep.results.export import expected
-from sweep.results.provenance import environment_differences
 from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import Executor, run_sweep
 from sweep.study.arms import arms_of_proposal, baselines
@@ -139,11 +138,11 @@ def _all_equal(
     return same
 
 
-def differences(there: Json, here: Json, path: str = "") -> Iterator[str]:
-    """Where two plain values differ, one line each; any difference in a number counts.
+def differences(there: Json, here: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
+    """Where two plain values differ, and what each has; any difference in a number counts.
 
     >>> list(differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5]}))
-    ['a.1: 2.0 before, 2.5 now']
+    [('a.1', 2.0, 2.5)]
     """
     if isinstance(there, Mapping) and isinstance(here, Mapping):
         for key in sorted({*there, *here}):
@@ -152,7 +151,7 @@ def differences(there: Json, here: Json, path: str = "") -> Iterator[str]:
         for index, (one, other) in enumerate(zip(there, here, strict=True)):
             yield from differences(one, other, f"{path}.{index}".lstrip("."))
     elif there != here:
-        yield f"{path}: {_short(there)} before, {_short(here)} now"
+        yield path, there, here
 
 
 def _short(value: Json) -> str:
@@ -173,16 +172,15 @@ def _compare(what: str, there: Json, record: ArmRecord) -> bool:
         click.echo(f"{what}: identical, bit for bit")
         return True
     click.echo(f"{what}: {len(found)} numbers differ{_farthest(there, here)}")
-    for line in found[:SHOWN]:
-        click.echo(f"  {line}")
-    environment = environment_differences(there["environment"], here["environment"])
-    moved = [line for line in environment if not line.startswith(_OURS)]
-    if moved:
+    for path, before, now in found[:SHOWN]:
+        click.echo(f"  {path}: {_short(before)} before, {_short(now)} now")
+    environment = list(differences(there["environment"], here["environment"]))
+    if not all(path.startswith(_OURS) for path, _, _ in environment):
         click.echo("  equal bits are promised on one machine type and one set of versions; here:")
     else:
         click.echo("  on the same machine type and versions, where equal bits are promised")
-    for line in environment:
-        click.echo(f"    {line}")
+    for path, theirs, ours in environment:
+        click.echo(f"    {path}: {theirs!r} there, {ours!r} here")
     return False
 
 
