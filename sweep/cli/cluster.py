@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,46 +73,27 @@ def submit(
     _, definition, wanted = asked.definition()
     _refuse_places_of_here(definition.space, mlflow)
     sent = Submission(
-        name=definition.name,
-        version=code_version(),
+        definition.name,
         any_version=any_version,
         definition=definition.to_json(),
         asked=tuple(wanted),
-        storage=given_storage(),
-        asked_from=advice.place(where, given_storage()),
         mlflow=mlflow,
-        notify=_for_the_head(notify),
-        options=_driver_options(asked, workers),
     )
-    _submit(where, sent)
+    send(where, sent, asked, workers, notify)
 
 
-def resume_there(
-    address: str,
-    name: str,
-    options: SweepOptions,
-    workers: int | None,
-    *,
-    retry_failed: bool,
-    notify: str | None,
+def send(
+    address: str, sent: Submission, options: SweepOptions, workers: int | None, notify: str | None
 ) -> None:
-    """`sweep resume NAME --address`: continue a sweep that the cluster has stored."""
-    sent = Submission(
-        name=name,
+    """Have a cluster train a sweep, or continue one, as this command line asks for it."""
+    sent = replace(
+        sent,
         version=code_version(),
-        any_version=True,  # no definition is sent: the cluster continues what it has
         storage=given_storage(),
         asked_from=advice.place(address, given_storage()),
-        n_proposals=options.proposals,
-        seeds=options.seeds,
-        retry_failed=retry_failed,
         notify=_for_the_head(notify),
         options=_driver_options(options, workers),
     )
-    _submit(address, sent)
-
-
-def _submit(address: str, sent: Submission) -> None:
     with ask.cluster(address) as jobs:
         job, answer = ask.submit(jobs, sent, ACCEPT_S)
     driver = f"job {job}"

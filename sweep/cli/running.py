@@ -13,7 +13,7 @@ import click
 from search_spaces import catalog
 from sweep.cli.asked import Asked, SweepOptions, collected
 from sweep.cli.best_text import print_best
-from sweep.cli.cluster import notify_option, resume_there
+from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
     address_option,
     console,
@@ -24,7 +24,7 @@ from sweep.cli.options import (
     tell_that_it_is_here,
 )
 from sweep.cluster import ask
-from sweep.cluster.submission import NOT_YET
+from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
@@ -34,9 +34,9 @@ from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN, request_stop
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import Definition, definition_name, load_definition
+from sweep.study.definition import Definition, definition_name
 from sweep.study.lock import driver_of, driving_jobs
-from sweep.study.opening import check_name, open_store, parse_seeds
+from sweep.study.opening import find_sweep, open_store, parse_seeds
 from sweep.study.registration import extended, refuse_second_driver, registered, resolved
 from sweep.study.requirements import (
     absolute,
@@ -127,14 +127,18 @@ def resume(
     if address is not None:
         if named_here("where") and executor.where != "cluster":
             raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
-        resume_there(
-            address, name, options, executor.workers, retry_failed=retry_failed, notify=notify
+        sent = Submission(
+            name,
+            any_version=True,  # no definition is sent: the cluster continues what it has
+            n_proposals=options.proposals,
+            seeds=options.seeds,
+            retry_failed=retry_failed,
         )
+        send(address, sent, options, executor.workers, notify)
         return
     require_torch()
     objects = open_store(storage)
-    check_name(objects, name)
-    there = load_definition(objects, name)
+    there = find_sweep(objects, name)
     if options.stall_after is not None:
         there = replace(there, space=replace(there.space, stall_after_s=options.stall_after))
     if options.data is not None:
@@ -170,7 +174,7 @@ def stop(name: str, storage: str, address: str | None) -> None:
     if driver is not None and driver.job and not objects.exists(definition_name(name)):
         click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
         raise SystemExit(NOT_YET)
-    check_name(objects, name)
+    find_sweep(objects, name)
     if driver is None and (objects.is_local or driving_jobs.get(None) is not None):
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
     request_stop(objects, name)

@@ -22,7 +22,7 @@ from sweep.study.advice import note
 from sweep.study.arms import stored_arms
 from sweep.study.definition import folder, load_definition, sweep_names
 from sweep.study.lock import driver_of
-from sweep.study.opening import check_name, open_store
+from sweep.study.opening import find_sweep, open_store
 from sweep.tracking.address import (
     TrackingError,
     is_server,
@@ -115,12 +115,10 @@ def ui(
     objects = open_store(storage)
     if name is None:
         name = next(iter(newest_first(objects)), None)
-    else:
-        check_name(objects, name)
     if name is None:
         uri = tracking_uri(objects.root, mlflow)
     else:
-        uri = place_of(objects, load_definition(objects, name), mlflow)
+        uri = place_of(objects, find_sweep(objects, name), mlflow)
     served = is_server(uri)
     if only_url and not served:
         raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
@@ -177,7 +175,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
     tell_that_it_is_here(ON_HEAD)
     objects = open_store(storage)
     if name not in sweep_names(objects):
-        check_name(objects, name)
+        find_sweep(objects, name)
     driver = driver_of(objects, name)
     if driver is not None:
         end = advice.command("stop", name, storage=objects.root)

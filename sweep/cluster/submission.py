@@ -16,6 +16,7 @@ from pathlib import Path
 
 from sweep.study.advice import STORAGE
 from trainables.code_version import DISTRIBUTION, code_version
+from trainables.config.fields import Section
 from trainables.errors import Failure, Misuse
 from trainables.plain import Json
 
@@ -29,7 +30,7 @@ class Submission:
     """One sweep that a cluster is to train, or to continue."""
 
     name: str
-    version: str  # the laptop's ``code_version``
+    version: str = ""  # the laptop's ``code_version``
     any_version: bool = False  # train although the cluster's differs
     definition: Json = None  # ``Definition.to_json``; None: continue the stored one
     asked: tuple[str, ...] = ()  # fields of the definition that the user named
@@ -72,7 +73,7 @@ class Submission:
 
 
 @dataclass(frozen=True)
-class Question:
+class Question(Section):
     """One verb that the head is to run."""
 
     words: tuple[str, ...]  # of the command line, but for --storage
@@ -82,15 +83,12 @@ class Question:
 
     def text(self) -> str:
         """One word of a shell command that ``parse`` turns back."""
-        return shlex.quote(json.dumps(asdict(self)))
+        return shlex.quote(json.dumps(self.to_json()))
 
     @classmethod
     def parse(cls, word: str) -> Question:
         """What ``text`` said, after the shell."""
-        plain = json.loads(word)
-        drivers = tuple((sweep, job, root) for sweep, job, root in plain["drivers"])
-        asked_from = plain.get("asked_from", "")
-        return cls(tuple(plain["words"]), plain["storage"], drivers, asked_from)
+        return cls.from_json(json.loads(word))
 
 
 @dataclass(frozen=True)

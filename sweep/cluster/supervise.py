@@ -39,7 +39,7 @@ from sweep.study.advice import ADDRESS, ASKED_FROM
 from sweep.study.arms import all_judged, arms_of_proposal, baselines
 from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.lock import driver_lock, driver_of, driving_jobs
-from sweep.study.opening import check_name, open_store, parse_seeds
+from sweep.study.opening import find_sweep, open_store, parse_seeds
 from sweep.study.proposals import (
     listed_proposals,
     retired_settings,
@@ -126,8 +126,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             remember_place(objects, sent.name, uri)
             tell_unused_gpus(objects, load_definition(objects, sent.name), say)
         return
-    check_name(objects, sent.name)
-    there = load_definition(objects, sent.name)
+    there = find_sweep(objects, sent.name)
     refuse_second_driver(objects, sent.name)
     seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
     there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)

@@ -14,6 +14,7 @@ from sweep.study.advice import STORAGE
 from trainables.errors import InvalidValue, Misuse, StoreError, UnknownName
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
+    from sweep.study.definition import Definition
     from trainables.records.objects import ObjectStore
 
 _SECRET_OPTION = re.compile(
@@ -61,12 +62,12 @@ def _no_root(storage: str, why: str) -> str:
     )
 
 
-def check_name(objects: ObjectStore, name: str) -> None:
-    """UnknownName, with the place that was looked at, unless ``name`` is a sweep there."""
+def find_sweep(objects: ObjectStore, name: str) -> Definition:
+    """The stored definition of ``name``; UnknownName, with the place that was looked at."""
     from sweep.study.definition import load_definition
 
     with named_place(objects):
-        load_definition(objects, name)
+        return load_definition(objects, name)
 
 
 @contextmanager
