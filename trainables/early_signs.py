@@ -98,7 +98,7 @@ class EarlySigns:
     def _signs(self, reports: Sequence[Report]) -> list[Sign]:
         report, constraint = reports[-1], self.config.constraint
         signs = list(_of_the_output(self.config, self.scales, report))
-        if constraint is not None:
+        if constraint is not None and not constraint.is_control:
             layers = len(report.layers["losses"]) - 1
             constraints = descent_constraints(constraint, layers, self.scales)
             signs += self._wound_up(constraint, constraints, reports)

@@ -91,7 +91,9 @@ def lost(setting: SettingView) -> dict[str, int]:
         if winner is not None and result.number == winner.number:
             continue
         reason: str = result.outcome
-        if result.outcome == "feasible":
-            reason = "worse objective" if result.can_win else f"feasible, {result.hindrance}"
+        if result.can_win:
+            reason = "worse objective"
+        elif result.outcome == "feasible":
+            reason = f"feasible, {result.hindrance}"
         reasons[reason] += 1
     return reasons

@@ -45,8 +45,13 @@ class Pair:
 
     @property
     def is_vacuous(self) -> bool:
-        """The unconstrained arm meets the constraint by itself, so the pair tests nothing."""
-        return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
+        """The unconstrained arm meets the constraint by itself, so the pair tests nothing.
+
+        Never with a control, which tests something else.
+        """
+        constraint, beside = self.constrained.config.constraint, self.unconstrained_judgement
+        assert constraint is not None
+        return beside is not None and beside.feasible and not constraint.is_control
 
     @cached_property
     def compared(self) -> ArmRecord | None:
@@ -164,8 +169,11 @@ class ProposalResult:
     def told_missing_share(self) -> float:
         """``worst_missing_share``; without it the worst of the seeds that measured one.
 
-        A stopped seed measured it in its last report: one noise draw, and before its end.
+        A stopped seed measured it in its last report: one noise draw, and before its end. Of a
+        control that finished nothing is missed: a search over controls follows the objective alone.
         """
+        if self.constraint.is_control and self.judgement is not None:
+            return 0.0
         if not math.isnan(self.worst_missing_share):
             return self.worst_missing_share
         shares = [
@@ -182,19 +190,25 @@ class ProposalResult:
 
     @property
     def vacuous(self) -> bool:
-        """The unconstrained arms meet the constraint by themselves, in the mean."""
-        return self.unconstrained_judgement is not None and self.unconstrained_judgement.feasible
+        """The unconstrained arms meet the constraint by themselves, in the mean. No control is."""
+        beside = self.unconstrained_judgement
+        return beside is not None and beside.feasible and not self.constraint.is_control
 
     @property
     def hindrance(self) -> Hindrance:
-        """What keeps it from winning, the most basic thing first; empty where it can win."""
-        if self.outcome != "feasible" or not math.isfinite(self.objective):
+        """What keeps it from winning, the most basic thing first; empty where it can win.
+
+        A control (``ConstraintConfig.weights_by``) need not be feasible, nor demand any descent.
+        """
+        is_control = self.constraint.is_control
+        fits = self.outcome == "feasible" or (is_control and self.outcome == "infeasible")
+        if not fits or not math.isfinite(self.objective):
             return "not feasible"
         if not self.useful:
             return "not useful"
         if self.vacuous:
             return "vacuous"
-        if self.demanded_descent < self.least_descent - ROUNDING:
+        if self.demanded_descent < self.least_descent - ROUNDING and not is_control:
             return "asks for too little"
         if any(p.compared is None for p in self.pairs):
             return "no unconstrained arm"

@@ -161,7 +161,8 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
             "constraint by itself, so the pair says nothing about constraining: ask for more"
         )
     if closest.hindrance == "not useful":
-        return f"proposal {number} is feasible but not useful: {judgement.why_not_useful}"
+        feasible = "feasible but " * judgement.feasible
+        return f"proposal {number} is {feasible}not useful: {judgement.why_not_useful}"
     text = (
         f"no proposal is feasible: the closest, proposal {number}, misses "
         f"{judgement.worst:.2f} of the reduction asked of layer {judgement.worst_layer} "

@@ -97,6 +97,7 @@ EPOCHS = TINY.with_fields(
 KINDS = {
     "constrained": TINY,
     "unconstrained": TINY.unconstrained(),
+    "a control": TINY.with_fields({"constraint.weights_by": "penalty", "constraint.penalty": 4}),
     "averaged weights": replace(TINY.unconstrained(), weight_ema=0.9),
     "every epoch": EPOCHS.with_fields({"constraint.dual_every_unit": "epoch", "weight_ema": 0.8}),
     "slack_restart, bound_zero, ratio": EPOCHS.with_fields(

@@ -91,7 +91,9 @@ OTHER_VALUES = {
     "constraint.warmup_steps": 3, "constraint.form": "ratio",
     "constraint.resilience_form": "slack", "constraint.dual_every": 2,
     "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
-    "constraint.alpha_ramp_steps": 4,
+    "constraint.alpha_ramp_steps": 4, "constraint.weights_by": "last_layer",
+    "constraint.supervision": 0.5, "constraint.supervision_decay": 0.5, "constraint.penalty": 2.0,
+    "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
     "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
     "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
@@ -103,7 +105,13 @@ TEXT: dict[str, object] = {
 }  # fmt: skip
 TEXT |= {n: DataConfig().to_json()[n.removeprefix("data.")] for n in TEXT if "data." in n}
 TEXT["constraint.reference_unit"] = "constant"
-OF_MODEL = {  # what a run needs beside a field that only one model has
+SUPERVISED = {"constraint.weights_by": "deep_supervision"}
+OF_MODEL = {  # what a run needs beside a field that only one model or setter of weights has
+    "constraint.supervision": SUPERVISED, "constraint.supervision_decay": SUPERVISED,
+    "constraint.penalty": {"constraint.weights_by": "penalty"},
+    "constraint.replayed_weights": {
+        "constraint.weights_by": "replayed", "constraint.replayed_weights": [0.0, 0.0, 0.0, 1.0],
+    },
     "model.atoms_per_side": {"model.name": "dust"},
     "model.threshold": {"model.name": "dust"},
     "model.checkpoint": VIT, "model.checkpoint_fingerprint": VIT,

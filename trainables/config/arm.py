@@ -124,21 +124,29 @@ class ArmConfig(Section):
             f"at most steps less warmup_steps ({left})",
             "alpha would never reach its value.",
         )
-        by_epoch = constraint.dual_every_unit == "epoch"  # checked in weighting.py
+        # epochs are checked in weighting.py; a control has no dual step
+        unasked = constraint.dual_every_unit == "epoch" or constraint.is_control
         constraint.require(
-            by_epoch or left == 0 or constraint.dual_every <= left,
+            unasked or left == 0 or constraint.dual_every <= left,
             "dual_every",
             f"at most steps less warmup_steps ({left})",
             "the run would end before its first dual step.",
         )
+        by_losses = {"multipliers": constraint.form == "ratio", "penalty": True}
+        follows = by_losses.get(constraint.weights_by, False)
         self.require(
-            self.accumulate == 1 or constraint.form == "difference",
+            self.accumulate == 1 or not follows,
             "accumulate",
-            "1 with form 'ratio'",
+            f"1 with form {constraint.form!r} and weights_by {constraint.weights_by!r}",
             "its layer weights need the losses of the whole batch at once.",
         )
         if self.model.layers == 0:
             return  # known once the checkpoint is read
+        constraint.require(
+            len(constraint.replayed_weights) in (0, self.model.layers + 1),
+            "replayed_weights",
+            f"{self.model.layers + 1} weights, of layers 0..{self.model.layers}",
+        )
         require(
             self.model.layers >= 2,
             "model.layers",

@@ -13,6 +13,14 @@ from trainables.errors import require
 # (decision: early signs keep to the larger tolerance).
 TOLERANCE = 0.10
 
+# Fields that one setter of the layer weights alone reads.
+_KNOBS = {
+    "supervision": "deep_supervision",
+    "supervision_decay": "deep_supervision",
+    "penalty": "penalty",
+    "replayed_weights": "replayed",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class ConstraintConfig(Section):
@@ -49,6 +57,17 @@ class ConstraintConfig(Section):
     alpha_ramp_steps: NotNegative[int] = 0
     # ^ steps after the warm-up in which alpha grows from 0 to its value
     warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
+    weights_by: Literal["multipliers", "deep_supervision", "penalty", "replayed", "last_layer"] = (
+        "multipliers"
+    )
+    # ^ what sets the layer weights. All but multipliers are controls: arms that the constraint
+    #   judges and does not train, whatever is said of multipliers above (docs/forms.md)
+    supervision: NotNegative[float] = (
+        1.0  # deep_supervision: omega of w_l = omega q^(L - l), w_L = 1
+    )
+    supervision_decay: Annotated[float, Rule(lambda q: 0 < q <= 1, "in (0, 1]")] = 1.0  # its q
+    penalty: NotNegative[float] = 1.0  # mu of the objective f_L + mu sum_l max(g_l, 0)^2
+    replayed_weights: tuple[float, ...] = ()  # w of layers 0..L at every step
 
     def _check(self) -> None:
         is_decay, is_sgd = self.resilience_form == "decay", self.dual_optimizer == "sgd"
@@ -72,3 +91,21 @@ class ConstraintConfig(Section):
             f"with resilience_form {self.resilience_form!r}",
             "the steps of slack and multiplier would overshoot each other and diverge.",
         )
+        for name, setter in _KNOBS.items():
+            default = type(self).__dataclass_fields__[name].default
+            self.require(
+                self.weights_by == setter or getattr(self, name) == default,
+                name,
+                f"left at {default!r} with weights_by {self.weights_by!r}",
+                f"only {setter!r} reads it.",
+            )
+        self.require(
+            self.weights_by != "replayed" or bool(self.replayed_weights),
+            "replayed_weights",
+            "a weight for each of the layers 0..L with weights_by 'replayed'",
+        )
+
+    @property
+    def is_control(self) -> bool:
+        """Whether something else than multipliers sets the weights: it demands no descent."""
+        return self.weights_by != "multipliers"

@@ -120,7 +120,7 @@ def demanded_descent(config: ConstraintConfig, layers: int) -> float:
 
     1 - (1 - alpha)^n, where n is how many factors of 1 - alpha lead from f0 to the last layer's
     target: L - 1 with ``bound_first``, whose first layer is bounded by f0 itself, else L. The same
-    in every form; 0 asks for nothing.
+    in every form; 0 asks for nothing, and so do controls, which the constraint only judges.
 
     >>> [
     ...     demanded_descent(ConstraintConfig(alpha=0.5, reference=reference), 3)
@@ -128,6 +128,8 @@ def demanded_descent(config: ConstraintConfig, layers: int) -> float:
     ... ]
     [0.75, 0.875, 0.875]
     """
+    if config.is_control:
+        return 0.0
     factors = layers - 1 if config.reference == "bound_first" else layers
     return 1.0 - (1.0 - config.alpha) ** factors
 

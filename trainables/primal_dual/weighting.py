@@ -1,7 +1,8 @@
 """Layer weights w of the training loss sum_l w_l f_l, where alone arms differ.
 
 ``LastLayer`` is plain training, w = (0, ..., 0, 1). ``PrimalDual`` derives w from its multipliers
-and moves them by the losses it is shown. Other setters (fixed, replayed, penalty) look the same.
+and moves them by the losses it is shown. ``Control`` is every other setter: the constraint is
+measured and trains nothing, or by a fixed penalty.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def weighting_of(
     """The weighting that a run's constraint asks for; plain training when there is none."""
     if config.constraint is None:
         return LastLayer(config.model.layers, device, dtype)
+    if config.constraint.is_control:
+        return Control(config, scales, device, dtype)
     return PrimalDual(config, scales, device, dtype, steps_per_epoch=steps_per_epoch)
 
 
@@ -109,10 +112,115 @@ class LastLayer:
         """No state."""
 
 
-class PrimalDual:
-    """Weights from multipliers, which dual steps move, on the primal steps' own forward passes."""
+class _Watched:
+    """What every setter of a run with a constraint measures of it."""
 
     watches_layers = True
+
+    def __init__(
+        self, config: ArmConfig, scales: Scales, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Nothing is observed yet."""
+        assert config.constraint is not None
+        self.config = config.constraint
+        layers = config.model.layers
+        constraints = descent_constraints(self.config, layers, scales)
+        self.constraints = on_device(constraints, device, dtype)
+        self._nothing_asked = on_device(
+            descent_constraints(self.config, layers, scales, alpha_share=0.0), device, dtype
+        )
+        self._plain = LastLayer(layers, device, dtype)
+        self._violation_sum_L = torch.zeros(len(constraints.bounds_L), device=device, dtype=dtype)
+        self._observed = 0  # steps since the last report
+        self._last_losses_F = torch.zeros(layers + 1, device=device, dtype=dtype)
+        self._last_step = 0
+
+    def in_force(self, step: int) -> DescentConstraints:
+        """The constraints at ``step``: those of the whole alpha, or on the way there (a ramp)."""
+        share = alpha_share(self.config, step)
+        if share >= 1.0:
+            return self.constraints
+        return between(self._nothing_asked, self.constraints, share)
+
+    def is_plain(self, step: int) -> bool:
+        """During the warm-up."""
+        return step < self.config.warmup_steps
+
+    def _watch(self, step: int, losses_F: Tensor) -> None:
+        self._violation_sum_L += violations(self.in_force(step), losses_F)
+        self._last_losses_F, self._last_step = losses_F, step
+        self._observed += 1
+
+    def _mean_violations(self) -> Tensor:
+        """Since the last report; resets the mean."""
+        mean_L = self._violation_sum_L / max(self._observed, 1)
+        self._violation_sum_L = torch.zeros_like(self._violation_sum_L)
+        self._observed = 0
+        return mean_L
+
+
+class Control(_Watched):
+    """Weights that no multiplier sets: fixed ones, those of a penalty, or plain training's."""
+
+    def __init__(
+        self, config: ArmConfig, scales: Scales, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Nothing is learnt on the way."""
+        super().__init__(config, scales, device, dtype)
+        fixed_F = fixed_weights(self.config, config.model.layers)
+        self._fixed_F = torch.as_tensor(fixed_F, device=device, dtype=dtype)
+
+    def is_plain(self, step: int) -> bool:
+        """During the warm-up, or always."""
+        return self.config.weights_by == "last_layer" or super().is_plain(step)
+
+    def weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """Plain during the warm-up; a penalty's gradient has multipliers 2 mu max(g, 0)."""
+        if self.is_plain(step):
+            return self._plain.weights(step, losses_F)
+        if self.config.weights_by != "penalty":
+            return self._fixed_F
+        constraints = self.in_force(step)
+        pushes_L = 2.0 * self.config.penalty * violations(constraints, losses_F).clip(min=0)
+        weights_F: Tensor = layer_weights(constraints, pushes_L, losses_F)
+        return weights_F
+
+    def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
+        """Measure the violations."""
+        self._watch(step, losses_F)
+
+    def series(self) -> dict[str, Tensor]:
+        """Mean violation since the last report; the weights of its last step."""
+        weights_F = self.weights(self._last_step, self._last_losses_F)
+        return {"violations": self._mean_violations(), "weights": weights_F}
+
+    def state_dict(self) -> dict[str, Any]:
+        """No state: the means of a report are empty whenever a checkpoint is written."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """No state."""
+
+
+def fixed_weights(config: ConstraintConfig, layers: int) -> list[float]:
+    """w_F of layers 0..L, the same at every step, where the setter is none that follows the losses.
+
+    Deep supervision: w_L = 1 and w_l = omega q^(L - l) for the layers before it, but for layer 0,
+    which is the input.
+
+    >>> by = ConstraintConfig(weights_by="deep_supervision", supervision=2, supervision_decay=0.5)
+    >>> fixed_weights(by, 3)
+    [0.0, 0.5, 1.0, 1.0]
+    """
+    if config.weights_by == "replayed":
+        return list(config.replayed_weights)
+    omega = config.supervision if config.weights_by == "deep_supervision" else 0.0
+    inner = [omega * config.supervision_decay ** (layers - layer) for layer in range(1, layers)]
+    return [0.0, *inner, 1.0]
+
+
+class PrimalDual(_Watched):
+    """Weights from multipliers, which dual steps move, on the primal steps' own forward passes."""
 
     def __init__(
         self,
@@ -129,42 +237,19 @@ class PrimalDual:
             InvalidValue: the run would end before its first dual step, or restarts would leave no
                 slack to any.
         """
-        assert config.constraint is not None
-        self.config = config.constraint
+        super().__init__(config, scales, device, dtype)
         self._steps_per_epoch = steps_per_epoch
         _require_a_dual_step(config, steps_per_epoch)
         _require_slack_at_dual_steps(self.config, steps_per_epoch)
-        layers = config.model.layers
-        constraints = descent_constraints(self.config, layers, scales)
-        self.constraints = on_device(constraints, device, dtype)
-        self._nothing_asked = on_device(
-            descent_constraints(self.config, layers, scales, alpha_share=0.0), device, dtype
-        )
-        count = len(constraints.bounds_L)
+        count = len(self._violation_sum_L)
         self.multipliers = Multipliers(count, self.config, device, dtype)
         self.slacks: Slacks | None = None
         if self.config.resilience_form != "decay":
             self.slacks = Slacks(count, self.config, device, dtype)
-        self._plain = LastLayer(layers, device, dtype)
-        self._signal_mean_L = torch.zeros(count, device=device, dtype=dtype)
+        self._signal_mean_L = torch.zeros_like(self._violation_sum_L)
         self._dual_steps = 0  # that went into _signal_mean_L
-        self._loss_sum_F = torch.zeros(layers + 1, device=device, dtype=dtype)
+        self._loss_sum_F = torch.zeros_like(self._last_losses_F)
         self._summed = 0  # steps since the last dual step
-        self._violation_sum_L = torch.zeros_like(self._signal_mean_L)
-        self._observed = 0  # steps since the last report
-        self._last_losses_F = torch.zeros_like(self._loss_sum_F)
-        self._last_step = 0
-
-    def in_force(self, step: int) -> DescentConstraints:
-        """The constraints at ``step``: those of the whole alpha, or on the way there (a ramp)."""
-        share = alpha_share(self.config, step)
-        if share >= 1.0:
-            return self.constraints
-        return between(self._nothing_asked, self.constraints, share)
-
-    def is_plain(self, step: int) -> bool:
-        """During the warm-up."""
-        return step < self.config.warmup_steps
 
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
         """Plain during the warm-up, then the Lagrangian's (docs/method.md, Training)."""
@@ -175,12 +260,10 @@ class PrimalDual:
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Take the dual step if one is due; the warm-up leaves the dual state untouched."""
-        constraints = self.in_force(step)
-        self._violation_sum_L += violations(constraints, losses_F)
-        self._last_losses_F, self._last_step = losses_F, step
-        self._observed += 1
+        self._watch(step, losses_F)
         if step < self.config.warmup_steps:
             return
+        constraints = self.in_force(step)
         self._loss_sum_F += losses_F
         self._summed += 1
         if is_dual_step(self.config, self._steps_per_epoch, step):
@@ -221,9 +304,7 @@ class PrimalDual:
 
     def series(self) -> dict[str, Tensor]:
         """Mean violation since the last report; multipliers, slacks and weights as they stand."""
-        mean_L = self._violation_sum_L / max(self._observed, 1)
-        self._violation_sum_L = torch.zeros_like(self._violation_sum_L)
-        self._observed = 0
+        mean_L = self._mean_violations()
         multipliers_L, losses_F = self.multipliers.values_L, self._last_losses_F
         constraints = self.in_force(self._last_step)
         if self.slacks is None:

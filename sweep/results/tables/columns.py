@@ -99,7 +99,9 @@ def config_of(space: SearchSpace, entry: Mapping[str, Json]) -> ArmConfig:
 
 
 def form_of(constraint: ConstraintConfig | None) -> str:
-    """What a reader calls the form of the constraint, detached or not."""
+    """What a reader calls the form of the constraint, detached or not; of a control its setter."""
+    if constraint is not None and constraint.is_control:
+        return constraint.weights_by.replace("_", " ")
     is_ratio = constraint is not None and constraint.form == "ratio"
     is_detached = constraint is not None and not constraint.grad_through_previous
     return ", ".join(["ratio"] * is_ratio + ["detached"] * is_detached) or "Lagrangian"

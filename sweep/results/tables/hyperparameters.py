@@ -43,6 +43,10 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
     configs = [config_of(space, entry) for entry in entries]
     empty = (None, "", ())
     idle = {_column(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
+    default = ArmConfig(constraint=ConstraintConfig())
+    idle |= {
+        _column(n) for n in _IF_SET if all(c.value_of(n) == default.value_of(n) for c in configs)
+    }
     idle |= set() if space.ranges else {"searched"}
     whole = [{name: value for name, value in row.items() if name not in idle} for row in rows]
     return Table("hyperparameters", caption, whole, shown, notes, texts=3, headed=3)
@@ -76,7 +80,7 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     config = config_of(space, entry)
     for name in _FIELDS:
         value = config.value_of(name) if measured else None
-        row[_column(name)] = " ".join(value) if isinstance(value, tuple) else value
+        row[_column(name)] = " ".join(map(str, value)) if isinstance(value, tuple) else value
     return row | {
         "model": config.model.name,
         "model_variant": config.model.variant,
@@ -92,6 +96,13 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     }
 
 
+_IF_SET = (  # options without a column of their own where no setting sets them
+    "constraint.weights_by",
+    "constraint.supervision",
+    "constraint.supervision_decay",
+    "constraint.penalty",
+    "constraint.replayed_weights",
+)
 _ALSO = (  # fields that say how a pair was trained and that the short form leaves to a note
     "constraint.dual_signal",
     "constraint.signal_clip",
@@ -108,6 +119,7 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
     "model.checkpoint",
     "model.atoms_per_side",
     "model.threshold",
+    *_IF_SET,
 )
 
 
@@ -121,7 +133,7 @@ def _also_notes(rows: Sequence[Row]) -> list[str]:
         also = [
             f"{_column(name)} {_value_text(row[_column(name)])}"
             for name in _ALSO
-            if row[_column(name)] != plain.value_of(name)
+            if row[_column(name)] not in (plain.value_of(name), "")
         ]
         if also:
             settings.setdefault(", ".join(also), []).append(row["setting"])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.study.pairs import Pair, join
+from sweep.study.pairs import Pair, ProposalResult, join
 from sweep.study.proposals import ProposalOutcome
+from sweep.study.sampler import constraint_of
 from sweep.study.selection import frontier_of, select
 from tests.support.proposals import FEASIBLE, INFEASIBLE, pair, proposal
 from tests.support.records import ended, finished, pair_config
@@ -207,3 +208,49 @@ def test_a_record_without_evaluation_cannot_win() -> None:
     config = pair_config()
     empty: ArmRecord = ended(config, "failed", "")
     assert not proposal(0, join(empty, None)).can_win
+
+
+def control(number: int, losses: list[float], objective: float, **knobs: Any) -> ProposalResult:
+    knobs = {"weights_by": "deep_supervision", "supervision": float(number + 1), **knobs}
+    config = pair_config(**knobs)
+    pairs = join(
+        finished(config, losses, objective=objective, multipliers=[]),
+        finished(config.unconstrained(), FEASIBLE),
+    )
+    return replace(proposal(number, pairs), least_descent=0.9)
+
+
+def test_controls_are_ranked_by_their_objective_alone() -> None:
+    """Neither feasibility, nor what the unconstrained arm meets, nor a demand is asked of them."""
+    useless = [0.9, 0.8, 0.64, 0.51]
+    tried = [
+        control(0, FEASIBLE, -0.1),
+        control(1, INFEASIBLE, -0.3),
+        control(2, FEASIBLE, -0.2),
+        control(3, useless, -9.0),
+    ]
+    assert [p.outcome for p in tried] == ["feasible", "infeasible", "feasible", "feasible"]
+    assert [p.hindrance for p in tried] == ["", "", "", "not useful"]
+    result = select("s", tried)
+    assert result.winner is not None
+    assert result.winner.number == 1
+    judgement = result.winner.judgement
+    assert judgement is not None
+    assert judgement.relaxed is None
+    assert judgement.worst == pytest.approx(0.75)
+    assert result.winner.demanded_descent == 0.0
+    assert not result.winner.vacuous
+    assert not any(p.is_vacuous for p in result.winner.pairs)
+    assert {constraint_of(ProposalOutcome.of(p).told(p.point), 0.0) for p in tried} == {0.0}
+    why = select("s", [control(0, [0.9, 0.8, 0.7, 0.8], -9.0)]).why
+    assert why.startswith("proposal 0 is not useful: held-out loss")
+
+
+def test_a_control_that_did_not_finish_or_has_nothing_beside_it_cannot_win() -> None:
+    config = pair_config(weights_by="last_layer")
+    for status in ("diverged", "stopped", "failed"):
+        broken = proposal(0, join(ended(config, status, "why"), None))
+        assert broken.hindrance == "not feasible"
+        assert select("s", [broken]).winner is None
+    alone = proposal(0, join(finished(config, FEASIBLE), None))
+    assert alone.hindrance == "no unconstrained arm"
