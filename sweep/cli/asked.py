@@ -11,7 +11,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.options import only_option, parse_values
+from sweep.cli.options import address_option, only_option, parse_values, storage_option
 from sweep.study.opening import parse_seeds
 from trainables.plain import Json
 
@@ -73,6 +73,11 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's "
         "share of a cluster.",
     ),
+    "whole": click.option(
+        "--full", "whole", is_flag=True, help="Show every setting whole, however many there are."
+    ),
+    "storage": storage_option,
+    "address": address_option,
 }
 
 
@@ -100,6 +105,27 @@ def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
         return taking
 
     return decorated
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the sweep is that a verb is about."""
+
+    storage: str  # below this root
+    address: str | None  # on this cluster, below a root there; None: here
+
+
+@dataclass(frozen=True)
+class Looked(Place):
+    """Which settings of a sweep to show, and how."""
+
+    patterns: Sequence[str]
+    whole: bool
+
+    @property
+    def is_short(self) -> bool:
+        """Whether many settings get a line each."""
+        return not self.whole and not self.patterns
 
 
 @dataclass(frozen=True)

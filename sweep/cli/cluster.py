@@ -12,7 +12,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.asked import OPTIONS, Asked, SweepOptions, collected
+from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected
 from sweep.cli.options import (
     address_option,
     given_storage,
@@ -165,11 +165,10 @@ def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:
 @click.command()
 @name_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on until the sweep's job ends.")
-@storage_option
-@address_option
-def logs(name: str, follow: bool, storage: str, address: str | None) -> None:
+@collected(at=Place)
+def logs(name: str, follow: bool, at: Place) -> None:
     """Show what a sweep's newest job on a cluster has printed."""
-    where = _required(address)
+    where = _required(at.address)
     lines = LogLines(lambda line: click.echo(line, nl=False))
     job = ""
     broken = 0  # connections since the last one that brought something

@@ -8,14 +8,12 @@ from collections.abc import Iterator, Sequence
 import click
 from rich.markup import escape
 
-from sweep.cli.asked import SpaceOptions, collected
+from sweep.cli.asked import Place, SpaceOptions, collected
 from sweep.cli.options import (
-    address_option,
     console,
     given_storage,
     json_option,
     print_json,
-    storage_option,
 )
 from sweep.doctor.check import Check
 from sweep.doctor.data import Requirement, Scope, needs_of
@@ -33,8 +31,7 @@ from trainables.errors import Misuse
 @collected(options=SpaceOptions)
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: where sweeps are tracked.")
 @click.option("--notify", metavar="URL|COMMAND", help="Also send a piece of test news.")
-@storage_option
-@address_option
+@collected(at=Place)
 @click.option(
     "--where",
     type=click.Choice(["local", "cluster"]),
@@ -51,8 +48,7 @@ def doctor(
     options: SpaceOptions,
     mlflow: str | None,
     notify: str | None,
-    storage: str,
-    address: str | None,
+    at: Place,
     where: str,
     needs: str | None,
     machines: Sequence[str],
@@ -68,20 +64,20 @@ def doctor(
     if needs is not None:
         wanted += tuple(map(Requirement.from_json, json.loads(needs)))
     scope = Scope(mlflow, data if space is None else None, wanted, tuple(machines))
-    if address is not None:
+    if at.address is not None:
         if notify is not None:
             raise Misuse("--notify tries what the driver would do: give it on the cluster's head.")
         from sweep.doctor import laptop
 
-        found = laptop.checks(address, given_storage(), scope)
+        found = laptop.checks(at.address, given_storage(), scope)
     elif where == "cluster":
         from sweep.doctor import cluster
 
-        found = cluster.checks(open_store(storage).root, scope)
+        found = cluster.checks(open_store(at.storage).root, scope)
     else:
         from sweep.doctor import machine
 
-        found = machine.checks(open_store(storage).root, scope)
+        found = machine.checks(open_store(at.storage).root, scope)
     raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
 
 

@@ -10,17 +10,15 @@ import click
 from rich.markup import escape
 
 from search_spaces import catalog
+from sweep.cli.asked import Looked, Place, collected
 from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings
 from sweep.cli.options import (
-    address_option,
     console,
     given_storage,
     json_option,
     name_argument,
-    only_option,
     open_sweep,
     print_json,
-    storage_option,
 )
 from sweep.cli.text_table import Paragraph, phrases, table
 from sweep.cluster import ask
@@ -39,9 +37,6 @@ from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
-full_option = click.option(
-    "--full", is_flag=True, help="Show every setting whole, however many there are."
-)
 WATCH_S = 5.0  # between two looks of `status --watch`
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
 
@@ -50,28 +45,27 @@ SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundre
 
 
 @click.command("list")
-@storage_option
-@address_option
+@collected(at=Place)
 @json_option
-def list_(storage: str, address: str | None, as_json: bool) -> None:
+def list_(at: Place, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
     failed), stopped (`sweep resume` continues it), or damaged (`sweep rm` removes it).
     """
-    if address is None:
-        objects = open_store(storage)
+    if at.address is None:
+        objects = open_store(at.storage)
         entries = [_list_entry(objects, name) for name in newest_first(objects)]
         place = f"below {objects.root}"
         first = advice.command("run", "quickstart", storage=objects.root)
     else:
-        entries = ask.json_of(address, given_storage(), "list")
-        place = f"on the cluster at {address}"
-        first = advice.command("submit", "quickstart", storage=given_storage(), address=address)
+        entries = ask.json_of(at.address, given_storage(), "list")
+        place = f"on the cluster at {at.address}"
+        first = advice.command("submit", "quickstart", storage=given_storage(), address=at.address)
     if as_json:
         print_json(entries)
         return
-    with ask.readable("its sweeps", is_remote=address is not None):
+    with ask.readable("its sweeps", is_remote=at.address is not None):
         _print_list(entries, place, first)
 
 
@@ -118,35 +112,24 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 
 @click.command()
 @name_argument
-@only_option
-@full_option
-@storage_option
-@address_option
+@collected(at=Looked)
 @click.option("--watch", is_flag=True, help="Show it again every 5 s while a driver works on it.")
 @json_option
-def status(
-    name: str,
-    patterns: Sequence[str],
-    full: bool,
-    storage: str,
-    address: str | None,
-    watch: bool,
-    as_json: bool,
-) -> None:
+def status(name: str, at: Looked, watch: bool, as_json: bool) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them.")
     while True:
-        if address is None:
-            entry = _status_entry(*open_sweep(storage, name, "outcomes"))
+        if at.address is None:
+            entry = _status_entry(*open_sweep(at.storage, name, "outcomes"))
         else:
-            entry = ask.json_of(address, given_storage(), "status", name)
+            entry = ask.json_of(at.address, given_storage(), "status", name)
         if as_json:
             print_json(entry)
             return
-        with ask.readable(name, is_remote=address is not None):
-            entry["settings"] = chosen(name, entry["settings"], patterns)
-            _print_status(entry, address, is_short=not full and not patterns)
+        with ask.readable(name, is_remote=at.address is not None):
+            entry["settings"] = chosen(name, entry["settings"], at.patterns)
+            _print_status(entry, at)
         if not watch or entry["state"] != "running":
             return
         time.sleep(WATCH_S)
@@ -172,7 +155,7 @@ def chosen(
     return [entry for entry in entries if entry["setting"] in kept]
 
 
-def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: bool) -> None:
+def _print_status(entry: Mapping[str, Json], at: Looked) -> None:
     name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
     by = "" if driver is None else f", by {Driver(**driver)}"
     out = console()
@@ -185,7 +168,7 @@ def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: b
     out.print()
     settings = entry["settings"]
     begun_ones = [s for s in settings if s["proposals"]["finished"]]
-    rows = begun_ones if is_short and len(settings) > FEW_SETTINGS else settings
+    rows = begun_ones if at.is_short and len(settings) > FEW_SETTINGS else settings
     if rows:
         print_settings(out, {s["setting"]: _status_row(s) for s in rows}, right=("objective",))
     if len(rows) < len(settings):
@@ -194,8 +177,8 @@ def _print_status(entry: Mapping[str, Json], address: str | None, *, is_short: b
     out.print("Objective: lower is better; compare it within one setting alone.")
     _print_training(entry)
     if state == "stopped":
-        storage = entry["storage"] if address is None else given_storage()
-        again = advice.command("resume", name, storage=storage, address=address)
+        storage = entry["storage"] if at.address is None else given_storage()
+        again = advice.command("resume", name, storage=storage, address=at.address)
         click.echo(f"\nContinue with `{again}`.")
 
 
@@ -236,35 +219,25 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 
 @click.command()
 @name_argument
-@only_option
-@full_option
-@storage_option
-@address_option
+@collected(at=Looked)
 @json_option
-def best(
-    name: str,
-    patterns: Sequence[str],
-    full: bool,
-    storage: str,
-    address: str | None,
-    as_json: bool,
-) -> None:
+def best(name: str, at: Looked, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
     Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
     numbers are means, and verdicts are those of the mean losses.
     """
-    if address is not None:
-        entries = ask.json_of(address, given_storage(), "best", name)
+    if at.address is not None:
+        entries = ask.json_of(at.address, given_storage(), "best", name)
     else:
-        objects, view = open_sweep(storage, name, "pairs")
+        objects, view = open_sweep(at.storage, name, "pairs")
         entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
-    entries = chosen(name, entries, patterns)
+    entries = chosen(name, entries, at.patterns)
     if as_json:
         print_json(entries)
         return
-    with ask.readable(name, is_remote=address is not None):
-        if len(entries) > FEW_SETTINGS and not full and not patterns:
+    with ask.readable(name, is_remote=at.address is not None):
+        if len(entries) > FEW_SETTINGS and at.is_short:
             print_overview(entries)
         else:
             print_best(entries)

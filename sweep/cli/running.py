@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, cast
 import click
 
 from search_spaces import catalog
-from sweep.cli.asked import Asked, SweepOptions, collected
+from sweep.cli.asked import Asked, Place, SweepOptions, collected
 from sweep.cli.best_text import print_best
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
-    address_option,
     console,
     given_storage,
     name_argument,
@@ -107,16 +106,14 @@ def run(
 @name_argument
 @collected(options=SweepOptions)
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
-@storage_option
-@address_option
+@collected(at=Place)
 @collected(executor=Executor)
 @notify_option
 def resume(
     name: str,
     options: SweepOptions,
     retry_failed: bool,
-    storage: str,
-    address: str | None,
+    at: Place,
     executor: Executor,
     notify: str | None,
 ) -> None:
@@ -124,7 +121,7 @@ def resume(
 
     Finished arms are not trained again. Proposals and seeds can only be added.
     """
-    if address is not None:
+    if at.address is not None:
         if named_here("where") and executor.where != "cluster":
             raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
         sent = Submission(
@@ -134,10 +131,10 @@ def resume(
             seeds=options.seeds,
             retry_failed=retry_failed,
         )
-        send(address, sent, options, executor.workers, notify)
+        send(at.address, sent, options, executor.workers, notify)
         return
     require_torch()
-    objects = open_store(storage)
+    objects = open_store(at.storage)
     there = find_sweep(objects, name)
     if options.stall_after is not None:
         there = replace(there, space=replace(there.space, stall_after_s=options.stall_after))
@@ -162,14 +159,13 @@ def _folder(data: str) -> str | None:
 
 @click.command()
 @name_argument
-@storage_option
-@address_option
-def stop(name: str, storage: str, address: str | None) -> None:
+@collected(at=Place)
+def stop(name: str, at: Place) -> None:
     """Stop a running sweep: its arms end at their next report, and `sweep resume` continues it."""
-    if address is not None:
-        click.echo(ask.stop(address, given_storage(), name), nl=False)
+    if at.address is not None:
+        click.echo(ask.stop(at.address, given_storage(), name), nl=False)
         return
-    objects = open_store(storage)
+    objects = open_store(at.storage)
     driver = driver_of(objects, name)
     if driver is not None and driver.job and not objects.exists(definition_name(name)):
         click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
-    address_option,
     given_storage,
     name_argument,
     open_sweep,
@@ -56,22 +56,20 @@ mlflow_option = click.option(
     is_flag=True,
     help="Write a configuration also of the closest pair where a setting has no winner.",
 )
-@storage_option
-@address_option
-def export_(name: str, out: str, everything: bool, storage: str, address: str | None) -> None:
+@collected(at=Place)
+def export_(name: str, out: str, everything: bool, at: Place) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
     from sweep.results.export import export, write_files
 
     folder_out = Path(out).expanduser().resolve()
-    if address is not None:
-        there = ask.asked(
-            address, given_storage(), "export", name, *(["--all"] if everything else [])
-        )
+    if at.address is not None:
+        words = ["--all"] if everything else []
+        there = ask.asked(at.address, given_storage(), "export", name, *words)
         ask.said(there)
         for file in write_files(folder_out, name, there.files):
             click.echo(str(folder_out / file))
         return
-    objects, view = open_sweep(storage, name)
+    objects, view = open_sweep(at.storage, name)
     ids = run_ids(objects, view.definition)
     read = ArmStore(objects).record
     files = export(view, ids, folder_out, read=read, everything=everything)
@@ -96,23 +94,16 @@ def export_(name: str, out: str, everything: bool, storage: str, address: str | 
 )  # fmt: skip
 @click.option("--url", "only_url", is_flag=True, help="Print a server's page, and serve nothing.")
 @mlflow_option
-@storage_option
-@address_option
-def ui(
-    name: str | None,
-    port: int,
-    only_url: bool,
-    mlflow: str | None,
-    storage: str,
-    address: str | None,
-) -> None:
+@collected(at=Place)
+def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Place) -> None:
     """Serve MLflow on this machine and print the page of a sweep: NAME, or the newest."""
     from sweep.tracking import ui as tracking_ui
 
-    if address is not None:
-        ask.show_page(address, given_storage(), ["ui", *([name] if name else []), "--url"], port)
+    if at.address is not None:
+        words = ["ui", *([name] if name else []), "--url"]
+        ask.show_page(at.address, given_storage(), words, port)
         return
-    objects = open_store(storage)
+    objects = open_store(at.storage)
     if name is None:
         name = next(iter(newest_first(objects)), None)
     if name is None:
