@@ -27,7 +27,9 @@ from trainables.records.objects import ObjectStore
 ROOT = Path(__file__).parents[2]
 CODE = """
 import signal, sys
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, drivers of tests do not
+# tests may run in the background or under nohup, where these are ignored; drivers of tests do not
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from sweep.executors import fair_share
 from sweep.run import signals
 from sweep.study.definition import load_definition
