@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.primal_dual.constraints import (
     DescentConstraints,
+    Floats,
     Scales,
     allowed_losses,
     descent_constraints,
@@ -27,8 +27,6 @@ from trainables.primal_dual.constraints import (
 )
 from trainables.primal_dual.schedule import effective_dual_steps, settled_from
 from trainables.records.arm_record import Report
-
-Floats = NDArray[np.float64]
 
 SETTLED = 0.25  # share of the steps after which a run is expected to have found its feet
 HALFWAY = 0.5  # share of the steps after which multipliers may end a run
@@ -99,20 +97,16 @@ class EarlySigns:
         report, constraint = reports[-1], self.config.constraint
         signs = list(_of_the_output(self.config, self.scales, report))
         if constraint is not None and not constraint.is_control:
-            layers = len(report.layers["losses"]) - 1
-            constraints = descent_constraints(constraint, layers, self.scales)
-            signs += self._wound_up(constraint, constraints, reports)
+            signs += self._wound_up(constraint, reports)
             signs += _paid_to_rise(self.scales, report)
             if constraint.dual_optimizer == "adam":
-                signs += self._stale(constraint, constraints, reports)
+                signs += self._stale(constraint, reports)
         return signs
 
-    def _wound_up(
-        self,
-        constraint: ConstraintConfig,
-        constraints: DescentConstraints,
-        reports: Sequence[Report],
-    ) -> Iterator[Sign]:
+    def _constraints(self, constraint: ConstraintConfig, report: Report) -> DescentConstraints:
+        return descent_constraints(constraint, len(report.layers["losses"]) - 1, self.scales)
+
+    def _wound_up(self, constraint: ConstraintConfig, reports: Sequence[Report]) -> Iterator[Sign]:
         """A layer is missed whose multiplier stands where one signal all the time would put it.
 
         Where that signal is the largest there is (its clip; Adam's steps know no size) the sign
@@ -132,7 +126,7 @@ class EarlySigns:
         bound = 1.0 if is_adam else constraint.signal_clip
         farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
         largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
-        idle_L = reach * idle_signals(constraint, constraints, largest_F)
+        idle_L = reach * idle_signals(constraint, self._constraints(constraint, report), largest_F)
         for index in missed:
             layer, value = _layer(report, index), values_L[index]
             ends = value >= WOUND_UP * farthest
@@ -166,18 +160,14 @@ class EarlySigns:
             self.config, steps_per_epoch=self.steps_per_epoch, until=last
         )
 
-    def _stale(
-        self,
-        constraint: ConstraintConfig,
-        constraints: DescentConstraints,
-        reports: Sequence[Report],
-    ) -> Iterator[Sign]:
+    def _stale(self, constraint: ConstraintConfig, reports: Sequence[Report]) -> Iterator[Sign]:
         if len(reports) < 2:
             return
         first, report = reports[-2:]
         before_L, now_L = first.layers["multipliers"], report.layers["multipliers"]
         # the farthest that Adam's steps go
         fall = self._dual_time(constraint, report.step) - self._dual_time(constraint, first.step)
+        constraints = self._constraints(constraint, report)
         allowed_L = allowed_losses(constraints, np.array(report.layers["losses"]))
         for index, (before, now) in enumerate(zip(before_L, now_L, strict=True)):
             hardly_falls = 0 < STALE * before < now and fall > (1.0 - STALE) * before

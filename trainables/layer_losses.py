@@ -51,17 +51,8 @@ def layer_losses(
 
 def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:
     """The last row of ``layer_losses`` bit for bit, [1, B], without the work of the others."""
-    device = batch.targets.device.type
-    with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
-        if isinstance(batch.inputs, Tokens):
-            of_texts = cast(TextModel, model)
-            features = of_texts.features(_text_inputs(of_texts, batch.inputs))
-            prediction = of_texts.readout(features[-1])
-        elif isinstance(model, LastPrediction):
-            prediction = model.last(batch.inputs)
-        else:
-            prediction = cast(LayerwiseModel, model)(batch.inputs)[-1]
-    return task.loss(prediction.to(task.dtype), batch.targets)[None]
+    (prediction,), _ = _forward(model, task, batch, last_alone=True)
+    return task.loss(prediction, batch.targets)[None]
 
 
 def layer_predictions(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> list[Tensor]:
@@ -84,17 +75,20 @@ def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> Outcom
 
 
 def _forward(
-    model: Model | nn.Module, task: TrainingTask, batch: Batch
+    model: Model | nn.Module, task: TrainingTask, batch: Batch, *, last_alone: bool = False
 ) -> tuple[list[Tensor], list[Tensor] | None]:
-    """Predictions of layers 0..L, and of texts the features that the readout made them of."""
+    """Predictions of layers 0..L, or L alone; of texts all features that the readout is given."""
+    features, wanted = None, slice(-1, None) if last_alone else slice(None)
     device = batch.targets.device.type
     with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
         if isinstance(batch.inputs, Tokens):
             of_texts = cast(TextModel, model)
             features = of_texts.features(_text_inputs(of_texts, batch.inputs))
-            predictions = [of_texts.readout(feature) for feature in features]
+            predictions = [of_texts.readout(feature) for feature in features[wanted]]
+        elif last_alone and isinstance(model, LastPrediction):
+            predictions = [model.last(batch.inputs)]
         else:
-            predictions, features = cast(LayerwiseModel, model)(batch.inputs), None
+            predictions = cast(LayerwiseModel, model)(batch.inputs)[wanted]
     return [prediction.to(task.dtype) for prediction in predictions], features
 
 

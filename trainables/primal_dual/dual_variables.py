@@ -10,7 +10,7 @@ Source: arXiv 2601.17257, Algorithm 1 and eqs. (34)-(38); Hounie et al. 2023, ar
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -22,21 +22,25 @@ from trainables.primal_dual.constraints import dual_step, slack_step
 class _Projected:
     """Values [L] that start at zero, are projected onto >= 0, and never wait for the device."""
 
+    ascends: ClassVar[bool]  # whether Adam maximises, with decay, as it does for multipliers
+
     def __init__(
         self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
     ) -> None:
         """Zeros for ``count`` constraints, on the run's device."""
         self.values_L = torch.zeros(count, device=device, dtype=dtype)
-        self._dual_lr = config.dual_lr
+        self._dual_lr, self._resilience = config.dual_lr, config.resilience
+        if self.ascends and config.resilience_form != "decay":
+            self._resilience = 0.0  # slacks stand in its place
         self._adam: torch.optim.Adam | None = None
-
-    def _moved_by_adam(self, **options: Any) -> None:
-        self._adam = torch.optim.Adam(
-            [self.values_L],
-            lr=self._dual_lr,
-            capturable=self.values_L.is_cuda,  # keeps Adam's step count on the device
-            **options,
-        )
+        if config.dual_optimizer == "adam":
+            self._adam = torch.optim.Adam(
+                [self.values_L],
+                lr=self._dual_lr,
+                capturable=self.values_L.is_cuda,  # keeps Adam's step count on the device
+                maximize=self.ascends,
+                weight_decay=self._resilience if self.ascends else 0.0,
+            )
 
     def _adam_step(self, adam: torch.optim.Adam, gradient_L: Tensor, lr: float) -> None:
         adam.param_groups[0]["lr"] = lr
@@ -61,14 +65,7 @@ class _Projected:
 class Multipliers(_Projected):
     """lambda_L, its optimiser and its state."""
 
-    def __init__(
-        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        """As ``_Projected``; in the slack forms nothing decays."""
-        super().__init__(count, config, device, dtype)
-        self._resilience = config.resilience if config.resilience_form == "decay" else 0.0
-        if config.dual_optimizer == "adam":
-            self._moved_by_adam(maximize=True, weight_decay=self._resilience)
+    ascends = True
 
     @torch.no_grad()
     def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
@@ -85,14 +82,7 @@ class Multipliers(_Projected):
 class Slacks(_Projected):
     """u_L in the dual signal's unit."""
 
-    def __init__(
-        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
-    ) -> None:
-        """As ``_Projected``."""
-        super().__init__(count, config, device, dtype)
-        self._resilience = config.resilience
-        if config.dual_optimizer == "adam":
-            self._moved_by_adam()
+    ascends = False
 
     @torch.no_grad()
     def descend(self, multipliers_L: Tensor, lr_factor: float) -> None:
