@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 Json = Any
@@ -15,10 +15,15 @@ def finite(value: Json) -> Json:
     >>> finite({"loss": math.inf, "layers": (0.5, math.nan)})
     {'loss': None, 'layers': [0.5, None]}
     """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(v) for key, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
+    return with_leaves(value, float, lambda number: number if math.isfinite(number) else None)
+
+
+def with_leaves(value: Json, kind: type, change: Callable[[Any], Json]) -> Json:
+    """The value with ``change`` of each ``kind`` that its dicts, lists and tuples hold."""
+    if isinstance(value, kind):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: with_leaves(v, kind, change) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [with_leaves(v, kind, change) for v in value]
     return value

@@ -7,6 +7,7 @@ so search spaces and the command line load in milliseconds.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -292,23 +293,15 @@ def default_constraint(task: str) -> ConstraintConfig:
     return ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
 
 
-_SECTIONS: dict[str, type[Section]] = {
-    "data": DataConfig,
-    "model": ModelConfig,
-    "constraint": ConstraintConfig,
-}
-
-
+@functools.cache
 def field_names() -> tuple[str, ...]:
     """Every settable field of a run, by dotted name."""
-    names: list[str] = []
-    for f in dataclasses.fields(ArmConfig):
-        section = _SECTIONS.get(f.name)
-        if section is None:
-            names.append(f.name)
-        else:
-            names.extend(f"{f.name}.{g.name}" for g in dataclasses.fields(section))  # type: ignore[arg-type]
-    return tuple(names)
+    plain = ArmConfig(constraint=ConstraintConfig()).to_json()
+    return tuple(
+        f"{name}.{leaf}" if leaf else name
+        for name, value in plain.items()
+        for leaf in (value if isinstance(value, dict) else [""])
+    )
 
 
 def field_of(name: str) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import severity_key
-from trainables.plain import Json
+from trainables.plain import Json, with_leaves
 from trainables.primal_dual.constraints import Scales
 
 # How the training of one arm ended.
@@ -228,13 +228,15 @@ class ArmRecord:
         plain["evaluation"] = (
             None if self.evaluation is None else dataclasses.asdict(self.evaluation)
         )
-        finite: dict[str, Json] = _non_finite_as_text(plain)
+        finite: dict[str, Json] = with_leaves(
+            plain, float, lambda number: number if math.isfinite(number) else str(number)
+        )
         return finite
 
     @classmethod
     def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
         """The record that ``to_json`` wrote."""
-        values = _floats(plain)
+        values = with_leaves(plain, str, lambda text: _NON_FINITE.get(text, text))
         values["config"] = ArmConfig.from_json(values["config"])
         values["reports"] = [Report(**r) for r in values["reports"]]
         if values["evaluation"] is not None:
@@ -244,23 +246,3 @@ class ArmRecord:
 
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-def _non_finite_as_text(value: Json) -> Json:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {k: _non_finite_as_text(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_non_finite_as_text(v) for v in value]
-    return value
-
-
-def _floats(value: Json) -> Json:
-    if isinstance(value, str):
-        return _NON_FINITE.get(value, value)
-    if isinstance(value, dict):
-        return {k: _floats(v) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_floats(v) for v in value]
-    return value
