@@ -21,8 +21,9 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TextIO
 
 from trainables.errors import BadData, Misuse, StoreError
@@ -209,12 +210,8 @@ class _Fetch:
             )
         pool = ThreadPoolExecutor(COPIES, thread_name_prefix="fetch")
         try:
-            copies = [pool.submit(self._copy_one, file) for file in missing]
-            pending = set(copies)
-            while pending:
-                ended, pending = wait(pending, TELL_EVERY_S, FIRST_EXCEPTION)
-                for copy in ended:
-                    copy.result()
+            for copy in as_completed([pool.submit(self._copy_one, file) for file in missing]):
+                copy.result()
         finally:
             self._given_up.set()
             pool.shutdown(cancel_futures=True)
@@ -296,10 +293,8 @@ class Background:
 
     def __init__(self, action: Callable[[Tell], object]) -> None:
         """Start it: ``action`` is called with what it is to tell how far it is."""
-        self._told, self._heard = "", ""
-        self._error: BaseException | None = None
-        self._is_over = False
-        self._changed = threading.Condition()
+        self._told: SimpleQueue[str | BaseException | None] = SimpleQueue()
+        self._heard: str | BaseException | None = ""  # None: it is done
         self._thread = threading.Thread(target=self._run, args=(action,), daemon=True)
         self._thread.start()
 
@@ -310,25 +305,16 @@ class Background:
         what ``action`` raised.
         """
         self._thread.join(every_s)  # most are found in the cache, in less
-        with self._changed:
-            self._changed.wait_for(lambda: self._told != self._heard or self._is_over)
-            self._heard = self._told
-        if not self._is_over:
-            return self._heard
-        if self._error is not None:
-            raise self._error
-        return ""
+        before = self._heard
+        while not self._told.empty() or (self._heard == before and isinstance(before, str)):
+            self._heard = self._told.get()
+        if isinstance(self._heard, BaseException):
+            raise self._heard
+        return self._heard or ""
 
     def _run(self, action: Callable[[Tell], object]) -> None:
         try:
-            action(self._tell)
+            action(self._told.put)
+            self._told.put(None)
         except BaseException as error:
-            self._error = error
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-
-    def _tell(self, text: str) -> None:
-        with self._changed:
-            self._told = text
-            self._changed.notify_all()
+            self._told.put(error)
