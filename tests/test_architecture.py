@@ -33,6 +33,7 @@ OWNERS = {
         "sweep/cluster/tunnel.py",
     ),
     "sklearn": ("trainables/probes.py",),
+    "statsmodels": ("sweep/statistics/failures.py",),
     "transformers": (
         "trainables/checkpoints.py",
         "trainables/datasets/text/tokenizer.py",
@@ -45,6 +46,7 @@ LIGHT_MODULES = (
     "search_spaces",
     "search_spaces.catalog",
     "search_spaces.space",
+    "sweep.statistics.decisions",
     "sweep.study.definition",
     "sweep.study.feasibility",
     "sweep.study.pairs",

@@ -1,0 +1,311 @@
+"""Decisions of a confirmation: better, worse, equivalent or undecided. Pure.
+
+Every hypothesis, of a family (its settings' mean difference within each seed) or of a setting, gets
+a p-value at each stage that its design tests at, over the share of the error that the stage spends;
+with ``any_time`` it is 1 over the t e-process. The smallest so far is valid at every time and never
+rises: so what is decided once stays decided, and the table's error holds whenever one stops, under
+the rule. ``multiplicity.gatekept`` makes the table of them. Equivalence is the same once more with
+the p-values of TOST, and an error of its own: of all effects of 0 and of all effects as large as
+the smallest of interest, each table's false claims stay at most ``error``.
+
+Seeds count in the order of the plan, and up to the first that some setting of a family has not got
+yet: an order that results cannot change. Shape suffixes: S settings, K seeds, H hypotheses (first
+the families, then the settings), N stages; leading axes are simulated sweeps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.statistics import anytime, paired
+from sweep.statistics.design import Design
+from sweep.statistics.multiplicity import gatekept
+from sweep.statistics.paired import Floats
+from trainables.errors import UnknownName, require
+from trainables.plain import Json, finite
+
+Outcome = Literal["undecided", "better", "worse", "equivalent"]
+OUTCOMES: tuple[Outcome, ...] = ("undecided", "better", "worse", "equivalent")
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What is known of every hypothesis; arrays of [..., H], families first."""
+
+    seeds: Ints  # whole ones
+    counted: Ints  # of those, how many the numbers are of: the stage that decided, or the last
+    mean: Floats  # difference, > 0: the first arm is better
+    low: Floats  # of the interval that covers at all stages at once; NaN before the first
+    high: Floats
+    level: Floats  # of the interval at this stage alone
+    p: Floats  # of this stage alone, unadjusted; with any_time 1 / E_n, at most 1
+    p_adjusted: Floats  # decided different where it is at most the design's error
+    p_equivalent: Floats  # adjusted; 1 without a smallest effect of interest
+    decided_at: Ints  # after how many seeds; 0: undecided
+    outcome: Ints  # places in OUTCOMES
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table of a confirmation."""
+
+    name: str
+    family: str
+    settings: int  # how many it is the mean of; a setting's own line: 0
+    seeds: int
+    counted: int
+    mean: float
+    low: float
+    high: float
+    interval: str  # its name and level
+    p: float
+    p_adjusted: float
+    p_equivalent: float
+    e_value: float  # NaN but with any_time
+    d_z: float
+    outcome: Outcome
+    decided_at: int | None
+    # Companions over the counted seeds; they decide nothing.
+    sign_flip: paired.ExactTest
+    wilcoxon: paired.ExactTest
+    sign_e_value: float
+    hodges_lehmann: paired.HodgesLehmann
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values; NaN and infinities as None."""
+        tests = ("sign_flip", "wilcoxon", "hodges_lehmann")
+        named = {name: getattr(self, name)._asdict() for name in tests}
+        plain: dict[str, Json] = finite({**asdict(self), **named})
+        return plain
+
+
+def aligned(
+    design: Design, differences: Mapping[str, Mapping[int, float]], seeds: Sequence[int]
+) -> Floats:
+    """Differences by setting and seed as an array [S, K]; NaN: not there yet.
+
+    Args:
+        design: names the settings, in the order of S.
+        differences: of each setting by seed, > 0 better.
+        seeds: all that are planned, in the order they count in: the order of K.
+
+    Raises:
+        UnknownName: of a setting that is in no family, or a seed that is not planned.
+    """
+    for name, values in differences.items():
+        if name not in design.settings:
+            raise UnknownName.of("setting", name, design.settings)
+        for seed in values:
+            if seed not in seeds:
+                raise UnknownName.of("seed", str(seed), map(str, seeds))
+    rows = [[differences.get(name, {}).get(s, math.nan) for s in seeds] for name in design.settings]
+    return np.array(rows, dtype=np.float64).reshape(len(rows), len(seeds))
+
+
+def hypotheses(design: Design, differences_SK: Floats) -> Floats:
+    """What is tested, [..., H, K]: means of the families, then the settings.
+
+    NaN from the first seed on that a family has not whole.
+    """
+    differences_SK = np.asarray(differences_SK, dtype=np.float64)
+    settings = differences_SK.shape[-2] if differences_SK.ndim > 1 else 0
+    names = len(design.settings)
+    require(settings == names, "differences", differences_SK.shape, f"[..., {names} settings, K]")
+    whole_SK = np.empty_like(differences_SK)
+    means = []
+    for places in map(list, design.members):
+        family_SK = differences_SK[..., places, :]
+        is_whole_K = np.isfinite(family_SK).all(axis=-2, keepdims=True)
+        counts_K = np.logical_and.accumulate(is_whole_K, axis=-1)
+        whole_SK[..., places, :] = np.where(counts_K, family_SK, np.nan)
+        means.append(whole_SK[..., places, :].mean(axis=-2))
+    return np.concatenate([np.stack(means, axis=-2), whole_SK], axis=-2)
+
+
+def staged_p(design: Design, values_K: Floats) -> tuple[Floats, Floats]:
+    """p-values at each stage, [..., N], over the stage's share of the error: different, equivalent.
+
+    1 where a seed that the stage needs is missing, and where all seeds give the same value.
+    """
+    different, equivalent = [], []
+    for n, share in design.stages(values_K.shape[-1]):
+        mean, error = paired.mean_and_error(values_K[..., :n])
+        p, p_equivalent = _p(design, mean, error, n)
+        different.append(p / share)
+        equivalent.append(p_equivalent / share)
+    none = np.ones((*values_K.shape[:-1], 0))
+
+    def stacked(values: list[Floats]) -> Floats:
+        return np.fmin(np.stack(values, axis=-1), 1.0) if values else none
+
+    return stacked(different), stacked(equivalent)
+
+
+def decide(design: Design, differences_SK: Floats) -> Decisions:
+    """Decisions over differences by setting and seed, [..., S, K], in the order of the design.
+
+    Args:
+        design: what was fixed before.
+        differences_SK: > 0 is better for the first arm; NaN where a seed has not been trained.
+    """
+    values_HK = hypotheses(design, differences_SK)
+    seeds_H = np.isfinite(values_HK).sum(axis=-1)
+    # Stage 0 is before the first, where nothing is tested.
+    stages_N = np.array([0, *(n for n, _ in design.stages(values_HK.shape[-1]))], dtype=np.int64)
+    before = np.ones((*seeds_H.shape, 1))
+    different_HN, equivalent_HN = (
+        np.concatenate([before, p_HN], axis=-1) for p_HN in staged_p(design, values_HK)
+    )
+    adjusted_HN = _adjusted(design, different_HN)
+    same_HN = _adjusted(design, equivalent_HN)
+    claimed_HN = (adjusted_HN <= design.error) | (same_HN <= design.error)
+    decided_H, first_H = claimed_HN.any(axis=-1), claimed_HN.argmax(axis=-1)
+    passed_H = (stages_N <= seeds_H[..., None]).sum(axis=-1) - 1
+    last_H = np.where(decided_H, first_H, passed_H)
+
+    def at_last(values_HN: Floats) -> Floats:
+        found: Floats = np.take_along_axis(values_HN, last_H[..., None], axis=-1)[..., 0]
+        return found
+
+    is_same_H = decided_H & (at_last(same_HN) <= design.error)
+    # Of a decision the numbers are those of the stage whose own p made it: a family that passes
+    # later may open the gate of what a setting showed before.
+    own_HN = np.where(is_same_H[..., None], equivalent_HN, different_HN)
+    until_HN = np.arange(len(stages_N)) <= last_H[..., None]
+    made_H = np.where(until_HN, own_HN, np.inf).argmin(axis=-1)
+    stage_H = np.where(decided_H, made_H, last_H)
+    counted_H = np.where(stage_H > 0, stages_N[stage_H], seeds_H)
+    mean_H, low_H, high_H, level_H, p_H = _estimates(design, values_HK, counted_H)
+    outcome_H = np.where(is_same_H, 3, np.where(mean_H > 0, 1, 2))
+    return Decisions(
+        seeds=seeds_H,
+        counted=counted_H,
+        mean=mean_H,
+        low=low_H,
+        high=high_H,
+        level=level_H,
+        p=p_H,
+        p_adjusted=at_last(adjusted_HN),
+        p_equivalent=at_last(same_HN),
+        decided_at=np.where(decided_H, stages_N[first_H], 0),
+        outcome=np.where(decided_H, outcome_H, 0),
+    )
+
+
+def table(
+    design: Design, differences: Mapping[str, Mapping[int, float]], seeds: Sequence[int]
+) -> tuple[Row, ...]:
+    """The lines of a confirmation: each family's, followed by its settings'; see ``aligned``."""
+    differences_SK = aligned(design, differences, seeds)
+    values_HK = hypotheses(design, differences_SK)
+    decisions = decide(design, differences_SK)
+    row = partial(_row, design, decisions, values_HK)
+    rows = []
+    for f, (family, settings) in enumerate(design.families.items()):
+        rows.append(row(f, name=family, family=family, settings=len(settings)))
+        for place, name in zip(design.members[f], settings, strict=True):
+            rows.append(row(len(design.families) + place, name=name, family=family, settings=0))
+    return tuple(rows)
+
+
+def interval_name(design: Design, level: float) -> str:
+    """The name of a line's interval.
+
+    >>> interval_name(Design.planned({"UT": ("L=4",)}, seeds=20), 0.985)
+    'paired t interval, 95 % over all 3 looks (98.5 % at this one)'
+    """
+    whole = f"{100 * (1 - design.error):g} %"
+    if design.rule == "any_time":
+        return f"t confidence sequence, {whole} over all seeds"
+    if len(design.looks) == 1:
+        return f"paired t interval, {whole}"
+    here = "" if math.isnan(level) else f" ({100 * level:.4g} % at this one)"
+    return f"paired t interval, {whole} over all {len(design.looks)} looks{here}"
+
+
+def _p(design: Design, mean: Floats, error: Floats, seeds: int) -> tuple[Floats, Floats]:
+    """p of one stage, before its share of the error: different from 0, and equivalent to 0."""
+    effect = design.smallest_effect
+    if design.rule != "any_time":
+        p = np.where(error == 0, 1.0, paired.t_p(mean, error, seeds))
+        same = np.ones_like(p) if effect is None else paired.equivalence_p(
+            mean, error, seeds, effect
+        )  # fmt: skip
+        return p, same
+
+    def one_over_e(null: float) -> Floats:
+        e = anytime.t_e_value(paired.t_of(mean, error, null), seeds)
+        return np.where(error == 0, 1.0, np.fmin(1 / e, 1.0))
+
+    if effect is None:
+        return one_over_e(0.0), np.ones_like(mean)
+    same = np.maximum(one_over_e(effect), one_over_e(-effect))
+    return one_over_e(0.0), np.where(np.abs(mean) < effect, same, 1.0)
+
+
+def _adjusted(design: Design, p_HN: Floats) -> Floats:
+    """The table's adjusted p-values at every stage, from each hypothesis' smallest so far."""
+    p_NH = np.moveaxis(np.minimum.accumulate(p_HN, axis=-1), -1, -2)
+    families = len(design.families)
+    adjusted = gatekept(p_NH[..., :families], p_NH[..., families:], design.members)
+    return np.moveaxis(np.concatenate(adjusted, axis=-1), -2, -1)
+
+
+def _estimates(
+    design: Design, values_HK: Floats, counted_H: Ints
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Mean, interval, its level, and p of the first ``counted`` seeds of each hypothesis."""
+    mean, low, high, level, p = (np.full(counted_H.shape, np.nan) for _ in range(5))
+    shares = dict(design.stages(values_HK.shape[-1]))
+    for n in np.unique(counted_H[counted_H > 0]).tolist():
+        here = counted_H == n
+        mean[here], error = paired.mean_and_error(values_HK[here][:, :n])
+        if n not in shares:
+            continue
+        level[here] = 1 - design.error * shares[n]
+        reach = anytime.sequence_reach if design.rule == "any_time" else paired.t_reach
+        half = np.where(error == 0, np.nan, error) * reach(n, 1 - design.error * shares[n])
+        low[here], high[here] = mean[here] - half, mean[here] + half
+        p[here] = _p(design, mean[here], error, n)[0]
+    return mean, low, high, level, p
+
+
+def _row(
+    design: Design, decisions: Decisions, values_HK: Floats, h: int,
+    *, name: str, family: str, settings: int,
+) -> Row:  # fmt: skip
+    counted, decided_at = int(decisions.counted[h]), int(decisions.decided_at[h])
+    values_K = values_HK[h, :counted]
+    mean, error = paired.mean_and_error(values_K) if counted else (np.array(math.nan),) * 2
+    e_value = anytime.t_e_value(paired.t_of(mean, error), counted)
+    nothing = paired.HodgesLehmann(math.nan, math.nan, math.nan, math.nan)
+    return Row(
+        name=name,
+        family=family,
+        settings=settings,
+        seeds=int(decisions.seeds[h]),
+        counted=counted,
+        mean=float(decisions.mean[h]),
+        low=float(decisions.low[h]),
+        high=float(decisions.high[h]),
+        interval=interval_name(design, float(decisions.level[h])),
+        p=float(decisions.p[h]),
+        p_adjusted=float(decisions.p_adjusted[h]),
+        p_equivalent=float(decisions.p_equivalent[h]),
+        e_value=float(e_value) if design.rule == "any_time" else math.nan,
+        d_z=paired.standardised_effect(values_K) if counted > 1 else math.nan,
+        outcome=OUTCOMES[int(decisions.outcome[h])],
+        decided_at=decided_at or None,
+        sign_flip=paired.sign_flip(values_K),
+        wilcoxon=paired.wilcoxon(values_K),
+        sign_e_value=anytime.sign_e_value(values_K),
+        hodges_lehmann=paired.hodges_lehmann(values_K, 1 - design.error) if counted else nothing,
+    )

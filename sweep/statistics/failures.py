@@ -1,0 +1,55 @@
+"""Arms that end without a score: intention to treat, and rates of failures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import proportion_confint
+
+from trainables.errors import require
+
+
+def intention_to_treat(scores: Mapping[int, float | None], worst: float) -> dict[int, float]:
+    """Scores by seed, with ``worst``, declared before, where an arm ended without one (None).
+
+    A seed that is not there has not been trained yet, and stays out.
+
+    >>> intention_to_treat({0: 0.9, 1: None}, worst=0.5)
+    {0: 0.9, 1: 0.5}
+    """
+    return {seed: worst if score is None else score for seed, score in scores.items()}
+
+
+def per_protocol(scores: Mapping[int, float | None]) -> dict[int, float]:
+    """Scores of the seeds that ended with one: secondary, because who ends so is itself an effect.
+
+    >>> per_protocol({0: 0.9, 1: None})
+    {0: 0.9}
+    """
+    return {seed: score for seed, score in scores.items() if score is not None}
+
+
+def failure_rates_p(first: Sequence[bool], second: Sequence[bool]) -> float:
+    """Two-sided exact McNemar test that two arms fail equally often, paired by seed.
+
+    Pairs count as independent: of one setting they are, of several that share seeds not quite.
+    """
+    require(
+        len(first) == len(second), "failures", len(second), f"as many as the others, {len(first)}"
+    )
+    table = np.zeros((2, 2), dtype=np.int64)
+    np.add.at(table, (np.asarray(first, dtype=int), np.asarray(second, dtype=int)), 1)
+    return float(mcnemar(table, exact=True).pvalue)
+
+
+def clopper_pearson(count: int, of: int, level: float = 0.95) -> tuple[float, float]:
+    """Exact interval of a share, such as of seeds certified feasible; at least ``level``.
+
+    >>> [round(bound, 3) for bound in clopper_pearson(5, 5)]
+    [0.478, 1.0]
+    """
+    require(0 <= count <= of and of > 0, "count", count, f"from 0 to {of}, and that above 0")
+    low, high = proportion_confint(count, of, alpha=1 - level, method="beta")
+    return float(low), float(high)

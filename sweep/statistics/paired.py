@@ -1,0 +1,177 @@
+"""Paired statistics of one comparison: t, sign flips, ranks. Pure.
+
+What is analysed are differences, one per seed, of two arms that share it: ``Delta_k`` = score of
+the first arm less that of the second, signed so that > 0 is better for the first. The unit is the
+seed. Shape suffix: K one per seed; leading axes are free where a function takes ``[..., K]``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtr, stdtrit
+from scipy.stats import rankdata
+
+from trainables.errors import require
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-12  # of the largest value: differences that differ by less are the same one
+EXACT_SEEDS = 32  # two halves of 2**16 sums each; above that sign flips are drawn
+DRAWN_FLIPS = 100_000
+
+
+class ExactTest(NamedTuple):
+    """A two-sided test whose p-values are steps."""
+
+    p: float
+    least_p: float  # the smallest that so many seeds can give, whatever their values
+
+
+class HodgesLehmann(NamedTuple):
+    """A median effect and its interval."""
+
+    estimate: float
+    low: float
+    high: float
+    level: (
+        float  # the coverage that the interval has exactly, under symmetry; may miss what is asked
+    )
+
+
+def paired_differences(
+    first: Mapping[int, float], second: Mapping[int, float], *, higher_is_better: bool
+) -> dict[int, float]:
+    """Difference of two arms' scores on every seed that both have; > 0: the first is better.
+
+    >>> paired_differences({0: 3.0, 7: 5.0}, {7: 4.0, 2: 9.0}, higher_is_better=False)
+    {7: -1.0}
+    """
+    sign = 1.0 if higher_is_better else -1.0
+    return {seed: sign * (first[seed] - second[seed]) for seed in sorted(first.keys() & second)}
+
+
+def mean_and_error(values_K: Floats) -> tuple[Floats, Floats]:
+    """Mean over the last axis and its standard error, [...] each.
+
+    The error is 0 where all seeds give the same value: they are no replicates, and nothing is
+    concluded from them. NaN where a value is, or where there is one seed.
+    """
+    seeds = values_K.shape[-1]
+    mean = values_K.mean(axis=-1)
+    if seeds < 2:
+        return mean, np.full_like(mean, np.nan)
+    error = values_K.std(axis=-1, ddof=1) / math.sqrt(seeds)
+    is_flat = np.ptp(values_K, axis=-1) <= ROUNDING * np.abs(values_K).max(axis=-1)
+    return mean, np.where(is_flat, 0.0, error)
+
+
+def t_of(mean: Floats, error: Floats, null: float = 0.0) -> Floats:
+    """t of a mean against ``null``; 0 where the seeds have no spread."""
+    t: Floats = np.divide(mean - null, error, out=np.zeros_like(mean), where=error != 0)
+    return t
+
+
+def t_p(mean: Floats, error: Floats, seeds: int) -> Floats:
+    """Two-sided p of the paired t test."""
+    p: Floats = 2 * stdtr(seeds - 1, -np.abs(t_of(mean, error)))
+    return p
+
+
+def equivalence_p(mean: Floats, error: Floats, seeds: int, smallest_effect: float) -> Floats:
+    """p of the two one-sided t tests (TOST): small where |effect| < smallest_effect is shown.
+
+    The larger of the p-values against Delta <= -smallest_effect and Delta >= smallest_effect. At
+    level a it rejects where the 1 - 2a interval lies within the two. Source: Schuirmann (1987).
+    """
+    below = stdtr(seeds - 1, t_of(mean, error, smallest_effect))
+    above = stdtr(seeds - 1, -t_of(mean, error, -smallest_effect))
+    p: Floats = np.where(error == 0, 1.0, np.maximum(below, above))
+    return p
+
+
+def t_reach(seeds: int, level: float) -> float:
+    """Half width of the two-sided paired t interval of this level, in standard errors."""
+    return float(stdtrit(seeds - 1, (1 + level) / 2)) if seeds > 1 else math.nan
+
+
+def t_interval(values_K: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
+    """The paired t interval over the last axis; NaN where the seeds have no spread."""
+    mean, error = mean_and_error(np.asarray(values_K, dtype=np.float64))
+    half = np.where(error == 0, np.nan, error) * t_reach(np.shape(values_K)[-1], level)
+    return mean - half, mean + half
+
+
+def standardised_effect(values_K: Floats) -> float:
+    """d_z: mean difference over the standard deviation of the differences; NaN without spread."""
+    mean, error = mean_and_error(np.asarray(values_K, dtype=np.float64))
+    return float(mean / (error * math.sqrt(len(values_K)))) if error > 0 else math.nan
+
+
+def sign_flip(values_K: Floats, *, key: int = 0) -> ExactTest:
+    """Sign-flip test of the mean: the share of all 2^K signs that give at least as large a |sum|.
+
+    Exact where the two arms of a pair could be exchanged. Every sign is the sum of one of the first
+    half of the seeds and one of the second, which are sorted and counted, so none is drawn up to
+    EXACT_SEEDS; above, DRAWN_FLIPS are drawn, keyed by ``key``, and the observed one counts.
+    Source: Fisher (1935), section 21; Phipson & Smyth (2010) for drawn ones.
+    """
+    values_K = np.asarray(values_K, dtype=np.float64)
+    seeds = len(values_K)
+    reached = abs(values_K.sum()) - ROUNDING * np.abs(values_K).sum()
+    if seeds > EXACT_SEEDS:
+        signs = np.random.default_rng(key).integers(0, 2, (DRAWN_FLIPS, seeds), dtype=np.int8)
+        extreme = np.count_nonzero(np.abs((2.0 * signs - 1) @ values_K) >= reached)
+        return ExactTest((1 + extreme) / (1 + DRAWN_FLIPS), 1 / (1 + DRAWN_FLIPS))
+    least = 2.0 ** (1 - seeds) if seeds else 1.0
+    if reached <= 0:
+        return ExactTest(1.0, least)
+    left, right = _signed_sums(values_K[: seeds // 2]), _signed_sums(values_K[seeds // 2 :])
+    extreme = (len(right) - np.searchsorted(right, reached - left)).sum()
+    return ExactTest(min(1.0, 2 * float(extreme) / 2.0**seeds), least)
+
+
+def wilcoxon(values_K: Floats) -> ExactTest:
+    """Wilcoxon's signed rank test, exact also with ties: sign flips of the midranks.
+
+    Differences of 0 are left out, as Wilcoxon did; ``least_p`` is of the seeds that are left.
+    """
+    values_K = np.asarray(values_K, dtype=np.float64)
+    values_K = values_K[values_K != 0]
+    return sign_flip(rankdata(np.abs(values_K)) * np.sign(values_K))
+
+
+def hodges_lehmann(values_K: Floats, level: float = 0.95) -> HodgesLehmann:
+    """Hodges-Lehmann estimate, the median of the means of all pairs, and its interval.
+
+    The interval runs between order statistics of the K (K + 1) / 2 means, by the exact null
+    distribution of Wilcoxon's statistic. Five seeds reach .9375 at most: then the widest interval
+    is given, and ``level`` says so. Source: Hollander, Wolfe & Chicken (2014), section 3.3.
+    """
+    values_K = np.asarray(values_K, dtype=np.float64)
+    seeds = len(values_K)
+    require(seeds > 0, "seeds", seeds, "at least 1")
+    rows, columns = np.triu_indices(seeds)
+    means = np.sort((values_K[rows] + values_K[columns]) / 2)
+    counts = np.ones(1)  # of each sum of the ranks 1..K over all signs
+    for rank in range(1, seeds + 1):
+        shifted = np.concatenate([np.zeros(rank), counts])
+        counts = np.concatenate([counts, np.zeros(rank)]) + shifted
+    tail = np.cumsum(counts) / 2.0**seeds  # P(W <= w)
+    left_out = max(0, int(np.searchsorted(tail, (1 - level) / 2, side="right")) - 1)
+    low, high = means[left_out], means[-1 - left_out]
+    return HodgesLehmann(
+        float(np.median(means)), float(low), float(high), 1 - 2 * float(tail[left_out])
+    )
+
+
+def _signed_sums(values_K: Floats) -> Floats:
+    """Sums of the values under all 2^K signs, sorted."""
+    sums = np.zeros(1)
+    for value in values_K:
+        sums = np.concatenate([sums - value, sums + value])
+    return np.sort(sums)

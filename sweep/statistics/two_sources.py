@@ -1,0 +1,113 @@
+"""Two sources of error: other seeds, and other test units. Pure.
+
+An interval over seeds is conditional on the test set. Shape suffixes: C conditions (test gammas,
+shifts), K seeds, U units (clips, windows, texts), D draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sweep.statistics.paired import Floats
+from trainables.errors import require
+
+DRAWS = 2_000
+_AT_ONCE = 50  # draws: bounds memory
+
+
+@dataclass(frozen=True)
+class CrossedInterval:
+    """A percentile interval over seeds and units at once."""
+
+    mean: float
+    low: float
+    high: float
+    name: str
+
+
+@dataclass(frozen=True)
+class VarianceComponents:
+    """Variances of a difference between seeds, between units, and what is neither; at least 0."""
+
+    seed: float
+    unit: float
+    rest: float
+
+    def standard_error(self, seeds: int, units: int) -> float:
+        """Of the mean over so many, where both are drawn anew."""
+        return float(
+            np.sqrt(self.seed / seeds + self.unit / units + self.rest / (seeds * units))
+        )  # fmt: skip
+
+
+def crossed_bootstrap(
+    first_CKU: Floats,
+    second_CKU: Floats,
+    sizes_U: Floats,
+    score: Callable[[Floats], Floats],
+    *,
+    key: int,
+    level: float = 0.95,
+    draws: int = DRAWS,
+) -> CrossedInterval:
+    """Interval of the mean score difference over seeds and conditions, > 0: the first is better.
+
+    Seeds and units are drawn again independently of each other, and both arms keep their pairs
+    (Owen's pigeonhole bootstrap, which is conservative). Of every draw the mean losses over units,
+    by their sizes, are turned into scores seed by seed.
+
+    Args:
+        first_CKU: mean losses of the first arm's units.
+        second_CKU: those of the second, on the same seeds and units.
+        sizes_U: samples of each unit.
+        score: turns mean losses [..., C, K] into scores, higher is better, elementwise.
+        key: of the draws.
+        level: of the interval.
+        draws: how many.
+
+    Source: Owen (2007), "The pigeonhole bootstrap", Annals of Applied Statistics 1(2).
+    """
+    shape = first_CKU.shape
+    require(shape == second_CKU.shape, "losses", second_CKU.shape, f"of one shape, {shape}")
+    _, seeds, units = shape
+    require(min(seeds, units) > 1, "losses", shape, "of at least 2 seeds and 2 units")
+    generator = np.random.default_rng(key)
+
+    def differences_CK(weights_DU: Floats) -> Floats:
+        shares_UD = (weights_DU / weights_DU.sum(axis=-1, keepdims=True)).T
+        scores = [np.moveaxis(score(arm @ shares_UD), -1, 0) for arm in (first_CKU, second_CKU)]
+        found: Floats = scores[0] - scores[1]  # [D, C, K]
+        return found
+
+    found = []
+    for start in range(0, draws, _AT_ONCE):
+        count = min(_AT_ONCE, draws - start)
+        units_DU = generator.multinomial(units, np.full(units, 1 / units), size=count)
+        seeds_DK = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)
+        mean_DK = differences_CK(units_DU * sizes_U).mean(axis=1)
+        found.append((mean_DK * seeds_DK).sum(axis=-1) / seeds)
+    low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
+    mean = float(differences_CK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
+    name = f"crossed bootstrap of seeds and units, {100 * level:g} %, {draws} draws"
+    return CrossedInterval(mean, float(low), float(high), name)
+
+
+def variance_components(differences_KU: Floats) -> VarianceComponents:
+    """Components of paired differences by seed and unit, by the mean squares of a crossed design.
+
+    Two-way random effects with one observation a cell: E MS_seed = rest + U seed, E MS_unit = rest
+    + K unit, E MS_rest = rest. Source: Searle, Casella & McCulloch (1992), chapter 4.
+    """
+    seeds, units = differences_KU.shape
+    require(min(seeds, units) > 1, "differences", (seeds, units), "of 2 seeds and 2 units at least")
+    mean_K, mean_U = differences_KU.mean(axis=1), differences_KU.mean(axis=0)
+    rest_KU = differences_KU - mean_K[:, None] - mean_U + differences_KU.mean()
+    rest = float((rest_KU**2).sum() / ((seeds - 1) * (units - 1)))
+    return VarianceComponents(
+        seed=max(0.0, float(mean_K.var(ddof=1)) - rest / units),
+        unit=max(0.0, float(mean_U.var(ddof=1)) - rest / seeds),
+        rest=rest,
+    )
