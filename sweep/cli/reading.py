@@ -32,7 +32,7 @@ from sweep.study.definition import Definition, folder, sweep_names
 from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import open_store
 from sweep.study.selection import outcome_text
-from sweep.tracking.address import known_id, place_of
+from sweep.tracking.address import TrackingError, known_id, place_of
 from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
@@ -248,15 +248,11 @@ def run_ids(objects: ObjectStore, definition: Definition) -> dict[str, str]:
     from sweep.tracking import client
 
     sweep_id = known_id(objects, definition.name)
-    if sweep_id is None:
-        note(f"without MLflow run ids: {definition.name} was not tracked yet.")
-        return {}
     try:
+        if sweep_id is None:
+            raise TrackingError(f"{definition.name} was not tracked yet.")
         uri = place_of(objects, definition)
+        return client.run_ids(uri, definition.name, sweep_id, storage=objects.root)
     except SweepError as error:
         note(f"without MLflow run ids: {error}")
         return {}
-    found = client.run_ids(uri, definition.name, sweep_id, storage=objects.root)
-    if found.reason:
-        note(f"without MLflow run ids: {found.reason}")
-    return found.ids

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import click
 
 from sweep.cluster import questions
-from sweep.cluster.job_list import READER, Job, listed
+from sweep.cluster.job_list import READER, ROOT, SWEEP, Job, listed
 from sweep.cluster.submission import NOT_YET, Answer, Question, Submission
 from sweep.study.advice import note, place
 from trainables.code_version import code_version
@@ -234,11 +234,9 @@ def submit(jobs: Jobs, sent: Submission, wait_s: float) -> tuple[str, Answer | N
 
 
 def _started(jobs: Jobs, job: str, sent: Submission) -> bool:
-    from sweep.cluster.jobs import driver_metadata
-
     with tempfile.TemporaryDirectory() as folder:
         sent.write(Path(folder))
-        metadata = None if sent.driven_by else driver_metadata(sent.name, sent.storage)
+        metadata = None if sent.driven_by else {SWEEP: sent.name, ROOT: sent.storage or ""}
         return jobs.start(
             job, f"{PYTHON} sweep.cluster.supervise", folder=Path(folder), metadata=metadata
         )

@@ -20,7 +20,7 @@ import requests
 from ray.exceptions import AuthenticationError
 from ray.job_submission import JobSubmissionClient, JobType
 
-from sweep.cluster.job_list import READER, ROOT, SWEEP, TIMEOUT_S, Job
+from sweep.cluster.job_list import READER, TIMEOUT_S, Job
 from sweep.cluster.submission import Answer
 from sweep.cluster.tunnel import LOOPBACK
 from trainables.errors import Failure, Misuse
@@ -241,11 +241,6 @@ class _Client(JobSubmissionClient):
         if is_here(self._address):
             more.setdefault("proxies", dict.fromkeys(("http", "https", "all")))
         return super()._do_request(method, endpoint, data=data, json_data=json_data, **more)
-
-
-def driver_metadata(sweep: str, storage: str | None) -> dict[str, str]:
-    """What marks a job that drives a sweep."""
-    return {SWEEP: sweep, ROOT: storage or ""}
 
 
 def _told(error: Exception) -> str:

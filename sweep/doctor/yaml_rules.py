@@ -93,17 +93,12 @@ class ClusterFile:
         for name in self.worker_types():
             own = self.node_types[name].get("worker_setup_commands")  # replaces everybody's
             setup = self.prepared["worker_setup_commands"] if own is None else own
-            yield f"workers of type {name}", [*setup, *self.worker_start]
+            yield f"workers of type {name}", [*setup, *self.prepared["worker_start_ray_commands"]]
 
     @property
     def head_start(self) -> list[str]:
         """Commands that start Ray on the head."""
         return list(self.prepared["head_start_ray_commands"])
-
-    @property
-    def worker_start(self) -> list[str]:
-        """Commands that start Ray on a worker."""
-        return list(self.prepared["worker_start_ray_commands"])
 
     @property
     def mounts(self) -> dict[str, str]:
@@ -285,7 +280,7 @@ def _head(cluster: ClusterFile) -> Iterator[str]:
 
 
 def _workers(cluster: ClusterFile) -> Iterator[str]:
-    start = cluster.worker_start
+    start = list(cluster.prepared["worker_start_ray_commands"])
     yield from _starts(start, "worker_start_ray_commands", "--address", "$RAY_HEAD_IP")
     if any("--head" in command for command in start):
         yield "worker_start_ray_commands start a head: remove --head."

@@ -27,7 +27,7 @@ from ray.tune.search import Searcher
 from ray.tune.stopper import Stopper
 
 from sweep.executors.autoscaling import unused_gpus
-from sweep.executors.capacity import ClusterCapacity, FixedCapacity
+from sweep.executors.capacity import Capacity, ClusterCapacity, FixedCapacity
 from sweep.executors.fair_share import Shares
 from sweep.executors.ray_cluster import RayCluster
 from sweep.executors.ray_session import attached_ray, local_ray
@@ -64,8 +64,7 @@ def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patienc
         if classes.on_gpu and workers is not None:
             classes.pack(workers, gpus)
         capacity = FixedCapacity(workers or max(1, classes.standard.slots(machines)), machines)
-        live = LiveTrials(coordinator, classes, capacity, _stalls(coordinator))
-        _fit(live, patience_s, scratch)
+        _fit(coordinator, classes, capacity, patience_s, scratch)
 
 
 def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
@@ -85,20 +84,22 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
         stop = advice.command("stop", sweep, storage=coordinator.objects.root)
         if told := unused_gpus(classes.standard, there, sweep, stop=stop):
             log.warning(told)
-        live = LiveTrials(coordinator, classes, capacity, _stalls(coordinator))
         try:
-            _fit(live, patience_s, scratch)
+            _fit(coordinator, classes, capacity, patience_s, scratch)
         finally:
             with suppress(Exception):  # the head may be gone; the others see silence, too
                 shares.leave()
 
 
-def _stalls(coordinator: Coordinator) -> Stalls:
-    return Stalls(coordinator.definition.space.stall_after_s)
-
-
-def _fit(live: LiveTrials, patience_s: float, scratch: Path) -> None:
-    coordinator = live.coordinator
+def _fit(
+    coordinator: Coordinator,
+    classes: ResourceClasses,
+    capacity: Capacity,
+    patience_s: float,
+    scratch: Path,
+) -> None:
+    stalls = Stalls(coordinator.definition.space.stall_after_s)
+    live = LiveTrials(coordinator, classes, capacity, stalls)
     tuner = Tuner(
         tune.with_resources(ArmTrial, resources_of),
         tune_config=TuneConfig(

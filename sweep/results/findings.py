@@ -58,20 +58,19 @@ def _compared(
     sides = [(name, side) for name, side in (("better", better), ("worse", worse)) if side]
     if not sides:
         return [f"{words} winners and plain training score the same."]
-    name, side = sides[0]
-    text = f"{_of(side, differences)} {name} than plain training, by {_sizes(side, metric)}"
-    for name, side in sides[1:]:
-        text += f", and {len(side)} {'is' if len(side) == 1 else 'are'} {name}, "
-        text += f"by {_sizes(side, metric)}"
-    return [f"{words} {text}."]
+    texts: list[str] = []
+    for name, side in sides:
+        who = f"and {len(side)}" if texts else _who(len(side), len(differences))
+        than = "" if texts else " than plain training"
+        are = "is" if len(side) == 1 else "are"
+        texts.append(f"{who} {are} {name}{than}, by {_sizes(side, metric)}")
+    return [f"{words} {', '.join(texts)}."]
 
 
-def _of(side: Sequence[float], every: Sequence[float]) -> str:
-    if len(every) == 1:
-        return "the winner is"
-    if len(side) == len(every):
-        return "both winners are" if len(every) == 2 else f"all {len(every)} winners are"
-    return f"{len(side)} of {len(every)} winners {'is' if len(side) == 1 else 'are'}"
+def _who(count: int, every: int) -> str:
+    if count < every:
+        return f"{count} of {every} winners"
+    return {1: "the winner", 2: "both winners"}.get(every, f"all {every} winners")
 
 
 def _sizes(side: Sequence[float], metric: Metric) -> str:
@@ -93,9 +92,7 @@ def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> li
     if not gains:
         return []
     beaten = sum(gain > 0 for gain in gains)
-    who = f"{beaten} of {len(gains)} winners"
-    if beaten in (0, len(gains)):
-        who = {1: "the winner", 2: "both winners"}.get(len(gains), f"all {len(gains)} winners")
+    who = _who(beaten or len(gains), len(gains))
     if beaten == 0:
         return [f"On unseen gammas no winner beats a linear (Wiener) filter: it is ahead of {who}."]
     return [f"On unseen gammas {who} beat{'s' * (beaten == 1)} a linear (Wiener) filter."]

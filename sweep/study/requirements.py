@@ -86,20 +86,17 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     _refuse_unread_folder(space)
     space = _mapped(space, "data.folder", absolute)
     runs = {s.name: space.base.with_fields(s.fields) for s in space.settings}
-    datas = {name: run.data for name, run in runs.items()}
     seen: dict[DataConfig, str] = {}
-    for name, data in datas.items():
+    for name, run in runs.items():
         try:
-            seen[data] = seen.get(data) or fingerprinted_data(runs[name]).fingerprint
+            seen[run.data] = seen.get(run.data) or fingerprinted_data(run).fingerprint
         except BadData as error:
-            gives_none = data.folder is None and _reads_folder(runs[name])
-            hint = (
-                " Give the folder or address with --data, or set SWEEP_DATA." if gives_none else ""
-            )
-            if len({d.name for d in datas.values()}) > 1:
+            gives_none = run.data.folder is None and _reads_folder(run)
+            hint = " Give the folder or address with --data, or set SWEEP_DATA." * gives_none
+            if len({other.data.name for other in runs.values()}) > 1:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
-    prints = {name: seen[data] for name, data in datas.items()}
+    prints = {name: seen[run.data] for name, run in runs.items()}
     return _with_each(space, "data.fingerprint", prints)
 
 

@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sweep.study.advice import command
 from sweep.tracking.address import ENVIRONMENT, TrackingError, shown, sqlite_path
@@ -193,36 +193,29 @@ def create_experiment(
 # --- run ids --------------------------------------------------------------------------------------
 
 
-class RunIds(NamedTuple):
-    """Run ids by signature; ``reason`` says why there are none, '' when MLflow answered."""
-
-    ids: dict[str, str]
-    reason: str
-
-
-def run_ids(uri: str, sweep: str, sweep_id: str = "", *, storage: str | None = None) -> RunIds:
-    """Run ids of a sweep's arms by signature; empty, with the reason, when MLflow cannot tell.
+def run_ids(
+    uri: str, sweep: str, sweep_id: str = "", *, storage: str | None = None
+) -> dict[str, str]:
+    """Run ids of a sweep's arms by signature. Raises TrackingError when MLflow cannot tell.
 
     ``storage`` is the root that a missing experiment is sent from.
     """
     path = sqlite_path(uri)
     if path is not None and not path.exists():
-        return RunIds({}, f"nothing is tracked at {uri} yet.")
+        raise TrackingError(f"nothing is tracked at {uri} yet.")
+    experiment = experiment_id(uri, sweep, sweep_id)
+    if experiment is None:
+        send = command("sync", sweep, storage=storage)
+        missing = f"MLflow at {shown(uri)} has no experiment of {sweep!r}: `{send}` sends it."
+        raise TrackingError(missing)
+    oldest: dict[str, tuple[int, str]] = {}
     try:
-        experiment = experiment_id(uri, sweep, sweep_id)
-        if experiment is None:
-            send = command("sync", sweep, storage=storage)
-            missing = f"MLflow at {shown(uri)} has no experiment of {sweep!r}: `{send}` sends it."
-            return RunIds({}, missing)
-        oldest: dict[str, tuple[int, str]] = {}
         for run in search_runs(make_client(uri), experiment, "tags.kind = 'arm'"):
             signature = run.data.tags["signature"]
             oldest[signature] = min(age(run), oldest.get(signature, age(run)))
-    except TrackingError as error:
-        return RunIds({}, str(error))
     except foreign_errors() as error:
-        return RunIds({}, str(trouble(uri, error)))
-    return RunIds({signature: run_id for signature, (_, run_id) in oldest.items()}, "")
+        raise trouble(uri, error) from error
+    return {signature: run_id for signature, (_, run_id) in oldest.items()}
 
 
 def experiment_id(uri: str, sweep: str, sweep_id: str = "") -> str | None:

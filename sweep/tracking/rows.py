@@ -164,7 +164,8 @@ def flattened(plain: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             flat |= flattened(value, f"{prefix}{name}.")
         else:
-            flat[f"{prefix}{name}"] = _cut(_text(value), LONGEST_PARAM)
+            text = value if isinstance(value, str) else json.dumps(value)
+            flat[f"{prefix}{name}"] = _cut(text, LONGEST_PARAM)
     return flat
 
 
@@ -286,10 +287,6 @@ def _note(record: ArmRecord) -> str:
         "    sweep run config.json --reproduce"
     )
     return "\n\n".join(paragraphs)
-
-
-def _text(value: Json) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _cut(text: str, longest: int) -> str:

@@ -147,20 +147,22 @@ def test_an_experiment_of_somebody_else_is_no_refusal() -> None:
 
 def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
     nowhere = tracking_uri(str(tmp_path / "nowhere"))
-    assert run_ids(nowhere, SWEEP) == ({}, f"nothing is tracked at {nowhere} yet.")
+    with pytest.raises(TrackingError) as told:
+        run_ids(nowhere, SWEEP)
+    assert str(told.value) == f"nothing is tracked at {nowhere} yet."
     assert not (tmp_path / "nowhere").exists()
     arms = [offered[-1] for offered in history(3)]
     tracker = Tracker(uri)
     ids = {arm.signature: tracker.sync(arm) for arm in arms}
     tracker.sync_sweep_summary(SWEEP, definition={}, outcomes={}, started_ms=STARTED)
-    assert run_ids(uri, SWEEP) == (ids, "")
-    assert "no experiment of 'other'" in run_ids(uri, "other").reason
+    assert run_ids(uri, SWEEP) == ids
+    with pytest.raises(TrackingError, match="no experiment of 'other'"):
+        run_ids(uri, "other")
 
 
-def test_a_server_that_is_away_is_a_reason_not_an_error() -> None:
-    ids, reason = run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
-    assert ids == {}
-    assert "could not be reached" in reason
+def test_a_server_that_is_away_is_told() -> None:
+    with pytest.raises(TrackingError, match="could not be reached"):
+        run_ids(f"http://127.0.0.1:{free_port()}", SWEEP)
 
 
 @pytest.mark.parametrize(
@@ -171,4 +173,5 @@ def test_an_address_that_no_client_can_be_made_for_is_told(uri: str, advice: str
     with pytest.raises(TrackingError, match=advice) as told:
         experiment_id(uri, SWEEP)
     assert "me@" not in str(told.value)
-    assert advice in run_ids(uri, SWEEP).reason
+    with pytest.raises(TrackingError, match=advice):
+        run_ids(uri, SWEEP)

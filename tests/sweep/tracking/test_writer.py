@@ -78,7 +78,7 @@ def test_closing_sends_what_waits_its_turn(uri: str) -> None:
     wait_until(lambda: not offer.behind)
     offer(later)
     assert offer.writer.close(60) == []
-    run_id = run_ids(uri, SWEEP).ids[first.signature]
+    run_id = run_ids(uri, SWEEP)[first.signature]
     newest = make_client(uri).get_metric_history(run_id, results.REPORTED_LOSS)
     assert max(row.step for row in newest) == final.record.reports[-1].step
 
@@ -105,7 +105,7 @@ def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
     wait_until(lambda: offer.behind == [arms[0].signature])
     assert offer.writer.close(0.1) == [arms[0].signature]
     assert len(offer.warnings) == 1
-    assert set(run_ids(uri, SWEEP).ids) >= {arm.signature for arm in arms[1:]}
+    assert set(run_ids(uri, SWEEP)) >= {arm.signature for arm in arms[1:]}
 
 
 def test_many_final_arms_that_wait_hold_up_no_running_one(uri: str) -> None:
@@ -169,6 +169,6 @@ def test_a_server_away_for_the_middle_third_ends_up_as_if_it_never_was(
         again = Tracker(server.uri)
         sync_all(again, [offered[-1] for offered in arms], say=warnings.append)
         assert (again.created, again.rows_sent) == (0, 0)
-        assert len(run_ids(server.uri, SWEEP).ids) == 12
+        assert len(run_ids(server.uri, SWEEP)) == 12
     finally:
         server.stop()
