@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -255,13 +254,10 @@ def _train(
 def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int) -> None:
     """Bring the sweep's own MLflow run up to date; its times are those of the records."""
     records = [a.record for a in view.arms.values() if a.record is not None]
-    outcomes: dict[str, Mapping[str, int]] = {
-        s.setting.name: cast(Mapping[str, int], s.chosen.outcomes) for s in view.settings
-    }
     tracker.sync_sweep_summary(
         view.definition.name,
         definition={n: v for n, v in view.definition.to_json().items() if n != "mlflow_uri"},
-        outcomes=outcomes,
+        outcomes={s.setting.name: s.chosen.outcomes for s in view.settings},
         started_ms=min((r.started_ms for r in records), default=fallback_ms),
         ended_ms=max((r.ended_ms for r in records), default=fallback_ms)
         if view.is_finished

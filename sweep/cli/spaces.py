@@ -141,10 +141,15 @@ def _print_space(space: SearchSpace) -> None:
         out.print(escape(line))
     out.print()
     compared = [COMPARISONS[s.name] for s in space.settings if s.name in COMPARISONS]
-    rows = [_setting_row(space, s) for s in space.settings]
-    if compared:
-        for row in rows:
-            row["published"] = _published_text(row["setting"])
+    rows = [
+        {
+            "setting": s.name,
+            "also sets": _also_sets(s) or NOTHING,
+            "proposals": str(space.proposals_of(s)),
+            **({"published": _published_text(s.name)} if compared else {}),
+        }
+        for s in space.settings
+    ]
     out.print(table(rows, right=("proposals",), whole=("setting", "published")))
     if compared:
         out.print(
@@ -199,14 +204,6 @@ def _models(space: SearchSpace) -> list[str]:
 def _steps(space: SearchSpace) -> str:
     steps = sorted({space.base.with_fields(s.fields).steps for s in space.settings})
     return f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
-
-
-def _setting_row(space: SearchSpace, setting: Setting) -> dict[str, str]:
-    return {
-        "setting": setting.name,
-        "also sets": _also_sets(setting) or NOTHING,
-        "proposals": str(space.proposals_of(setting)),
-    }
 
 
 def _published_text(setting: str) -> str:

@@ -35,15 +35,10 @@ class Beat:
     sweep: str
     since_s: float  # when it started: who came first gets what does not divide
     at_s: float  # when it said so, since 1970: what a driver that starts judges by
-    cpus: int
-    gpus: float
+    cpus: int  # that one of its arms holds of a machine
+    gpus: float  # the same
     wants: int  # arms that are left
     holds: int  # arms that are being trained
-
-    @property
-    def arm(self) -> ResourceClass:
-        """What one of its arms holds of a machine."""
-        return ResourceClass(self.cpus, self.gpus)
 
     def to_bytes(self) -> bytes:
         """For the board."""
@@ -84,7 +79,7 @@ def allowed(beats: Sequence[Beat], machines: Sequence[Machine]) -> dict[str, int
     [{'a': 3, 'b': 2}, {'a': 4, 'b': 1}]
     """
     ordered = sorted(beats, key=lambda beat: (beat.since_s, beat.driver))
-    slots = [beat.arm.slots(machines) for beat in ordered]
+    slots = [ResourceClass(beat.cpus, beat.gpus).slots(machines) for beat in ordered]
     shares = fair_shares(
         [min(1.0, b.wants / s) if s else 0.0 for b, s in zip(ordered, slots, strict=True)]
     )

@@ -52,18 +52,14 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     model = run({}).model
     return {
         "setting": setting.setting.name,
-        "task": view.definition.space.base.task,
+        "task": space.base.task,
         "model": model.name,
         "model_variant": model.variant,
         "winner": chosen.winner is not None,
         "why": chosen.why or None,
         "outcomes": dict(chosen.outcomes),
         "lost": lost(setting),
-        "proposals": {
-            "wanted": view.definition.space.proposals_of(setting.setting),
-            "stored": len(setting.proposals),
-            "finished": len(setting.results),
-        },
+        "proposals": setting.counts(space),
         "proposal": None if shown is None else shown.number,
         "point": None if shown is None else shown.point,
         "search_seeds": list(seeds),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Literal
 
+from search_spaces.space import SearchSpace
 from sweep.results.sweep_view import ArmPlace, SettingView, SweepView
 from sweep.study.selection import counted, winner_of
 from trainables.plain import Json, finite
@@ -46,9 +47,7 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
             "interrupted": len(interrupted),
         },
         "statuses": dict(sorted(Counter(a.status for a in arms if a.status).items())),
-        "settings": [
-            finite(_setting_status(s, space.proposals_of(s.setting))) for s in view.settings
-        ],
+        "settings": [finite(_setting_status(s, space)) for s in view.settings],
         "retired": dict(view.retired),
         "in_training": [finite(_progress(arm)) for arm in training],
         "interrupted": [finite(_progress(arm)) for arm in interrupted],
@@ -71,15 +70,11 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
     }
 
 
-def _setting_status(setting: SettingView, wanted: int) -> dict[str, Json]:
+def _setting_status(setting: SettingView, space: SearchSpace) -> dict[str, Json]:
     winner = winner_of(setting.results)
     return {
         "setting": setting.setting.name,
-        "proposals": {
-            "wanted": wanted,
-            "stored": len(setting.proposals),
-            "finished": len(setting.results),
-        },
+        "proposals": setting.counts(space),
         "outcomes": counted(setting.results),
         "winner": None if winner is None else winner.number,
         "objective": None if winner is None else winner.objective,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from search_spaces.space import Setting
+from search_spaces.space import SearchSpace, Setting
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, load_definition
 from sweep.study.pairs import ProposalResult, join
@@ -72,6 +72,14 @@ class SettingView:
     arms: tuple[ArmPlace, ...]  # every arm of the setting known so far; shared ones in each setting
     results: tuple[ProposalOutcome, ...]  # proposals whose constrained arms are final on every seed
     shown: SettingResult | None  # None: no pair was read
+
+    def counts(self, space: SearchSpace) -> dict[str, int]:
+        """How many proposals are wanted, stored and finished."""
+        return {
+            "wanted": space.proposals_of(self.setting),
+            "stored": len(self.proposals),
+            "finished": len(self.results),
+        }
 
     @property
     def chosen(self) -> SettingResult:

@@ -73,32 +73,26 @@ class LiveDisplay(Display):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._is_over = False
 
     @contextmanager
     def showing(self, coordinator: Coordinator) -> Iterator[None]:
         """Redraw while the block runs."""
-        started = time.monotonic()
-        live = Live(
-            console=self._console,
-            get_renderable=lambda: self._view(coordinator, time.monotonic() - started),
-            refresh_per_second=REFRESH_PER_S,
-        )
-        with live:
+        started, is_over = time.monotonic(), False
+
+        def shown() -> RenderableType:
+            elapsed_s = time.monotonic() - started
+            if is_over:  # what stays in the scroll-back is the summary
+                return Group(*_head(coordinator, elapsed_s))
+            return view(coordinator, elapsed_s, self._console.height, self._console.width)
+
+        with Live(console=self._console, get_renderable=shown, refresh_per_second=REFRESH_PER_S):
             yield
-            self._is_over = True  # what stays in the scroll-back is the summary
-
-    def _view(self, coordinator: Coordinator, elapsed_s: float) -> RenderableType:
-        if self._is_over:
-            return Group(*_head(coordinator, elapsed_s))
-        return view(coordinator, elapsed_s, self._console.height, self._console.width)
+            is_over = True
 
 
-def display_of(
-    definition: Definition, *, enabled: bool = True, console: Console | None = None
-) -> Display:
+def display_of(definition: Definition, *, enabled: bool = True) -> Display:
     """The display that suits where the output goes."""
-    console = console or Console()
+    console = Console()
     if not enabled:
         return Display()
     return LiveDisplay(console) if console.is_terminal else PlainDisplay(console)

@@ -110,8 +110,5 @@ def parse_seeds(text: str, present: Sequence[int] = ()) -> tuple[int, ...]:
         return tuple(numbers)
     if not 1 <= numbers[0] <= 1000:
         raise InvalidValue(f"--seeds must ask for 1 to 1000 seeds, got {numbers[0]}.")
-    free = (seed for seed in range(numbers[0] + len(present)) if seed not in present)
-    chosen = [*present]
-    while len(chosen) < numbers[0]:
-        chosen.append(next(free))
-    return tuple(chosen)
+    free = [seed for seed in range(numbers[0] + len(present)) if seed not in present]
+    return (*present, *free[: max(numbers[0] - len(present), 0)])

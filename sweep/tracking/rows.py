@@ -25,6 +25,7 @@ from trainables.records.arm_record import (
     PROBE_ACCURACY_CURVE,
     PROBE_CURVE,
     ArmRecord,
+    Outcome,
     Status,
     metric_at_gamma,
     metric_at_shift,
@@ -203,9 +204,9 @@ def last_step(record: ArmRecord) -> int:
     return record.reports[-1].step if record.reports else -1
 
 
-def summary_tags(sweep: str, outcomes: Mapping[str, Mapping[str, int]]) -> dict[str, str]:
+def summary_tags(sweep: str, outcomes: Mapping[str, Mapping[Outcome, int]]) -> dict[str, str]:
     """Tags of a sweep's own run: how many arms ended how, by setting and in all."""
-    total: Counter[str] = Counter()
+    total: Counter[Outcome] = Counter()
     for counts in outcomes.values():
         total.update(counts)
     lines = {setting: outcome_text(counts) for setting, counts in outcomes.items()}

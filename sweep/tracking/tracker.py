@@ -50,7 +50,7 @@ from trainables.retries import ARTIFACT_TRIES
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-    from trainables.records.arm_record import ArmRecord
+    from trainables.records.arm_record import ArmRecord, Outcome
 
 log = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class Tracker:
         sweep: str,
         *,
         definition: Mapping[str, Json],
-        outcomes: Mapping[str, Mapping[str, int]],
+        outcomes: Mapping[str, Mapping[Outcome, int]],
         started_ms: int,
         ended_ms: int | None = None,
     ) -> str:
