@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import importlib
-import importlib.util
 import json
 import math
 import pkgutil
@@ -352,12 +351,10 @@ def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
 
 def _run_file(path: Path) -> dict[str, Json]:
     """The names that a Python file defines; its own errors become one line that says where."""
-    spec = importlib.util.spec_from_file_location(f"space_file_{path.stem}", path)
-    assert spec is not None  # the suffix is .py
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    import runpy  # no built-in space needs it
+
     try:
-        spec.loader.exec_module(module)
+        return runpy.run_path(str(path), run_name=f"space_file_{path.stem}")
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
     except KeyboardInterrupt:
@@ -367,7 +364,6 @@ def _run_file(path: Path) -> dict[str, Json]:
         raise Misuse(
             f"space file {path}{line} stops with {type(error).__name__}: {error}"
         ) from error
-    return vars(module)
 
 
 def _line_in(error: BaseException, path: Path) -> str:

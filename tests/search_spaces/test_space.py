@@ -413,6 +413,15 @@ def test_a_file_that_defines_no_space_says_what_is_wrong(
     assert name in str(caught.value)
 
 
+def test_a_file_by_its_relative_path_says_the_line_it_stops_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.py").write_text("\n1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Misuse, match=r"space file a\.py, line 2, stops with ZeroDivisionError"):
+        catalog.find("a.py")
+
+
 def _configuration(**changes: object) -> dict[str, object]:
     config = TINY.with_fields({"seed": 0})
     arm = {"signature": "a" * 16, "status": "finished", "evaluation": {}, "environment": {}}
