@@ -23,9 +23,8 @@ class ModelConfig(Section):
     checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
     atoms_per_side: Annotated[int, Rule(lambda n: 1 <= n <= 256, "in 1..256")] = 24
     # ^ dust: m, a dictionary of m x m cosine atoms
-    threshold: NotNegative[float] = (
-        0.01  # dust: lambda_1 / c, below which a coefficient is set to zero
-    )
+    threshold: NotNegative[float] = 0.01
+    # ^ dust: lambda_1 / c, below which a coefficient is set to zero
     pooling: Literal["cls", "mean"] | None = None
     # ^ what a classifier reads of a layer: its first token, or the mean; None: the model's
 

@@ -96,7 +96,7 @@ def _build(entry: Path, key: Json, build: Callable[[Path], None]) -> None:
     try:
         temporary.mkdir()
         build(temporary)
-        files = {p.name: [p.stat().st_size, _checksum_now(p)] for p in sorted(temporary.iterdir())}
+        files = {path.name: _seen(path) for path in sorted(temporary.iterdir())}
         (temporary / _MANIFEST).write_text(json.dumps({"key": key, "files": files}))
         _move_into_place(temporary, entry)
     except OSError as error:
@@ -125,24 +125,20 @@ def _is_whole(entry: Path) -> bool:
     """Whether every file of the manifest is there with its size and checksum."""
     try:
         files = json.loads((entry / _MANIFEST).read_text())["files"]
-        for name, (size, checksum) in files.items():
-            seen = (entry / name).stat()
-            if seen.st_size != size:
-                return False
-            if _checksum(entry / name, seen.st_mtime_ns, seen.st_ino) != checksum:
-                return False
+        return all(_seen(entry / name) == seen for name, seen in files.items())
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return False
-    return True
+
+
+def _seen(path: Path) -> list[int]:
+    """Size and checksum."""
+    seen = path.stat()
+    return [seen.st_size, _checksum(path, seen.st_mtime_ns, seen.st_ino)]
 
 
 @functools.lru_cache(maxsize=64)
 def _checksum(path: Path, modified_ns: int, inode: int) -> int:
     """CRC-32, computed once per process while the file stays the same."""
-    return _checksum_now(path)
-
-
-def _checksum_now(path: Path) -> int:
     checksum = 0
     with open(path, "rb") as stream:
         while block := stream.read(_BLOCK_BYTES):

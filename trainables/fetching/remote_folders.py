@@ -69,25 +69,15 @@ class RemoteFolder:
         """
         called, _, self.options = address.partition("?")
         self.address = called.rstrip("/")
-
-        def found() -> tuple[pyarrow.fs.FileSystem, str]:
-            filesystem, prefix = pyarrow.fs.FileSystem.from_uri(address)
-            return filesystem, prefix.rstrip("/")
-
-        self._filesystem, self._prefix = self._try("reach", found)
+        reached = self._try("reach", lambda: pyarrow.fs.FileSystem.from_uri(address))
+        self._filesystem, self._prefix = reached[0], reached[1].rstrip("/")
 
     def files(self, below: str = "") -> tuple[RemoteFile, ...]:
         """Every file, or every one in the folder ``below``, in order; none where nothing is."""
         place = "/".join(filter(None, (self._prefix, below)))
-
-        def listed() -> list[pyarrow.fs.FileInfo]:
-            selector = pyarrow.fs.FileSelector(place, recursive=True, allow_not_found=True)
-            found: list[pyarrow.fs.FileInfo] = self._filesystem.get_file_info(selector)
-            return found
-
         files = (
             RemoteFile(i.path.removeprefix(self._prefix).lstrip("/"), i.size or 0, i.mtime_ns or 0)
-            for i in self._try("list", listed)
+            for i in self._infos(place, recursive=True)
             if i.type == pyarrow.fs.FileType.File
         )
         shown = (f for f in files if not any(p.startswith(".") for p in f.path.split("/")))
@@ -98,9 +88,11 @@ class RemoteFolder:
         above = self._prefix.rpartition("/")[0]
         if not above:
             return []
-        selector = pyarrow.fs.FileSelector(above, allow_not_found=True)
-        found = self._try("list", lambda: self._filesystem.get_file_info(selector))
-        return sorted(info.base_name for info in found)
+        return sorted(info.base_name for info in self._infos(above))
+
+    def _infos(self, place: str, *, recursive: bool = False) -> list[pyarrow.fs.FileInfo]:
+        selector = pyarrow.fs.FileSelector(place, recursive=recursive, allow_not_found=True)
+        return self._try("list", lambda: self._filesystem.get_file_info(selector))
 
     def copy(self, file: RemoteFile, to: Path, passed: Callable[[int], None]) -> None:
         """Copy one file out.

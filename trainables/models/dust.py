@@ -74,9 +74,8 @@ class DUST(nn.Module):
             if code_BTK is None:  # A_0 = 0: nothing to mix, and nothing is explained yet
                 code_BTK = self._shrunk(inputs_BTP @ dictionary_PK * self.step_size)
             else:
-                is_known = (
-                    shared and predictions
-                )  # one dictionary: the layer before has predicted it
+                # one dictionary: the layer before has predicted it
+                is_known = shared and predictions
                 seen_BTP = predictions[-1] if is_known else code_BTK @ dictionary_PK.mT
                 attention_BTT = torch.softmax(inner_products(seen_BTP), dim=-1).to(seen_BTP.dtype)
                 rest_BTP = inputs_BTP - attention_BTT @ seen_BTP

@@ -155,14 +155,13 @@ def _write(
     folder: Path, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int
 ) -> None:
     """Write the arrays of one split, and split.json, into ``folder``."""
-    ids, lengths, types, cut, has_types = [], [0], [], 0, False
+    ids, lengths, types, cut = [], [0], [], 0
     for first in range(0, len(examples), _CHUNK):
         made = encode(tokenizer, examples[first : first + _CHUNK], max_length)
         ids.append(_flat(made.ids, np.int32))
         lengths += map(len, made.ids)
         cut += made.cut
         if made.types is not None:
-            has_types = True
             types.append(_flat(made.types, np.int8))
     names = sorted({example.group for example in examples})
     place = {name: i for i, name in enumerate(names)}
@@ -172,7 +171,7 @@ def _write(
         "labels": np.array([example.label for example in examples], dtype=np.int64),
         "groups": np.array([place[example.group] for example in examples], dtype=np.int64),
     }
-    if has_types:
+    if types:
         arrays["types"] = np.concatenate(types)
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
