@@ -31,7 +31,7 @@ from trainables.registry.lookup import facts_of, model_spec
 
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
-_NO_SPACES = ("catalog", "effects", "paper", "ranges", "space")
+_NO_SPACES = ("catalog", "effects", "paper", "ranges", "settings", "space")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
@@ -328,8 +328,7 @@ def unconstrained_arms(space: SearchSpace) -> dict[str, ArmConfig]:
 
 def constrained_count(space: SearchSpace, setting: Setting) -> int:
     """How many constrained arms a sweep of the space trains in one setting."""
-    proposals = space.proposals_of(setting) if space.ranges else 1  # nothing to search: one point
-    return proposals * len(space.search_seeds)
+    return space.points_tried(setting) * len(space.search_seeds)
 
 
 def arm_count(space: SearchSpace) -> int:

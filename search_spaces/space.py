@@ -24,10 +24,10 @@ from search_spaces.ranges import (
     ends_of,
     into,
     is_finite,
-    range_from_json,
-    range_to_json,
     resilience_of,
 )
+from search_spaces.settings import Setting as Setting
+from search_spaces.settings import ranges_from_json, ranges_to_json, require_own, require_points
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName, require
@@ -39,19 +39,6 @@ SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
 RESILIENCE = "constraint.resilience"
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One comparison of a results table: what it changes in the space's base run."""
-
-    name: str
-    fields: Mapping[str, Json]
-    n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
-    ranges: Mapping[str, Range] = field(default_factory=dict)  # in the place of the space's
-    # The share of f0 that a winner must be asked to remove, all layers together; see
-    # ``constraints.demanded_descent``. 0: whatever it asks for.
-    least_descent: float = 0.0
 
 
 # Fields of the constraint that are allowed or not together: every corner of their ranges is tried.
@@ -107,11 +94,7 @@ class SearchSpace:
         self._check_running()
         for name, values in self.ranges.items():
             if not field_of(name).startswith("constraint."):
-                raise InvalidValue(
-                    f"ranges may name fields of the constraint, got {name!r}: a searched primal "
-                    "field would give every proposal its own baseline. Put it into `settings` or "
-                    "`base`."
-                )
+                require_own(name, "a range")
             self._check_range(name, values)
         tried: set[tuple[Json, ...]] = set()
         for setting in self.settings:
@@ -124,11 +107,33 @@ class SearchSpace:
                 self._check_range(name, values)
             config = self.run(setting, {}, seed=self.search_seeds[0])
             self._check_metric(setting, config)
+            self._check_primal_ranges(config)
+            self._check_points(setting)
             ranges = tuple(self.ranges_of(setting).values())
             joint = (config.constraint, config.model.layers, config.steps, repr(ranges))
             if joint not in tried:
                 self._check_corners(setting, config)
                 tried.add(joint)
+
+    def _check_primal_ranges(self, config: ArmConfig) -> None:
+        """Where the pairs differ in the constraint, nothing else is searched."""
+        primal = [name for name in self.ranges if not name.startswith("constraint.")]
+        if primal and config.value_of("constraint.weights_by") != "last_layer":
+            raise InvalidValue(
+                f"ranges may name fields of the constraint, got {primal[0]!r}: with a searched "
+                "primal field a pair would differ in more than the constraint. Put it into "
+                "`settings` or `base`; tuned plain training has constraint.weights_by 'last_layer'."
+            )
+
+    def _check_points(self, setting: Setting) -> None:
+        """Every listed point is a run."""
+        for number, name in enumerate(setting.points):
+            try:
+                self.run(setting, self.listed(setting, number) or {}, seed=self.search_seeds[0])
+            except InvalidValue as error:
+                raise InvalidValue(
+                    f"search space {self.name}: point {name} of setting {setting.name}: {error}"
+                ) from error
 
     def _check_metric(self, setting: Setting, config: ArmConfig) -> None:
         """Its tables have one column for the metric, and one text below it."""
@@ -164,6 +169,7 @@ class SearchSpace:
             )
         self._check_ranges("ranges", self.ranges)
         for setting in self.settings:
+            require_points(setting.name, setting.points)
             self._check_ranges(f"ranges of setting {setting.name!r}", setting.ranges)
         try:  # a lone half of a surrogate pair can be neither printed nor stored
             json.dumps(self.to_json(), ensure_ascii=False).encode()
@@ -284,16 +290,49 @@ class SearchSpace:
         return point
 
     def proposals_of(self, setting: Setting) -> int:
-        """How many proposals this setting gets: the space's, unless it asks for fewer."""
-        most = setting.n_proposals
-        return self.n_proposals if most is None else min(most, self.n_proposals)
+        """How many proposals this setting gets: the space's, unless it asks for fewer.
+
+        Never fewer than its listed points, and without ranges no others.
+        """
+        listed, most = len(setting.points), setting.n_proposals
+        if listed and not self.ranges:
+            return listed
+        return max(self.n_proposals if most is None else min(most, self.n_proposals), listed)
+
+    def points_tried(self, setting: Setting) -> int:
+        """How many different points the setting's proposals are: one where there is no choice."""
+        return self.proposals_of(setting) if self.ranges or setting.points else 1
+
+    def listed(self, setting: Setting, number: int) -> dict[str, Json] | None:
+        """The point of a listed proposal, with the base's value of what else is searched."""
+        if number >= len(setting.points):
+            return None
+        config = self.base.with_fields(setting.fields)
+        rest = {name: config.value_of(name) for name in self.ranges}
+        return rest | dict(list(setting.points.values())[number])
+
+    def sets(self, setting: Setting, number: int) -> tuple[str, ...]:
+        """The fields that a proposal sets, and in which it may differ from its baseline."""
+        return tuple(self.listed(setting, number) or self.ranges)
+
+    def is_in_box(self, setting: Setting, point: Mapping[str, Json]) -> bool:
+        """Whether a point is one of its ranges, and sets nothing else."""
+        ranges = self.ranges_of(setting)
+        if set(point) != set(ranges):
+            return False
+        at = self.coordinates_of(setting, point)
+        at_values = {n: at[n] if n in _by_decay(ranges) else point[n] for n in ranges}
+        return all(into(ranges[n], value) == value for n, value in at_values.items())
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> ArmConfig:
         """The constrained run of one proposal in one setting with one seed."""
         return self.base.with_fields({**setting.fields, **point, "seed": seed})
 
     def default_point(self, setting: Setting) -> dict[str, Json]:
-        """Proposal 0: the base's own values of the searched fields, moved into their ranges."""
+        """The base's own values of the searched fields, moved into their ranges.
+
+        It is proposal 0 of a setting without listed points.
+        """
         config = self.base.with_fields(setting.fields)
         ranges = self.ranges_of(setting)
         point = {
@@ -326,7 +365,8 @@ class SearchSpace:
                     f"{name} is searched in {self.name}, so it cannot be set. "
                     f"Searched: {', '.join(self.ranges)}."
                 )
-            if any(name in s.fields for s in self.settings):
+            listed = (values for s in self.settings for values in s.points.values())
+            if any(name in s.fields for s in self.settings) or any(name in v for v in listed):
                 other = " Give other texts with --data hf:NAME." * (name == "data.name")
                 raise InvalidValue(
                     f"{name} is fixed by the settings of {self.name}, so it cannot be set for all "
@@ -339,8 +379,8 @@ class SearchSpace:
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return plain | {
             "base": self.base.to_json(),
-            "settings": [_setting_to_json(s) for s in self.settings],
-            "ranges": _ranges_to_json(self.ranges),
+            "settings": [setting.to_json() for setting in self.settings],
+            "ranges": ranges_to_json(self.ranges),
             "search_seeds": list(self.search_seeds),
             "selected_seeds": list(self.selected_seeds),
         }
@@ -359,18 +399,9 @@ class SearchSpace:
             )
         values = dict(plain)
         values["base"] = ArmConfig.from_json(plain["base"])
-        values["settings"] = tuple(
-            Setting(
-                s["name"],
-                dict(s["fields"]),
-                s.get("n_proposals"),
-                _ranges_from_json(s),
-                s.get("least_descent", 0.0),
-            )
-            for s in plain["settings"]
-        )
+        values["settings"] = tuple(map(Setting.from_json, plain["settings"]))
         values["selected_seeds"] = tuple(plain.get("selected_seeds", ()))
-        values["ranges"] = _ranges_from_json(plain)
+        values["ranges"] = ranges_from_json(plain)
         return cls(**values)
 
 
@@ -423,16 +454,3 @@ def _corners(ranges: Mapping[str, Range]) -> Iterator[dict[str, Json]]:
     """Every combination of the ends of these ranges, in their coordinates."""
     for corner in itertools.product(*map(ends_of, ranges.values())):
         yield dict(zip(ranges, corner, strict=True))
-
-
-def _ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
-    return {name: range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
-
-
-def _ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
-    return {name: range_to_json(values) for name, values in ranges.items()}
-
-
-def _setting_to_json(setting: Setting) -> dict[str, Json]:
-    plain = {f.name: getattr(setting, f.name) for f in dataclasses.fields(setting)}
-    return plain | {"fields": dict(setting.fields), "ranges": _ranges_to_json(setting.ranges)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -70,7 +71,7 @@ def spaces(
                 "arms": catalog.arm_count(space),
                 "unconstrained_arms": len(catalog.unconstrained_arms(space)),
                 "warnings": idle_ranges(space),
-                "first_proposals": {s.name: space.default_point(s) for s in space.settings},
+                "first_proposals": {s.name: _first(space, s) for s in space.settings},
                 "published": {s.name: _published(s) for s in space.settings},
                 "estimate": {"not_counted": why_none} if cost is None else cost.to_json(),
             }
@@ -121,9 +122,9 @@ def counted(number: int, thing: str) -> str:
 
 
 def _most(space: SearchSpace) -> str:
-    """How many proposals a setting gets; some may ask for fewer."""
-    fewer = any(s.n_proposals not in (None, space.n_proposals) for s in space.settings)
-    return ("up to " if fewer else "") + counted(space.n_proposals, "proposal")
+    """How many proposals a setting gets; some may get fewer."""
+    numbers = set(map(space.proposals_of, space.settings))
+    return ("up to " if len(numbers) > 1 else "") + counted(max(numbers), "proposal")
 
 
 def _print_space(space: SearchSpace) -> None:
@@ -158,6 +159,10 @@ def _print_space(space: SearchSpace) -> None:
             + " !! asks, surely or probably, for more descent than can exist."
             * any(found.asks_too_much for found in compared)
         )
+    points = [row for setting in space.settings for row in _point_rows(setting)]
+    if points:
+        out.print()
+        out.print(table(points, whole=("setting", "point")))
     if space.ranges:
         out.print()
         ranges = [
@@ -206,6 +211,24 @@ def _steps(space: SearchSpace) -> str:
     return f"{steps[0]}" if len(steps) == 1 else f"{steps[0]} to {steps[-1]}"
 
 
+def _first(space: SearchSpace, setting: Setting) -> dict[str, Json]:
+    return space.listed(setting, 0) or space.default_point(setting)
+
+
+def _point_rows(setting: Setting) -> list[dict[str, str]]:
+    """The points that a setting lists, and what each sets."""
+    return [
+        {"setting": setting.name, "point": name, "sets": _listed(values) or NOTHING}
+        for name, values in setting.points.items()
+    ]
+
+
+def _listed(fields: Mapping[str, Json]) -> str:
+    return ", ".join(
+        f"{name.removeprefix('constraint.')}={value}" for name, value in fields.items()
+    )
+
+
 def _published_text(setting: str) -> str:
     """Both models' values, marked where there are doubts."""
     found = COMPARISONS.get(setting)
@@ -227,7 +250,7 @@ def _also_sets(setting: Setting) -> str:
     }
     if told["data.name"] and told["train_gamma"]:
         fields = {name: value for name, value in fields.items() if not told.get(name)}
-    return ", ".join(f"{name}={value}" for name, value in fields.items())
+    return _listed(fields)
 
 
 def _range_text(values: Range) -> str:

@@ -121,9 +121,13 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         config = space.run(setting, space.default_point(setting), seed=space.search_seeds[0])
         both = arm_seconds(config.unconstrained(), gpu), arm_seconds(config, gpu)
         seconds[setting.name] = both
-        total += both[1] * catalog.constrained_count(space, setting)
-        memory = max(memory, arm_memory_gb(config, gpu))
-        counted |= not is_timed(config)
+        listed = [space.listed(setting, number) or {} for number in range(len(setting.points))]
+        runs = [space.run(setting, point, seed=space.search_seeds[0]) for point in listed]
+        searched = catalog.constrained_count(space, setting) - len(runs) * len(space.search_seeds)
+        total += both[1] * searched
+        total += sum(arm_seconds(run, gpu) for run in runs) * len(space.search_seeds)
+        memory = max(memory, *(arm_memory_gb(run, gpu) for run in (config, *runs)))
+        counted |= not all(map(is_timed, (config, *runs)))
     plain = catalog.unconstrained_arms(space)
     total += sum(arm_seconds(arm, gpu) for arm in plain.values())
     workers = 1 if gpu else max((os.cpu_count() or 1) // space.base.threads, 1)

@@ -231,7 +231,8 @@ class _Asked:
             return None
         theirs = map(records.get, self.baselines)
         pairs = tuple(
-            join(our, their, self.tolerance) for our, their in zip(ours, theirs, strict=True)
+            join(our, their, self.tolerance, self.points[number])
+            for our, their in zip(ours, theirs, strict=True)
         )
         return ProposalResult(number, self.points[number], pairs, self.setting.least_descent)
 

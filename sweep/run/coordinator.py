@@ -404,6 +404,7 @@ class Coordinator:
                     last if last and last.signature == signature else self._final(signature),
                     self._final(baseline.signature),
                     space.tolerance,
+                    self._points[setting][number],
                 )
                 for signature, baseline in zip(signatures, baselines, strict=True)
             )

@@ -1,12 +1,14 @@
 """Pairs: joins of a constrained arm and its baseline. Pure.
 
-The join is by config, never by position: an arm that is not the other's baseline is refused. Both
+The join is by config, never by position: an arm that is not the other's baseline is refused. The
+baseline is the setting's unconstrained run; a listed point may differ from it in what it sets. Both
 arms are judged under the constraint of the pair. A proposal comes to one pair for each search seed.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -231,19 +233,26 @@ class ProposalResult:
 
 
 def join(
-    constrained: ArmRecord, unconstrained: ArmRecord | None, tolerance: float = TOLERANCE
+    constrained: ArmRecord,
+    unconstrained: ArmRecord | None,
+    tolerance: float = TOLERANCE,
+    sets: Iterable[str] = (),
 ) -> Pair:
-    """Join two arms into a pair; InvalidValue unless they differ in the constraint alone."""
+    """Join two arms into a pair; InvalidValue unless they differ in the constraint alone.
+
+    Args:
+        constrained: the arm of a proposal, final.
+        unconstrained: its baseline; one that is not final counts as none.
+        tolerance: the missing share that is still feasible.
+        sets: the fields that the proposal itself sets: the two may differ in these as well.
+    """
     constraint = constrained.config.constraint
     if constraint is None:
         raise InvalidValue(
             f"arm {constrained.signature} has no constraint: "
             "it cannot be the constrained arm of a pair."
         )
-    if (
-        unconstrained is not None
-        and unconstrained.signature != constrained.config.unconstrained().signature()
-    ):
+    if unconstrained is not None and not _is_baseline(constrained, unconstrained, sets):
         raise InvalidValue(
             f"arm {unconstrained.signature} is not the baseline of {constrained.signature}: "
             "they differ in more than the constraint."
@@ -260,6 +269,15 @@ def join(
     final = unconstrained if unconstrained is not None and unconstrained.is_final else None
     beside = None if final is None else judge([final], constraint, tolerance)
     return Pair(constrained, final, judgement, beside, outcome, tolerance)
+
+
+def _is_baseline(constrained: ArmRecord, unconstrained: ArmRecord, sets: Iterable[str]) -> bool:
+    theirs = unconstrained.config
+    primal = [name for name in sets if not name.startswith("constraint.")]
+    expected = constrained.config.unconstrained()
+    if primal:
+        expected = expected.with_fields({name: theirs.value_of(name) for name in primal})
+    return unconstrained.signature == expected.signature()
 
 
 def constant_prediction(record: ArmRecord, measured: Evaluation) -> Evaluation:

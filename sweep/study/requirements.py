@@ -146,18 +146,21 @@ def require_training(space: SearchSpace) -> None:
     checked = set()
     for s in space.settings:
         require_no_clashes(_run(space, s))
-        run = space.run(s, space.default_point(s), seed=space.search_seeds[0])
-        assert run.constraint is not None
-        constraint = replace(run.constraint, alpha=0.5)  # how much is asked decides nothing here
-        sizes = (run.batch_size, run.steps, run.eval_windows)
-        decisive = (run.task, run.data, run.model.checkpoint, sizes, constraint)
-        if decisive in checked:
-            continue  # opening a large data set anew for every depth and noise takes seconds
-        checked.add(decisive)
-        try:
-            check_training(run)
-        except InvalidValue as error:
-            raise InvalidValue(f"setting {s.name} cannot be trained: {error}") from error
+        first = space.default_point(s)
+        listed = [space.listed(s, number) or {} for number in range(len(s.points))]
+        for point in (first, *listed):
+            run = space.run(s, point, seed=space.search_seeds[0])
+            assert run.constraint is not None
+            constraint = replace(run.constraint, alpha=0.5)  # how much is asked decides nothing
+            sizes = (run.batch_size, run.steps, run.eval_windows)
+            decisive = (run.task, run.data, run.model.checkpoint, sizes, constraint)
+            if decisive in checked:
+                continue  # opening a large data set anew for every depth and noise takes seconds
+            checked.add(decisive)
+            try:
+                check_training(run)
+            except InvalidValue as error:
+                raise InvalidValue(f"setting {s.name} cannot be trained: {error}") from error
 
 
 def _run(space: SearchSpace, setting: Setting) -> ArmConfig:

@@ -1,12 +1,12 @@
 """Sampler: a setting's k-th proposal, from the outcomes known by then. Pure.
 
 The only owner of Optuna. Every proposal comes from a fresh sampler seeded by (sampler seed,
-setting, k), so a restarted driver asks the same question and never repeats an answer. Proposal 0 is
-the space's default point. Random and quasi-random points depend on k alone; TPE and GP see an
-in-memory study rebuilt from the outcomes, in the order of their numbers. They minimise the
-objective under one constraint: worst missing share minus the tolerance. Stopped and diverged
-proposals are told, too, as infeasible: what is not told looks unexplored (decision: what ends early
-is told as infeasible).
+setting, k), so a restarted driver asks the same question and never repeats an answer. Listed points
+come first, whatever the sampler; without any, proposal 0 is the space's default point. Random and
+quasi-random points depend on k alone; TPE and GP see an in-memory study rebuilt from the outcomes,
+in the order of their numbers. They minimise the objective under one constraint: worst missing share
+minus the tolerance. Stopped and diverged proposals are told, too, as infeasible: what is not told
+looks unexplored (decision: what ends early is told as infeasible).
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ def propose(
         pending: points of stored proposals without an outcome.
     """
     of = space.setting(setting)
+    listed = space.listed(of, number)
+    if listed is not None:
+        return listed
     if number == 0 or not space.ranges:
         return space.default_point(of)
     if space.sampler == "random":
@@ -66,9 +69,13 @@ def propose(
         return _at(space, of, shares.tolist())
     if space.sampler == "quasi_random":
         sequence = qmc.Sobol(len(space.ranges), scramble=True, rng=_seed(space, setting, 0))
-        if number > 1:
-            sequence.fast_forward(number - 1)
+        before = max(len(of.points), 1)
+        if number > before:
+            sequence.fast_forward(number - before)
         return _at(space, of, sequence.random(1)[0].tolist())
+    if of.points:  # what lies outside the ranges is nothing that can be modelled on them
+        told = [t for t in told if space.is_in_box(of, t.point)]
+        pending = [point for point in pending if space.is_in_box(of, point)]
     return _ask(space, of, _sampler(space, setting, number, told), told, pending)
 
 

@@ -132,8 +132,9 @@ def is_selected(space: SearchSpace, setting: Setting) -> bool:
     It was where it is one of several proposals, and where it was one of several elsewhere and is
     trained again on a seed that it was chosen on.
     """
-    tried = space.proposals_of(setting) if space.ranges else 1
-    return tried > 1 or not set(space.search_seeds).isdisjoint(space.selected_seeds)
+    return space.points_tried(setting) > 1 or not set(space.search_seeds).isdisjoint(
+        space.selected_seeds
+    )
 
 
 def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:

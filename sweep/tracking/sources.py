@@ -58,12 +58,14 @@ class StoredArms:
         record = self._read(arm.signature)
         if record is None:
             return None
-        baseline = None
-        if arm.config.constraint is not None:
-            baseline = arm.config.unconstrained().signature()
-        pair = None
-        if baseline is not None and record.is_final:
-            pair = join(record, self._read(baseline), self._space.tolerance)
+        baseline, pair = None, None
+        if arm.proposal is not None:
+            setting = self._space.setting(arm.setting)
+            theirs = self._space.run(setting, {}, seed=arm.config.seed).unconstrained()
+            baseline = theirs.signature()
+            if record.is_final:
+                sets = self._space.sets(setting, arm.proposal)
+                pair = join(record, self._read(baseline), self._space.tolerance, sets)
         return TrackedArm(
             record=record,
             sweep=self._sweep,

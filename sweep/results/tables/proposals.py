@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from sweep.results.aggregates import ARMS, compared_entry
 from sweep.results.sweep_view import SweepView
@@ -46,17 +46,21 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
                     **{name.removeprefix("constraint."): v for name, v in proposal.point.items()},
                     "outcome": outcomes.get(proposal.number),
                     "winner": winner is not None and winner.number == proposal.number,
-                    **_of_seed(config, record, baseline, space.tolerance),
+                    **_of_seed(config, record, baseline, space.tolerance, proposal.point),
                 }
 
 
 def _of_seed(
-    config: ArmConfig, record: ArmRecord | None, baseline: ArmRecord | None, tolerance: float
+    config: ArmConfig,
+    record: ArmRecord | None,
+    baseline: ArmRecord | None,
+    tolerance: float,
+    sets: Iterable[str],
 ) -> Row:
     row: Row = {"signature": config.signature(), "status": record.status if record else None}
     if record is None or not record.is_final:
         return row
-    pair = join(record, baseline, tolerance)
+    pair = join(record, baseline, tolerance, sets)
     entry = compared_entry([pair], pair, {}, selected=False)
     row |= {
         "reason": record.reason or None,

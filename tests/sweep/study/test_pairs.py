@@ -43,6 +43,19 @@ def test_arms_that_are_no_pair_are_refused() -> None:
         join(replace(finished(ours, FEASIBLE), status="running"), None)
 
 
+def test_arms_may_differ_in_what_the_proposal_sets_and_in_nothing_else() -> None:
+    theirs = finished(pair_config().unconstrained(), FLAT)
+    point = {"steps": 20, "weight_decay": 0.1, "constraint.alpha": 0.3}
+    ours = finished(pair_config().with_fields(point), FEASIBLE)
+    assert join(ours, theirs, sets=point).unconstrained == theirs
+    for sets in ((), ("steps",), ("steps", "constraint.alpha")):
+        with pytest.raises(InvalidValue, match="is not the baseline"):
+            join(ours, theirs, sets=sets)
+    other = finished(pair_config(seed=1).with_fields(point), FEASIBLE)
+    with pytest.raises(InvalidValue, match="is not the baseline"):
+        join(other, theirs, sets=point)
+
+
 @pytest.mark.parametrize("status", ["diverged", "stopped", "failed"])
 def test_an_arm_that_did_not_finish_is_never_feasible(status: str) -> None:
     pair = join(ended(pair_config(), status, "why"), finished(pair_config().unconstrained(), FLAT))

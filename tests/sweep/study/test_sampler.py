@@ -304,3 +304,22 @@ def test_the_search_raises_no_warnings() -> None:
         warnings.simplefilter("error")
         for sampler in SAMPLERS:
             propose(space(sampler), "a", 6, history(space(sampler), 6))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_listed_points_come_first_whatever_the_sampler(sampler: Sampler) -> None:
+    plain = space(sampler)
+    points = {"mine": {ALPHA: 0.3}, "longer": {"steps": 2000}, "outside": {ALPHA: 0.99}}
+    listed = replace(plain, settings=(Setting("a", {}, points=points), plain.settings[1]))
+    rest = {ALPHA: 0.1, DUAL_LR: 0.02, "constraint.reference": "bound_first"}
+    found = [propose(listed, "a", k, []) for k in range(3)]
+    assert found == [rest | point for point in points.values()]
+    assert propose(listed, "b", 0, []) == rest
+    told = [told_of(k, point, 0.1 * k, 0.0) for k, point in enumerate(found)]
+    then = propose(listed, "a", 3, told, pending=[found[1]])
+    assert set(then) == set(rest)
+    assert then == propose(listed, "a", 3, told[:1])  # what lies outside the ranges is not told
+    if sampler == "quasi_random":
+        assert [propose(listed, "a", 3 + k, []) for k in range(4)] == [
+            propose(plain, "a", 1 + k, []) for k in range(4)
+        ]

@@ -1,0 +1,114 @@
+"""Settings of a search space: fields, ranges of their own, listed points."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from search_spaces.ranges import Range, range_from_json, range_to_json
+from trainables.config.arm import field_of
+from trainables.errors import InvalidValue, require
+from trainables.plain import Json
+
+Points = Mapping[str, Mapping[str, Json]]  # name -> values of fields of ArmConfig, in their order
+
+# What both arms of a pair, and all proposals of a setting, are measured by, or on.
+_SHARED = (
+    "task", "seed", "device", "train_gamma", "test_gammas", "shifts", "eval_windows", "eval_draws",
+    "model.name", "model.checkpoint", "model.checkpoint_fingerprint",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One comparison of a results table: what it changes in the space's base run."""
+
+    name: str
+    fields: Mapping[str, Json]
+    n_proposals: int | None = None  # at most so many of the space's; None: as many as the space's
+    ranges: Mapping[str, Range] = field(default_factory=dict)  # in the place of the space's
+    # The share of f0 that a winner must be asked to remove, all layers together; see
+    # ``constraints.demanded_descent``. 0: whatever it asks for.
+    least_descent: float = 0.0
+    # Proposals that are given, by name, before any that are searched: each what it changes in the
+    # setting's run. A point may set fields of the primal run, too; the baseline stays that of the
+    # setting.
+    points: Points = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal setting."""
+        plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        # a list, since JSON objects are stored with their names sorted
+        points = [{"name": name, "fields": dict(point)} for name, point in self.points.items()]
+        return plain | {
+            "fields": dict(self.fields),
+            "ranges": ranges_to_json(self.ranges),
+            "points": points,
+        }
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Setting:
+        """The setting that ``to_json`` wrote; a file may also list its points as a mapping."""
+        points = plain.get("points", ())
+        if not isinstance(points, Mapping):
+            points = {point["name"]: dict(point["fields"]) for point in points}
+        return cls(
+            plain["name"],
+            dict(plain["fields"]),
+            plain.get("n_proposals"),
+            ranges_from_json(plain),
+            plain.get("least_descent", 0.0),
+            dict(points),
+        )
+
+
+def ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
+    """The ranges of a space or setting."""
+    return {name: range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}
+
+
+def ranges_to_json(ranges: Mapping[str, Range]) -> dict[str, Json]:
+    """What ``ranges_from_json`` reads."""
+    return {name: range_to_json(values) for name, values in ranges.items()}
+
+
+def require_own(name: str, where: str) -> None:
+    """Raise unless the field may differ between the proposals of a setting and its baseline.
+
+    Raises:
+        UnknownName: there is no such field.
+        InvalidValue: all arms of a setting must share it.
+    """
+    if field_of(name) in _SHARED or name.startswith("data."):
+        noise = name == "train_gamma"
+        raise InvalidValue(
+            f"{where} may not set {name}: all arms of a setting share it, since it decides what "
+            "they are measured on or compared by. "
+            + (
+                "Noise in training alone is train_gamma_low and train_gamma_high."
+                if noise
+                else "Put it into `settings` or `base`."
+            )
+        )
+
+
+def require_points(setting: str, points: Json) -> None:
+    """Raise InvalidValue unless ``points`` are a mapping of names to mappings of fields.
+
+    Raises:
+        UnknownName: there is no field of that name.
+    """
+    what = f"points of setting {setting!r}"
+    require(isinstance(points, Mapping), what, points, "a mapping of names to mappings of fields")
+    for name, values in points.items():
+        fits = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name)
+        allowed = "made of letters, digits, '.', '_' and '-'"
+        require(bool(fits), f"the name of a point of setting {setting!r}", name, allowed)
+        whose = f"point {name} of setting {setting}"
+        require(isinstance(values, Mapping), whose, values, "a mapping of fields to values")
+        for own in values:
+            require(isinstance(own, str), f"a field of {whose}", own, "text")
+            require_own(cast(str, own), whose)

@@ -1,0 +1,73 @@
+"""Listed points from the plan to the tables: judged beside the setting's own baseline."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from search_spaces.space import Setting
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import load_sweep
+from sweep.results.tables.proposals import proposal_rows
+from sweep.run.coordinator import Coordinator
+from sweep.study.definition import Definition, put_definition
+from sweep.tracking.sources import tracked_arms
+from tests.support.records import finished
+from tests.support.toy_sweeps import LOSSES, PLAIN, definition, outcomes, started, train
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+LAST = {"constraint.weights_by": "last_layer"}
+POINTS = {
+    "winner": {"constraint.alpha": 0.2},
+    "early-stopped": {**LAST, "steps": 20},
+    "supervised": {"constraint.weights_by": "deep_supervision", "constraint.supervision": 0.5},
+}
+
+
+def listed() -> Definition:
+    asked = definition(seeds=(0, 1))
+    settings = tuple(Setting(s.name, s.fields, points=POINTS) for s in asked.space.settings)
+    return replace(asked, space=replace(asked.space, settings=settings, ranges={}, n_proposals=1))
+
+
+def trained(objects: ObjectStore, asked: Definition) -> Coordinator:
+    put_definition(objects, asked)
+    coordinator = started(objects, asked)
+    train(coordinator, lambda arm: finished(
+        arm.config, LOSSES if arm.proposal is not None else PLAIN,
+        objective=-0.1 * (arm.proposal or 0), multipliers=[],
+    ))  # fmt: skip
+    return coordinator
+
+
+def test_listed_points_are_trained_judged_shown_and_tracked(objects: ObjectStore) -> None:
+    asked = listed()
+    coordinator = trained(objects, asked)
+    assert coordinator.summary().is_done, coordinator.summary()
+    assert coordinator.plan.arms_total == 2 * 2 + 2 * 3 * 2
+    for proposals in outcomes(objects, asked).values():
+        assert [p.point for p in proposals] == list(POINTS.values())
+        # these losses meet no constraint, which is nothing to a control
+        can_win = [p.outcome is not None and p.outcome.can_win for p in proposals]
+        assert can_win == [False, True, True]
+    view = load_sweep(objects, "toy")
+    (first, _) = best_entries(view, {})
+    assert first["proposal"] == 2
+    assert first["point"] == POINTS["supervised"]
+    rows = list(proposal_rows(view, ArmStore(objects).record))
+    assert [row["outcome_of_seed"] for row in rows] == ["infeasible"] * 12
+    assert [row.get("steps") for row in rows[:3]] == [None, 20, None]
+    arms = list(tracked_arms(objects, view.definition))
+    assert len(arms) == 16
+    baselines = {arm.signature for arm in arms if arm.proposal is None}
+    theirs = {a.unconstrained_signature for a in arms if a.proposal is not None}
+    assert theirs == baselines
+    assert all(arm.pair for arm in arms if arm.proposal is not None)
+
+
+def test_a_second_driver_finds_them_as_they_were(objects: ObjectStore) -> None:
+    asked = listed()
+    trained(objects, asked)
+    again = started(objects, put_definition(objects, asked))
+    assert again.summary().is_done
+    assert again.next_arm() is None
