@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -202,10 +203,7 @@ def _train(
     started_ms = time.time_ns() // 1_000_000
     uri = place_of(objects, definition, mlflow)
     remember_place(objects, definition.name, uri)
-
-    def tracker() -> Tracker:
-        return tracking.Tracker(uri, sweep_id=sweep_id(objects, definition.name))
-
+    tracker = partial(tracking.Tracker, uri, sweep_id=sweep_id(objects, definition.name))
     read = sources.StoredArms(objects, definition)
     send = advice.command("sync", definition.name, storage=objects.root)
     background = BackgroundTracker(

@@ -25,6 +25,7 @@ from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.built_in import TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 
+Listing = Iterable[tuple[str, int, int]]  # path, size and time of every file
 DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
 CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come from."
 
@@ -136,12 +137,9 @@ def _at_address(address: str, names: Sequence[str]) -> Found:
 
 
 def _video_data(data: DataConfig) -> Found:
-    from trainables.datasets.video.load import list_clips
-
-    video = list_clips(data)
-    counts = f"{len(video.train)} training and {len(video.test)} test clips"
-    place = f"in {video.root}" if data_set_spec("videos", data.name).reads_folder else "built in"
-    return Found(f"{counts} {place}", _listing_digest(video.listing))
+    counts, root, listing = _clips(data)
+    place = f"in {root}" if data_set_spec("videos", data.name).reads_folder else "built in"
+    return Found(f"{counts} {place}", _listing_digest(listing))
 
 
 def _text_data(data: DataConfig) -> Found:
@@ -153,7 +151,7 @@ def _text_data(data: DataConfig) -> Found:
     return Found(f"{text} in {raw.root}", _listing_digest(raw.listing))
 
 
-def _listing_digest(listing: Iterable[tuple[str, int, int]]) -> str:
+def _listing_digest(listing: Listing) -> str:
     """Of paths and sizes; copies differ in their times."""
     files = sorted((path, size) for path, size, _ in listing)
     return hashlib.sha256(json.dumps(files).encode()).hexdigest()[:16]
@@ -173,7 +171,7 @@ def folder_check(folder: str) -> Check:
     fits, problems = _published(folder)
     if not fits and not problems:  # the user's own, which almost any folder could be
         try:
-            fits["clips"] = _clips(DataConfig(name="clips", folder=folder))
+            fits["clips"] = _clips(DataConfig(name="clips", folder=folder))[:2]
         except BadData as error:
             problems.append(str(error))
     elsewhere = [p for p in problems if not any(root in p for _, root in fits.values())]
@@ -199,7 +197,7 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
         if not folders_of(data):
             continue
         try:
-            fits[name] = _clips(data) if name in VIDEOS else _texts(data)
+            fits[name] = _clips(data)[:2] if name in VIDEOS else _texts(data)
         except OtherLayout:
             continue
         except BadData as error:  # it looks like this one, and something in it is wrong; or it is
@@ -207,11 +205,12 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
     return fits, problems
 
 
-def _clips(data: DataConfig) -> tuple[str, str]:
+def _clips(data: DataConfig) -> tuple[str, str, Listing]:
     from trainables.datasets.video.load import list_clips
 
     video = list_clips(data)
-    return f"{len(video.train)} training and {len(video.test)} test clips", video.root
+    counts = f"{len(video.train)} training and {len(video.test)} test clips"
+    return counts, video.root, video.listing
 
 
 def _texts(data: DataConfig) -> tuple[str, str]:

@@ -23,8 +23,10 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         entries: those of ``best_entries``, of one sweep.
     """
     winners = [entry for entry in entries if entry["winner"]]
+    if not winners and not any(entry["proposals"]["finished"] for entry in entries):
+        return ["Nothing is found yet: no proposal has finished."]
     if not winners:
-        return [_no_winner(entries)]
+        return ["No setting has a winner; each says why."]
     metric = facts_of(entries[0]["task"]).metric
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
     sentences = [
@@ -38,12 +40,6 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         sentences += _compared(winners, block, words, metric)
     sentences += _against_filter(winners, metric)
     return sentences
-
-
-def _no_winner(entries: Sequence[Mapping[str, Json]]) -> str:
-    if not any(entry["proposals"]["finished"] for entry in entries):
-        return "Nothing is found yet: no proposal has finished."
-    return "No setting has a winner; each says why."
 
 
 def _compared(

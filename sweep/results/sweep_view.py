@@ -251,8 +251,9 @@ class _Asked:
             end = ends.get(signature)
             if record is not None and record.is_final:
                 end = ArmEnd.of(record)
-            short = record if proposal is None else _short(record)
-            return ArmPlace(signature, self.setting.name, proposal, end, short)
+            if record is not None and proposal is not None:
+                record = replace(record, reports=record.reports[-1:], evaluation=None)
+            return ArmPlace(signature, self.setting.name, proposal, end, record)
 
         name = self.setting.name
         return SettingView(
@@ -265,7 +266,3 @@ class _Asked:
             results,
             select(name, results, whole) if with_pairs else None,
         )
-
-
-def _short(record: ArmRecord | None) -> ArmRecord | None:
-    return record and replace(record, reports=record.reports[-1:], evaluation=None)

@@ -66,7 +66,9 @@ def reproduced(
         differs = not _all_equal(objects, records, {} if exported is None else exported.arms)
     finally:
         if not differs:
-            _drop(objects, folder)
+            objects.delete_folder(folder)
+            if not objects.names("scratch"):
+                objects.delete_folder("scratch")
     if differs:
         click.echo(f"The new records stay below {scratch.root}.")
     return not differs
@@ -106,12 +108,6 @@ def _trained(
     store = ArmStore(scratch)
     records = [store.record(name) for name in load_sweep(scratch, definition.name).arms]
     return [record for record in records if record is not None]
-
-
-def _drop(objects: ObjectStore, folder: str) -> None:
-    objects.delete_folder(folder)
-    if not objects.names("scratch"):
-        objects.delete_folder("scratch")
 
 
 def _all_equal(

@@ -68,11 +68,11 @@ def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
         try:
             request = stop_request(objects, sweep)
         except StoreError:
-            return True  # unreadable for a moment is no request; writers report real trouble
-        if request in ("", known):
-            return True
-        coordinator.stop(f"`sweep stop {sweep}`")
-        return False
+            return False  # unreadable for a moment is no request; writers report real trouble
+        is_new = request not in ("", known)
+        if is_new:
+            coordinator.stop(f"`sweep stop {sweep}`")
+        return is_new
 
     with watching(look, POLL_S, "stop-watch"):
         yield

@@ -60,10 +60,5 @@ class Standstill:
 def standstill_watch(coordinator: Coordinator) -> Iterator[None]:
     """Look for a standstill, in a thread, while the block runs."""
     standstill = Standstill(coordinator)
-
-    def look() -> bool:
-        standstill.look(time.monotonic())
-        return True
-
-    with watching(look, LOOK_EVERY_S, "standstill"):
+    with watching(lambda: standstill.look(time.monotonic()), LOOK_EVERY_S, "standstill"):
         yield

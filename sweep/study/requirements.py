@@ -230,11 +230,8 @@ def require_torch() -> None:
 
     Others sum in another order: their arms would be mixed with those that are stored.
     """
-    needed = next(
-        Requirement(text)
-        for text in importlib.metadata.requires(DISTRIBUTION) or ("torch",)
-        if Requirement(text).name == "torch"
-    )
+    every = map(Requirement, importlib.metadata.requires(DISTRIBUTION) or ("torch",))
+    needed = next(requirement for requirement in every if requirement.name == "torch")
     there = importlib.metadata.version("torch")
     if not needed.specifier.contains(there, prereleases=True):
         raise Failure(

@@ -14,7 +14,6 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from types import FrameType
 from typing import IO
 
 from sweep.study.advice import command
@@ -127,11 +126,8 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _ending_on_signals() -> Iterator[None]:
-    def handle(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = {number: signal.signal(number, handle) for number in numbers}
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
     finally:
