@@ -80,7 +80,8 @@ def ask(
 def _question(
     words: Sequence[str], storage: str | None, every: Iterable[Job], asked_from: str
 ) -> Question:
-    drivers = tuple((job.sweep, job.id, job.storage) for job in every if job.is_driving)
+    driving = (job for job in every if job.sweep and not job.is_over)
+    drivers = tuple((job.sweep, job.id, job.storage) for job in driving)
     return Question(tuple(words), storage, drivers, asked_from)
 
 

@@ -36,11 +36,6 @@ class Job:
         return self.state in OVER
 
     @property
-    def is_driving(self) -> bool:
-        """Whether it drives a sweep now."""
-        return bool(self.sweep) and not self.is_over
-
-    @property
     def is_reader(self) -> bool:
         """Whether it answers laptops, or did."""
         return self.id.startswith(READER) and not self.sweep  # which may be called so

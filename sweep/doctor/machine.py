@@ -24,7 +24,8 @@ IMPORT_S = 120  # an import that takes longer is reported as a failure
 
 def checks(storage: str, scope: Scope) -> Iterator[Check]:
     """Every check of this machine, in the order in which a sweep would trip over them."""
-    yield python()
+    is_new = sys.version_info >= (3, 11)
+    yield Check("Python", is_new, platform.python_version(), "Install Python 3.11 or newer.")
     yield packages()
     yield _device()
     yield Check("cores", True, f"{len(os.sched_getaffinity(0))} for this process")
@@ -36,13 +37,6 @@ def checks(storage: str, scope: Scope) -> Iterator[Check]:
     if scope.folder is not None:
         yield folder_check(scope.folder)
     yield from map(need_check, scope.needs)
-
-
-def python() -> Check:
-    """The interpreter's version."""
-    version = platform.python_version()
-    passed = sys.version_info >= (3, 11)
-    return Check("Python", passed, version, "Install Python 3.11 or newer.")
 
 
 def _reinstall() -> str:

@@ -23,12 +23,7 @@ class Stall:
 
     signature: str
     seconds: float  # since its last report, or since its worker has it
-    count: int  # since its last report
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the arm is not to be tried again."""
-        return self.count >= ARM_STALLS
+    is_last: bool  # the arm is not to be tried again
 
 
 class Stalls:
@@ -46,7 +41,7 @@ class Stalls:
         self._clock = clock
         self._since: dict[str, float] = {}  # by signature: the last sign of life
         self._have_reported: set[str] = set()  # that have reported since their worker has them
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, int] = {}  # of stalls since the last report
         self._looked = -math.inf
 
     def reported(self, signature: str) -> None:
@@ -85,5 +80,6 @@ class Stalls:
                 self._since[signature] = now  # its next worker gets its own time
                 self._have_reported.discard(signature)
                 self._counts[signature] = self._counts.get(signature, 0) + 1
-                stalls.append(Stall(signature, seconds, self._counts[signature]))
+                is_last = self._counts[signature] >= ARM_STALLS
+                stalls.append(Stall(signature, seconds, is_last))
         return stalls

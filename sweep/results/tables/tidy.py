@@ -17,11 +17,10 @@ from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.formats import Row
 from sweep.study.feasibility import Judgement
-from sweep.study.pairs import Pair
 from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
 
 Cell = tuple[str, str | None, float | None, int | None, float]  # the columns behind ``seed``
-Judged = tuple[ArmRecord, Judgement | None]
+Judged = tuple[ArmRecord | None, Judgement | None]
 COLUMNS = (
     "setting", "proposal", "arm", "seed", "metric", "shift", "severity", "layer", "value",
 )  # fmt: skip
@@ -42,23 +41,19 @@ def tidy_rows(view: SweepView) -> Iterator[Row]:
 def _arms(setting: SettingView) -> Iterator[tuple[int | None, str, int | None, Iterator[Cell]]]:
     shown = setting.chosen.shown
     if shown is None:
-        plain = [arm.record for arm in setting.arms if arm.proposal is None]
-        judged: list[Judged] = [(record, None) for record in plain if record is not None]
+        judged: list[Judged] = [(a.record, None) for a in setting.arms if a.proposal is None]
     else:
-        judged = [both for pair in shown.pairs for both in _both(pair)]
+        judged = []
+        for pair in shown.pairs:
+            judged.append((pair.constrained, pair.judgement))
+            judged.append((pair.unconstrained, pair.unconstrained_judgement))
     number = None if shown is None else shown.number
-    measured = [(r, j, r.evaluation) for r, j in judged if r.evaluation is not None]
+    measured = [(r, j, r.evaluation) for r, j in judged if r and r.evaluation]
     for record, judgement, found in measured:
         yield number, record.config.arm, record.config.seed, _cells(record, found, judgement)
     for _, _, found in measured[:1]:
         for name in found.references:
             yield number, name, None, _reference_cells(measured[0][0], found, name)
-
-
-def _both(pair: Pair) -> list[Judged]:
-    ours = [(pair.constrained, pair.judgement)]
-    theirs = pair.unconstrained
-    return ours if theirs is None else [*ours, (theirs, pair.unconstrained_judgement)]
 
 
 def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) -> Iterator[Cell]:
