@@ -61,32 +61,50 @@ class Published:
     layouts: tuple[Layout, ...]
     expected: str  # one sentence: what to give
 
+    def data_set(self) -> DataSetSpec:
+        """The data set whose clips ``clips`` finds."""
+        return DataSetSpec(list=self.clips, folders=self.folders)
 
-def published_data_set(
-    *, folders: tuple[str, ...], layouts: tuple[Layout, ...], expected: str
-) -> DataSetSpec:
-    """The data set whose clips ``list_published`` finds; the fields are ``Published``'s."""
-    published = Published(folders, layouts, expected)
-    return DataSetSpec(list=partial(list_published, published=published), folders=folders)
+    def clips(self, data: DataConfig) -> RawVideo:
+        """Find the clips of ``data.name`` in ``data.folder``, which is its folder or contains it.
 
+        A clip is called by its number ("clip08"), or by its own name where that has two numbers
+        ("01_014"). Raises BadData for every way a folder can be wrong.
+        """
+        given = given_folder(data, self.expected)
+        root, layout = self._find(data, given)
+        train, train_files = _clips(root / layout.train.folder, layout.train, data.frame_size)
+        test, test_files = _clips(root / layout.test.folder, layout.test, data.frame_size)
+        return RawVideo(
+            train=train,
+            test=test,
+            listing=listing(root, train_files + test_files),
+            root=str(root),
+            decoder=decoder() if layout.train.videos or layout.test.videos else "",
+        )
 
-def list_published(data: DataConfig, published: Published) -> RawVideo:
-    """Find the clips of ``data.name`` in ``data.folder``, which is its folder or contains it.
-
-    A clip is called by its number ("clip08"), or by its own name where that has two numbers
-    ("01_014"). Raises BadData for every way a folder can be wrong.
-    """
-    given = given_folder(data, published.expected)
-    root, layout = _find(data, given, published)
-    train, train_files = _clips(root / layout.train.folder, layout.train, data.frame_size)
-    test, test_files = _clips(root / layout.test.folder, layout.test, data.frame_size)
-    return RawVideo(
-        train=train,
-        test=test,
-        listing=listing(root, train_files + test_files),
-        root=str(root),
-        decoder=decoder() if layout.train.videos or layout.test.videos else "",
-    )
+    def _find(self, data: DataConfig, given: Path) -> tuple[Path, Layout]:
+        found = [
+            (place, layout)
+            for place in places_of(given, self.folders)
+            for layout in self.layouts
+            if (place / layout.train.folder).is_dir() and (place / layout.test.folder).is_dir()
+        ]
+        if not found:
+            raise other_layout(data, given, self.expected)
+        copies = dict.fromkeys(str(place) for place, _ in found)
+        if len(copies) > 1:
+            raise BadData(
+                f"data.folder {given} holds {data.name} more than once: {' and '.join(copies)}. "
+                "They may differ in their clips. Give the one you mean as data.folder."
+            )
+        if len(found) > 1:
+            raise BadData(
+                f"{found[0][0]} holds {data.name} in more than one layout: training clips lie in "
+                f"{' and in '.join(layout.train.folder for _, layout in found)}. Their pixels may "
+                "differ. Move the one you do not mean out of the data set's folder."
+            )
+        return found[0]
 
 
 def given_folder(data: DataConfig, expected: str) -> Path:
@@ -158,30 +176,6 @@ def other_layout(data: DataConfig, given: Path, expected: str) -> OtherLayout:
 def contents(folder: Path) -> str:
     """The first names in a folder, for messages."""
     return ", ".join(sorted(p.name for p in folder.iterdir())[:5])
-
-
-def _find(data: DataConfig, given: Path, published: Published) -> tuple[Path, Layout]:
-    found = [
-        (place, layout)
-        for place in places_of(given, published.folders)
-        for layout in published.layouts
-        if (place / layout.train.folder).is_dir() and (place / layout.test.folder).is_dir()
-    ]
-    if not found:
-        raise other_layout(data, given, published.expected)
-    if len({place for place, _ in found}) > 1:
-        copies = " and ".join(str(place) for place in dict.fromkeys(place for place, _ in found))
-        raise BadData(
-            f"data.folder {given} holds {data.name} more than once: {copies}. They may differ in "
-            "their clips. Give the one you mean as data.folder."
-        )
-    if len(found) > 1:
-        raise BadData(
-            f"{found[0][0]} holds {data.name} in more than one layout: training clips lie in "
-            f"{' and in '.join(layout.train.folder for _, layout in found)}. Their pixels may "
-            "differ. Move the one you do not mean out of the data set's folder."
-        )
-    return found[0]
 
 
 def _clips(folder: Path, split: Split, frame_size: int) -> tuple[tuple[RawClip, ...], list[Path]]:

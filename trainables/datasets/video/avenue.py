@@ -6,9 +6,9 @@ Liu, Luo, Lian, Gao, CVPR 2018.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Split, published_data_set
+from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Published, Split
 
-DATA_SET = published_data_set(
+DATA_SET = Published(
     folders=("Avenue Dataset", "Avenue_Dataset", "avenue"),
     layouts=(
         Layout(
@@ -22,4 +22,4 @@ DATA_SET = published_data_set(
         "Avenue Dataset/testing_videos/01.avi (as published), or avenue/training/frames/01/000.jpg "
         "and avenue/testing/frames/01/000.jpg."
     ),
-)
+).data_set()

@@ -7,11 +7,11 @@ Detection in Stacked RNN Framework, ICCV 2017.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import IMAGES, Layout, Split, published_data_set
+from trainables.datasets.layouts import IMAGES, Layout, Published, Split
 
 _CLIP = r"(\d+)_(\d+)"
 _TEST = Split("testing/frames", _CLIP, "01_0014", IMAGES)
-DATA_SET = published_data_set(
+DATA_SET = Published(
     folders=("shanghaitech", "ShanghaiTech"),
     layouts=(
         Layout(Split("training/videos", _CLIP, "01_001.avi", (".avi",), videos=True), _TEST),
@@ -22,4 +22,4 @@ DATA_SET = published_data_set(
         "shanghaitech/testing/frames/01_0014/000.jpg (as published); the training clips may also "
         "be frames, shanghaitech/training/frames/01_001/000.jpg."
     ),
-)
+).data_set()

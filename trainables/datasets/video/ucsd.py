@@ -6,7 +6,7 @@ CVPR 2018.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Split, published_data_set
+from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Published, Split
 from trainables.registry import DataSetSpec
 
 _TIFF = (".tif", ".tiff")
@@ -23,11 +23,11 @@ def _data_set(original: str, frames: str) -> DataSetSpec:
         f"{original}/Test/Test001/001.tif (as published), or {frames}/training/frames/01/000.jpg "
         f"and {frames}/testing/frames/01/000.jpg."
     )
-    return published_data_set(
+    return Published(
         folders=(original, f"UCSD_Anomaly_Dataset.v1p2/{original}", frames),
         layouts=(_ORIGINAL, NUMBERED_FRAMES),
         expected=expected,
-    )
+    ).data_set()
 
 
 PED1, PED2 = _data_set("UCSDped1", "ped1"), _data_set("UCSDped2", "ped2")
