@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
@@ -250,7 +250,8 @@ class SearchSpace:
         """Every corner of the ranges that only together are allowed or not, in one setting."""
         constraint = cast(ConstraintConfig, config.constraint)  # of the base: checked before
         ranges = {n: r for n, r in self.ranges_of(setting).items() if n in _JOINT}
-        for corner in _corners(ranges):
+        for ends in itertools.product(*map(ends_of, ranges.values())):
+            corner = dict(zip(ranges, ends, strict=True))
             try:
                 values = _fields(self._resolved(config, ranges, corner))
                 replace(config, constraint=replace(constraint, **values))
@@ -448,9 +449,3 @@ def _dual_steps(config: ArmConfig, values: Mapping[str, Json]) -> dict[str, floa
 def _fields(point: Mapping[str, Json]) -> dict[str, Json]:
     """The same values by the fields' names in ConstraintConfig."""
     return {name.removeprefix("constraint."): value for name, value in point.items()}
-
-
-def _corners(ranges: Mapping[str, Range]) -> Iterator[dict[str, Json]]:
-    """Every combination of the ends of these ranges, in their coordinates."""
-    for corner in itertools.product(*map(ends_of, ranges.values())):
-        yield dict(zip(ranges, corner, strict=True))

@@ -82,18 +82,15 @@ def _forward(
     device = batch.targets.device.type
     with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
         if isinstance(batch.inputs, Tokens):
-            of_texts = cast(TextModel, model)
-            features = of_texts.features(_text_inputs(of_texts, batch.inputs))
+            of_texts, tokens = cast(TextModel, model), batch.inputs
+            embeddings = of_texts.embed(tokens.ids)
+            if tokens.noise is not None:
+                embeddings = embeddings + tokens.noise
+            inputs = TextInputs(embeddings, tokens.attention_mask, tokens.token_type_ids)
+            features = of_texts.features(inputs)
             predictions = [of_texts.readout(feature) for feature in features[wanted]]
         elif last_alone and isinstance(model, LastPrediction):
             predictions = [model.last(batch.inputs)]
         else:
             predictions = cast(LayerwiseModel, model)(batch.inputs)[wanted]
     return [prediction.to(task.dtype) for prediction in predictions], features
-
-
-def _text_inputs(model: TextModel, tokens: Tokens) -> TextInputs:
-    embeddings = model.embed(tokens.ids)
-    if tokens.noise is not None:
-        embeddings = embeddings + tokens.noise
-    return TextInputs(embeddings, tokens.attention_mask, tokens.token_type_ids)

@@ -101,7 +101,23 @@ class TokenizedSplits(BySplit[TokenizedSplit]):
     open_split: Callable[[str], Path] = field(compare=False, repr=False)  # -> its cache entry
 
     def _opened(self, split: SplitName) -> TokenizedSplit:
-        return _opened(self.open_split(split))
+        folder = self.open_split(split)
+
+        def array(name: str) -> NDArray[Any]:
+            values: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r")
+            return values
+
+        stored = json.loads((folder / "split.json").read_text())
+        return TokenizedSplit(
+            ids_M=array("ids"),
+            offsets=array("offsets"),
+            types_M=array("types") if (folder / "types.npy").exists() else None,
+            labels_N=array("labels"),
+            groups_N=array("groups"),
+            group_names=tuple(stored["group_names"]),
+            cut=stored["cut"],
+            pad_id=stored["pad_id"],
+        )
 
 
 def tokenized(
@@ -187,21 +203,3 @@ def _write(
 
 def _flat(rows: Sequence[Sequence[int]], dtype: type) -> NDArray[Any]:
     return np.fromiter(itertools.chain.from_iterable(rows), dtype=dtype)
-
-
-def _opened(folder: Path) -> TokenizedSplit:
-    def array(name: str) -> NDArray[Any]:
-        values: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r")
-        return values
-
-    stored = json.loads((folder / "split.json").read_text())
-    return TokenizedSplit(
-        ids_M=array("ids"),
-        offsets=array("offsets"),
-        types_M=array("types") if (folder / "types.npy").exists() else None,
-        labels_N=array("labels"),
-        groups_N=array("groups"),
-        group_names=tuple(stored["group_names"]),
-        cut=stored["cut"],
-        pad_id=stored["pad_id"],
-    )
