@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import os
-import time
+import timeit
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -251,9 +251,5 @@ def _matrix_rate(threads: int) -> float:
     """Operations a second of a float32 matrix product of a transformer's size, here."""
     torch.set_num_threads(threads)
     left, right = torch.ones(256, 768), torch.ones(768, 3072)
-    seconds = []
-    for _ in range(6):
-        started = time.perf_counter()
-        left @ right
-        seconds.append(time.perf_counter() - started)
+    seconds = timeit.repeat(lambda: left @ right, number=1, repeat=6)
     return 2.0 * 256 * 768 * 3072 / min(seconds)
