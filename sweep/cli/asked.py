@@ -116,7 +116,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Looked(Place):
+class ShownSettings(Place):
     """Which settings of a sweep to show, and how."""
 
     patterns: Sequence[str]

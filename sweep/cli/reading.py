@@ -10,7 +10,7 @@ import click
 from rich.markup import escape
 
 from search_spaces import catalog
-from sweep.cli.asked import Looked, Place, collected
+from sweep.cli.asked import Place, ShownSettings, collected
 from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings
 from sweep.cli.options import (
     console,
@@ -112,10 +112,10 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 
 @click.command()
 @name_argument
-@collected(at=Looked)
+@collected(at=ShownSettings)
 @click.option("--watch", is_flag=True, help="Show it again every 5 s while a driver works on it.")
 @json_option
-def status(name: str, at: Looked, watch: bool, as_json: bool) -> None:
+def status(name: str, at: ShownSettings, watch: bool, as_json: bool) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them.")
@@ -155,7 +155,7 @@ def chosen(
     return [entry for entry in entries if entry["setting"] in kept]
 
 
-def _print_status(entry: Mapping[str, Json], at: Looked) -> None:
+def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
     name, state, arms, driver = (entry[key] for key in ("name", "state", "arms", "driver"))
     by = "" if driver is None else f", by {Driver(**driver)}"
     out = console()
@@ -219,9 +219,9 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 
 @click.command()
 @name_argument
-@collected(at=Looked)
+@collected(at=ShownSettings)
 @json_option
-def best(name: str, at: Looked, as_json: bool) -> None:
+def best(name: str, at: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
     Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
