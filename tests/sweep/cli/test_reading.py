@@ -17,6 +17,7 @@ from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import load_definition
 from sweep.study.lock import driver_lock
 from sweep.study.proposals import put_retired
+from sweep.tracking.address import sweep_id
 from tests.support.command_line import refused, sweep
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
 from trainables.records.arms import ArmStore
@@ -174,6 +175,17 @@ def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
     assert "  unconstrained  " in text
     assert "0.0846" in text
     assert max(len(line) for line in text.splitlines()) <= 80
+
+
+def test_best_says_why_it_names_no_mlflow_runs(stored: ObjectStore) -> None:
+    told = "sweep: without MLflow run ids: {}\n"
+    assert told.format("tiny was not tracked yet.") in sweep("best", "tiny", "--json").stderr
+    sweep_id(stored, "tiny")
+    nowhere = f"nothing is tracked at sqlite:///{stored.root}/mlflow.db yet."
+    assert told.format(nowhere) in sweep("best", "tiny", "--json").stderr
+    stored.put_json("sweeps/tiny/tracking.json", {"uri": "file:///folder"})
+    assert "an MLflow address must be like" in sweep("best", "tiny", "--json").stderr
+    assert sweep("best", "tiny").stderr == ""  # which shows none
 
 
 def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectStore) -> None:
