@@ -46,7 +46,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Tell = Callable[[str], None]  # how far it is, in one line
 _there: dict[tuple[str, tuple[str, ...]], Path] = {}  # what this process has found already
-_lock_of_there = threading.Lock()
 
 
 def fetched(address: str, names: Sequence[str] = (), *, tell: Tell | None = None) -> Path:
@@ -63,12 +62,10 @@ def fetched(address: str, names: Sequence[str] = (), *, tell: Tell | None = None
         Misuse: the cache cannot be written.
     """
     key = (address.rstrip("/"), tuple(names))
-    with _lock_of_there:
-        known = _there.get(key)
+    known = _there.get(key)
     if known is None or not known.is_dir():
         known = _Fetch(*key, tell or (lambda text: None)).folder()
-        with _lock_of_there:
-            _there[key] = known
+        _there[key] = known
     return known
 
 

@@ -13,24 +13,15 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass, replace
 
 from trainables.errors import DamagedObject, StoreError
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import UnitScores
 
 log = logging.getLogger(__name__)
 FINAL, PROGRESS, CHECKPOINT = "record.json", "progress.json", "checkpoint-"
-
-
-@dataclass(frozen=True)
-class _Attempt:
-    """One start of an arm."""
-
-    driver: str
-    resumed_from: int  # the step of its checkpoint; -1: from scratch
-    starts: int  # by this driver since the last newer checkpoint
 
 
 class ArmStore:
@@ -163,21 +154,24 @@ class ArmStore:
         self.objects.delete_left_overs(f"arms/{signature}")
 
     def count_attempt(self, signature: str, resumed_from: int) -> int:
-        """Note a start at ``resumed_from``; return the starts since the last newer checkpoint.
+        """Note a start at a checkpoint's step, or -1; return those since the last newer checkpoint.
 
         Starts by another driver do not count: an arm is to blame when its worker dies again and
         again under one driver, not when drivers are killed.
         """
         name = f"arms/{signature}/attempts.json"
-        attempt = _Attempt(self.driver, resumed_from, 1)
+
+        def counted(last: Json) -> int:
+            counts = last["driver"] == self.driver and resumed_from <= last["resumed_from"]
+            return int(last["starts"]) if counts else 0
+
         try:
-            last = self.objects.get_value(name, lambda plain: _Attempt(**plain))
+            starts = 1 + (self.objects.get_value(name, counted) or 0)
         except StoreError:  # damaged, or of another version: the count begins anew
-            last = None
-        if last and last.driver == self.driver and resumed_from <= last.resumed_from:
-            attempt = replace(attempt, starts=last.starts + 1)
-        self.objects.put_json(name, asdict(attempt))
-        return attempt.starts
+            starts = 1
+        attempt = {"driver": self.driver, "resumed_from": resumed_from, "starts": starts}
+        self.objects.put_json(name, attempt)
+        return starts
 
     def _checkpoints(self, signature: str) -> list[str]:
         return [n for n in self.objects.names(f"arms/{signature}") if n.startswith(CHECKPOINT)]

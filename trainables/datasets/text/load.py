@@ -47,11 +47,8 @@ def load_text(data: DataConfig) -> TextSplits:
         "reader": raw.reader,
         "max_items": data.max_items,
     }
-    held_in = built_once(
-        "text",
-        {**key, "dev_share": data.dev_share},
-        functools.partial(_write_held_in, raw=raw, data=data),
-    )
+    write_held_in = functools.partial(_write_held_in, raw=raw, data=data)
+    held_in = built_once("text", {**key, "dev_share": data.dev_share}, write_held_in)
     stored = json.loads((held_in / "splits.json").read_text())
     what = f"the texts of {data.name} in {raw.root} are others"
     require_fingerprint(data, stored["fingerprint"], what)
