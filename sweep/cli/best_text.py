@@ -12,7 +12,7 @@ from sweep.results import aggregates
 from sweep.results.findings import findings
 from sweep.results.names import model_text, short_names
 from sweep.results.tables import columns as table_columns
-from sweep.results.tables.formats import NOTHING, number
+from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
@@ -180,7 +180,7 @@ def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
             "unseen": number(values.get("unseen_mean"), form),
             "held-out\nloss": number(values.get("held_out_loss"), of_loss),
             "missing\nshare": number(values.get("worst_missing_share"), "+.2f") if is_arm else "",
-            "feasible": _yes(values.get("feasible")) if is_arm else "",
+            "feasible": YES_NO[values.get("feasible")] if is_arm else "",
         }
         rows.append(row)
     return rows
@@ -214,7 +214,3 @@ def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
 def _short(shift: str) -> str:
     """A family's name in the width that a terminal leaves: salt+pepper, frame drop."""
     return shift.replace("_and_", "+").replace("_", " ")
-
-
-def _yes(value: bool | None) -> str:
-    return NOTHING if value is None else "yes" if value else "no"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweep.results.tables.formats import NOTHING, Row, number
+from sweep.results.tables.formats import NOTHING, YES_NO, Row, number
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
 
@@ -110,7 +110,7 @@ def units_text(row: Row, arm: str) -> str:
 def claims_text(row: Row, arm: str) -> str:
     """A cell: the verdict, and whether the arm is useful."""
     claims = (row[f"{arm}_{claim}"] for claim in ("feasible", "useful"))
-    return ", ".join(NOTHING if c is None else "yes" if c else "no" for c in claims)
+    return ", ".join(YES_NO[claim] for claim in claims)
 
 
 def difference_header(rows: Sequence[Row]) -> str:

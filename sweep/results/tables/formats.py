@@ -12,6 +12,7 @@ from trainables.plain import Json
 
 Row = dict[str, Json]  # a plain value by column, None where there is none
 NOTHING = "—"
+YES_NO: dict[bool | None, str] = {None: NOTHING, True: "yes", False: "no"}
 
 
 def number(value: float | None, form: str) -> str:
