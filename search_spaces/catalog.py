@@ -22,7 +22,7 @@ from typing import cast
 import search_spaces
 from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
-from search_spaces.space import HOW_IT_RUNS, SearchSpace, Setting
+from search_spaces.space import HOW_IT_RUNS, Phase, SearchSpace, Setting
 from trainables.config.arm import ArmConfig, default_constraint, field_names
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, Misuse, UnknownName, require
@@ -420,6 +420,7 @@ def _of_run(config: ArmConfig) -> Found:
         n_proposals=1,
         search_seeds=(config.seed,),
         sampler="random",
+        phase=_phase(config),
     )
     return Found(space, f"arm-{config.signature()}")
 
@@ -442,6 +443,7 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
         n_proposals=1,
         search_seeds=tuple(configs),
         sampler="random",
+        phase=_phase(first),
         tolerance=plain.get("tolerance", TOLERANCE),
         # Configurations that do not say so were exported when every pair was taken for selected.
         selected_seeds=tuple(configs) if plain.get("selection_biased", True) else (),
@@ -450,6 +452,11 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
     version = plain.get("training_version")
     require(isinstance(version, int), "training_version", version, "a whole number")
     return Found(space, plain["setting"], Expected(cast(int, version), arms))
+
+
+def _phase(config: ArmConfig) -> Phase:
+    """Of the sweep that a run to be trained again is from: only confirmations read test."""
+    return "confirmation" if config.measured_on == "test" else "search"
 
 
 def _arms_of(seed: str, run: Mapping[str, Json]) -> Iterator[Mapping[str, Json]]:

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 from search_spaces.ranges import Choice as Choice
 from search_spaces.ranges import LogDecay as LogDecay
@@ -38,6 +38,7 @@ Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
 RESILIENCE = "constraint.resilience"
+Phase = Literal["search", "confirmation"]
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
 
 
@@ -68,6 +69,7 @@ class SearchSpace:
     search_seeds: tuple[int, ...] = (0, 1)
     sampler: Sampler = "tpe"
     sampler_seed: int = 0
+    phase: Phase = "search"  # confirmation: fresh seeds of listed points, perhaps on the test split
     tolerance: float = TOLERANCE  # the missing share that is still feasible; no number changes
     # Seeds whose pairs were chosen by their scores elsewhere: of a configuration that is run again.
     selected_seeds: tuple[int, ...] = ()
@@ -84,6 +86,8 @@ class SearchSpace:
                 f"search space {self.name}: base.constraint must be given; "
                 "it is the first proposal."
             )
+        if self.phase not in get_args(Phase):
+            raise UnknownName.of("phase", str(self.phase), get_args(Phase))
         if self.sampler not in SAMPLERS:
             raise UnknownName.of("sampler", str(self.sampler), SAMPLERS)
         require(self.n_proposals >= 1, "n_proposals", self.n_proposals, "at least 1")
@@ -107,6 +111,7 @@ class SearchSpace:
                 self._check_range(name, values)
             config = self.run(setting, {}, seed=self.search_seeds[0])
             self._check_metric(setting, config)
+            self._check_phase(setting, config)
             self._check_primal_ranges(config)
             self._check_points(setting)
             ranges = tuple(self.ranges_of(setting).values())
@@ -143,6 +148,33 @@ class SearchSpace:
                 f"search space {self.name}: all settings must report the metric of base, "
                 f"{ours.label} ({self.base.task}), got {theirs.label} ({config.task}) in setting "
                 f"{setting.name}. Make a space of each."
+            )
+
+    def _check_phase(self, setting: Setting, config: ArmConfig) -> None:
+        """Selection never sees the test split, and no arm of a confirmation ends for its looks."""
+        where = f"search space {self.name}, setting {setting.name}"
+        on, early = config.measured_on, config.early_stop
+        if on != self.base.measured_on:
+            raise InvalidValue(
+                f"{where}: measured_on must be that of base, {self.base.measured_on!r}, got {on!r}."
+            )
+        if self.phase == "search" and on == "test":
+            raise InvalidValue(
+                f"{where}: measured_on must be 'dev' in a search, got 'test': what is chosen by "
+                "scores of the test split says nothing of new data. `sweep confirm` measures a "
+                "search's winners on it, on fresh seeds."
+            )
+        if config.data.split_by_seed and on != "test":
+            raise InvalidValue(
+                f"{where}: data.split_by_seed needs measured_on 'test', got {on!r}: seeds that are "
+                "measured on other dev units cannot be judged by their mean."
+            )
+        points = [self.listed(setting, number) or {} for number in range(len(setting.points))]
+        early = early or any(point.get("early_stop", False) for point in points)
+        if self.phase == "confirmation" and early:
+            raise InvalidValue(
+                f"{where}: early_stop must be false in a confirmation, got true: every seed counts "
+                "with what it comes to, in both arms."
             )
 
     def _check_types(self) -> None:

@@ -194,7 +194,7 @@ class ArmRun:
             self.config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
         )
         training = Training(self.config, task, model, weighting)
-        arm = _Arm(task, training, task.references(), device)
+        arm = _Arm(task, training, task.references(self.config.measured_on), device)
         if checkpoint is not None:
             state = from_bytes(checkpoint[1], device)
             training.load_state_dict(state)
@@ -247,7 +247,9 @@ class ArmRun:
         started = time.perf_counter()
         multipliers = self.record.reports[-1].layers.get("multipliers", [])
         model = arm.training.evaluated
-        measured, scores = evaluate(self.config, arm.task, model, arm.references, multipliers)
+        measured, scores = evaluate(
+            self.config, arm.task, model, arm.references, multipliers, self.config.measured_on
+        )
         arm.eval_seconds += time.perf_counter() - started
         self.record.reports[-1].scalars[results.EVAL_SECONDS] = arm.eval_seconds
         self.store.put_unit_scores(self.signature, scores)

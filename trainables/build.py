@@ -15,7 +15,7 @@ from trainables.errors import BadData
 from trainables.fetching import fetched_folders
 from trainables.fetching.fetched_folders import Tell
 from trainables.primal_dual.weighting import weighting_of
-from trainables.random_keys import seed_of
+from trainables.random_keys import keyed_generator, seed_of
 from trainables.registry.lookup import (
     facts_of,
     model_spec,
@@ -154,6 +154,8 @@ def build_model(config: ArmConfig, task: object) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed_of(config.seed, "start", model.name))
         network = build(config, task)
+    if model.start_jitter > 0:
+        _jitter(network, model.start_jitter, config.seed)
     known = model.checkpoint_fingerprint
     if known and (found := model_fingerprint(model)) != known:
         raise BadData(
@@ -162,3 +164,15 @@ def build_model(config: ArmConfig, task: object) -> nn.Module:
             "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
         )
     return network
+
+
+@torch.no_grad()
+def _jitter(network: nn.Module, share: float, seed: int) -> None:
+    """Move what is trained by normal noise of ``share`` of its root mean square, keyed by name."""
+    for name, parameter in network.named_parameters():
+        if parameter.requires_grad:
+            drawn = torch.randn(
+                parameter.shape, generator=keyed_generator("cpu", seed, "start", name)
+            )
+            scale = share * parameter.double().square().mean().sqrt()
+            parameter.add_(scale * drawn)

@@ -106,7 +106,7 @@ def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         f"ood_auc: the area under {metric.label} over test gamma.",
         "seen: the mean over what training or selection looked at; unseen: over all else, and so "
         "alone on OOD robustness.",
-        f"held-out loss: on dev {facts.samples} at train gamma.",
+        f"held-out loss: on {entries[0]['split']} {facts.samples} at train gamma.",
         "missing share: how much of the reduction asked of a layer is missing, worst layer, "
         "held out, by the mean over the seeds or by the median seed where that misses more; "
         f"feasible up to {entries[0]['tolerance']:.2f}.",
@@ -147,7 +147,7 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
     """Which pair is shown, what became of the other proposals, and what it was trained with."""
     seeds = len(entry["search_seeds"])
-    place = f"proposal {entry['proposal']} on {seeds} search seed{'s' * (seeds > 1)}"
+    place = f"proposal {entry['proposal']} on {seeds} {entry['phase']} seed{'s' * (seeds > 1)}"
     if entry["winner"]:
         lines = [f"winner: {place}"]
         if entry["lost"]:

@@ -135,8 +135,8 @@ def _print_space(space: SearchSpace) -> None:
     out.print(f"[bold]{space.name}[/bold]: {escape(space.summary)}")
     out.print(
         f"{counted(len(space.settings), 'setting')} x {_most(space)} by {space.sampler}, "
-        f"search seeds {seeds}: {constrained} constrained and {plain} unconstrained arms (shared "
-        f"ones are trained once) of {_steps(space)} steps."
+        f"{space.phase} seeds {seeds}: {constrained} constrained and {plain} unconstrained arms "
+        f"(shared ones are trained once) of {_steps(space)} steps."
     )
     for line in _models(space):
         out.print(escape(line))

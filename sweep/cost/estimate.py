@@ -47,12 +47,14 @@ class TextShape:
 
     tokens: int  # of a sample, cut at 256
     examples: float  # of the data set's own training split, of which dev is a share
+    tests: float  # of its test split
 
 
 TEXTS: Mapping[str, TextShape] = {
-    "imdb": TextShape(230, 25_000),
-    "mnli": TextShape(45, 392_702),
+    "imdb": TextShape(230, 25_000, 25_000),
+    "mnli": TextShape(45, 392_702, 9_815),
 }
+TEST_FRAMES = {"ucsd_ped1": 7_200, "ucsd_ped2": 2_010, "avenue": 15_324, "shanghaitech": 40_791}
 
 
 @dataclass(frozen=True)
@@ -171,14 +173,19 @@ def evaluated_samples(config: ArmConfig) -> float:
     """Samples that pass forward in an arm's reports and its final evaluation."""
     reports = math.ceil(config.steps / config.report_every)
     severities = sum(len(family_of(shift).severities) for shift in config.shifts)
-    held_out = reports + len(config.test_gammas) + config.eval_draws + severities  # passes
+    final = len(config.test_gammas) + config.eval_draws + severities  # passes
+    on_test = config.measured_on == "test"
     per_unit = config.facts.samples_per_unit(config.data)
     if config.facts.reads_texts:
         most = min(config.eval_windows * per_unit, config.data.max_items or math.inf)
-        there, share = _text_shape(config).examples, config.data.dev_share
-        dev, train = min(most, share * there), min(most, (1 - share) * there)
-        return held_out * dev + config.eval_draws * train
-    return float((held_out + config.eval_draws) * config.eval_windows * per_unit)
+        shape, share = _text_shape(config), config.data.dev_share
+        dev, train = min(most, share * shape.examples), min(most, (1 - share) * shape.examples)
+        measured = min(shape.tests, config.data.max_items or math.inf) if on_test else dev
+        return reports * dev + final * measured + config.eval_draws * train
+    windows = measured = config.eval_windows
+    if on_test and config.data.name in TEST_FRAMES:
+        measured = TEST_FRAMES[config.data.name] // config.data.frames
+    return float(((reports + config.eval_draws) * windows + final * measured) * per_unit)
 
 
 def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
@@ -221,8 +228,9 @@ def _of_its_shape(config: ArmConfig) -> ArmConfig:
 
 
 def _text_shape(config: ArmConfig) -> TextShape:
-    known = TEXTS.get(config.data.name, TextShape(config.data.max_length, math.inf))
-    return TextShape(min(known.tokens, config.data.max_length), known.examples)
+    unknown = TextShape(config.data.max_length, math.inf, config.eval_windows)
+    known = TEXTS.get(config.data.name, unknown)
+    return replace(known, tokens=min(known.tokens, config.data.max_length))
 
 
 # --- one step -------------------------------------------------------------------------------------

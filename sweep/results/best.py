@@ -53,6 +53,8 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     return {
         "setting": setting.setting.name,
         "task": space.base.task,
+        "phase": space.phase,
+        "split": space.base.measured_on,
         "model": model.name,
         "model_variant": model.variant,
         "winner": chosen.winner is not None,

@@ -130,10 +130,10 @@ def bias_text(rows: Sequence[Row], samples: str) -> str:
     )
 
 
-def verdict_legend(tolerance: float) -> list[str]:
+def verdict_legend(tolerance: float, phase: str) -> list[str]:
     """What the columns about feasibility mean."""
     return [
-        "missing share: worst layer, mean over the search seeds, or the median seed where that "
+        f"missing share: worst layer, mean over the {phase} seeds, or the median seed where that "
         f"misses more, held out at train gamma; feasible up to {tolerance:.2f}. certified: 95 % "
         "bounds over the held-out units say so too; "
         "undecided: other units could turn the verdict.",

@@ -60,7 +60,7 @@ class PlainDisplay(Display):
         space = coordinator.definition.space
         self._console.print(
             f"{coordinator.definition.name}: settings {len(space.settings)}, proposals "
-            f"{space.n_proposals}, search seeds {len(space.search_seeds)}; "
+            f"{space.n_proposals}, {space.phase} seeds {len(space.search_seeds)}; "
             f"{coordinator.plan.arms_done} of {coordinator.plan.arms_total} arms are done",
             highlight=False,
             soft_wrap=True,

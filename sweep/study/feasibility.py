@@ -81,12 +81,12 @@ def judge(
             "units, so their mean is that of no unit. Train them again on one data set."
         )
     constraints = descent_constraints(constraint, config.model.layers, first.scales)
-    unit = first.scales.constant_loss
-    dev_SJF = np.array([m.dev_losses for m in measured]) / unit
-    seeds_SF = np.array([m.held_out_losses() for m in measured]) / unit
+    units_S = np.array([m.scales.constant_loss for m in measured])  # their own: seeds may draw dev
+    dev_SJF = np.array([m.dev_losses for m in measured]) / units_S[:, None, None]
+    seeds_SF = np.array([m.held_out_losses() for m in measured]) / units_S[:, None]
     judged = _judged_seeds(constraints, seeds_SF)
     held_out_F = seeds_SF[judged].mean(axis=0)
-    training_SF = np.array([m.training_losses() for m in measured]) / unit
+    training_SF = np.array([m.training_losses() for m in measured]) / units_S[:, None]
     training_F = training_SF[judged].mean(axis=0)
     held_out_L = missing_shares(constraints, held_out_F)
     relaxed: Shares | None = None
@@ -97,7 +97,7 @@ def judge(
         relaxed_L = missing_shares(constraints, held_out_F, np.array(slacks)[judged].mean(axis=0))
         relaxed = tuple(relaxed_L.tolist())
     clusters, cluster = clusters_of(first.dev_units, config.facts.unit)
-    why = _why_not_useful(records[0], first, float(held_out_F[-1]) * unit)
+    why = _why_not_useful(records[0], first, float(held_out_F[-1]) * first.scales.constant_loss)
     return Judgement(
         held_out=tuple(held_out_L.tolist()),
         training=tuple(missing_shares(constraints, training_F).tolist()),

@@ -87,6 +87,7 @@ class TrackedArm:
     # Tags of a judged pair: certificate, edges, vacuous, unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
+    phase: str = "search"  # or confirmation: what its sweep is
 
     @property
     def signature(self) -> str:
@@ -115,7 +116,7 @@ def tags_of(arm: TrackedArm) -> dict[str, str]:
         "proposal": "" if arm.proposal is None else str(arm.proposal),
         "seed": str(record.config.seed),
         "arm": record.config.arm,
-        "phase": "selection",
+        "phase": arm.phase,
         "signature": arm.signature,
         "outcome": arm.outcome,
         "status": record.status,

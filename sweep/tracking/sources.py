@@ -75,6 +75,7 @@ class StoredArms:
             pair={} if pair is None else pair_metrics(pair),
             verdict={} if pair is None else self._verdict(arm, pair),
             unconstrained_signature=baseline,
+            phase=self._space.phase,
         )
 
     def _verdict(self, arm: Arm, pair: Pair) -> dict[str, str]:

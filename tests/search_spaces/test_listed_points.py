@@ -11,8 +11,9 @@ import pytest
 
 from search_spaces import catalog
 from search_spaces.space import Choice, LogUniform, Range, SearchSpace, Setting, Uniform
-from sweep.cost.estimate import estimate
+from sweep.cost.estimate import estimate, evaluated_samples
 from tests.support.oracles import TINY
+from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue, UnknownName
 
 LAST = {"constraint.weights_by": "last_layer"}
@@ -122,3 +123,46 @@ def test_plain_training_may_be_searched_over_primal_fields() -> None:
         space({}, {"steps": Uniform(20, 40)}, base=LAST)
     with pytest.raises(InvalidValue, match="a range may not set eval_draws"):
         space({}, {"eval_draws": Choice((1, 2))}, base=LAST)
+
+
+# --- confirmations --------------------------------------------------------------------------------
+
+
+def confirmation(**fields: Any) -> SearchSpace:
+    base = {"early_stop": False, "measured_on": "test", **fields.pop("base", {})}
+    return space(POINTS, base=base, phase="confirmation", **fields)
+
+
+def test_a_confirmation_may_be_measured_on_the_test_split() -> None:
+    found = confirmation()
+    assert SearchSpace.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert confirmation(base={"measured_on": "dev"}).base.measured_on == "dev"
+    run = found.run(found.settings[0], {}, seed=0).to_json()
+    again = catalog._of_run(ArmConfig.from_json(run)).space
+    assert again.phase == "confirmation"
+
+
+def test_what_no_search_or_confirmation_may_be_is_refused() -> None:
+    with pytest.raises(InvalidValue, match=r"measured_on must be 'dev' in a search.*sweep confirm"):
+        space({}, base={"measured_on": "test"})
+    with pytest.raises(InvalidValue, match="early_stop must be false in a confirmation, got true"):
+        confirmation(base={"early_stop": True})
+    with pytest.raises(InvalidValue, match="early_stop must be false"):
+        space({"a": {"early_stop": True}}, base={"early_stop": False}, phase="confirmation")
+    settings = (Setting("one", {}), Setting("two", {"measured_on": "dev"}))
+    with pytest.raises(InvalidValue, match="measured_on must be that of base, 'test', got 'dev'"):
+        replace(confirmation(), settings=settings)
+    with pytest.raises(UnknownName, match="unknown phase 'pilot'"):
+        space({}, phase="pilot")
+    with pytest.raises(InvalidValue, match="may not set measured_on"):
+        space({"a": {"measured_on": "test"}})
+
+
+def test_what_a_test_split_costs_is_of_all_its_units() -> None:
+    ped2 = TINY.with_fields({"data.name": "ucsd_ped2", "eval_windows": 24})
+    on_dev, on_test = (
+        evaluated_samples(replace(ped2, measured_on=split)) for split in ("dev", "test")
+    )
+    per_unit = ped2.facts.samples_per_unit(ped2.data)
+    passes = len(ped2.test_gammas) + ped2.eval_draws
+    assert on_test - on_dev == passes * (2010 // 3 - 24) * per_unit

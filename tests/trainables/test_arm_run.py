@@ -25,6 +25,7 @@ from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
+from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training, from_bytes
 
 LITERAL = replace(TINY, model=replace(TINY.model, variant="sharp"))
@@ -392,3 +393,33 @@ def test_an_arm_that_starts_again_removes_what_was_half_written(
     half.write_bytes(b"half")
     ArmRun(TINY, store).advance()
     assert not half.exists()
+
+
+def test_the_final_result_of_a_confirmation_is_of_every_unit_of_the_test_split(
+    tmp_path: Path,
+) -> None:
+    on_dev = run(TINY, ArmStore(ObjectStore(tmp_path / "dev")))
+    config = replace(TINY, measured_on="test")
+    store = ArmStore(ObjectStore(tmp_path / "test"))
+    on_test = run(config, store)
+    ours, theirs = numbers(on_test), numbers(on_dev)
+    assert ours["reports"] == theirs["reports"]  # training and its reports know dev alone
+    assert ours["warnings"] == theirs["warnings"]
+    assert on_test.evaluation is not None
+    assert on_dev.evaluation is not None
+    assert (on_dev.evaluation.split, on_test.evaluation.split) == ("dev", "test")
+    task = build_task(config, torch.device("cpu"), torch.float32)
+    assert isinstance(task, VideoDenoising)
+    units = on_test.evaluation.dev_units
+    assert units == list(task.units("test", 10**6))
+    assert len(units) > TINY.eval_windows
+    scores = store.unit_scores(on_test.signature)
+    assert scores is not None
+    assert (scores.split, scores.units) == ("test", units)
+    assert on_test.evaluation.references == task.references("test").metrics
+    assert on_test.evaluation.references != on_dev.evaluation.references
+    assert on_test.evaluation.train_losses == on_dev.evaluation.train_losses
+    # of a model that returns its input both would be equal: references and layer 0 share draws
+    assert on_test.evaluation.held_out_losses()[0] == pytest.approx(
+        on_test.evaluation.reference_losses["identity"], rel=1e-6
+    )

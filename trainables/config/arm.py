@@ -59,7 +59,8 @@ class ArmConfig(Section):
     report_every: Positive[int] = 100  # steps between reports; each is followed by a checkpoint
     eval_windows: Positive[int] = 24
     # ^ at most so many held-out units in reports and the final result: windows of frames; in text,
-    #   reviews or premises with all their hypotheses
+    #   reviews or premises with all their hypotheses. Of the test split all are evaluated
+    measured_on: Literal["dev", "test"] = "dev"  # the final result; reports are always of dev
     eval_draws: Positive[int] = 4  # noise draws per unit for feasibility, averaged before judging
     weight_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
     # ^ share of the evaluated weights kept from the step before; 0: none

@@ -24,6 +24,7 @@ class DataConfig(Section):
     stride: Positive[int] = 5  # frames between the starts of two training windows
     dev_share: Annotated[float, Rule(lambda share: 0 < share < 1, "in (0, 1)")] = 0.25
     # ^ of the training clips (text: groups): held out as dev, rounded up
+    split_by_seed: bool = False  # whether the run's seed draws dev; the test split is the same
     max_clips: Annotated[int | None, at_least(2)] = None  # the first of each split; None: all
     max_length: Annotated[int, Rule(lambda n: 4 <= n <= 8192, "in 4..8192")] = 256
     # ^ text: tokens of a sample, special ones included; longer ones are cut

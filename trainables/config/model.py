@@ -28,6 +28,10 @@ class ModelConfig(Section):
     pooling: Literal["cls", "mean"] | None = None
     # ^ what a classifier reads of a layer: its first token, or the mean; None: the model's
 
+    start_jitter: NotNegative[float] = 0.0
+    # ^ what is trained starts at p + start_jitter x rms(p) x N(0, 1), keyed by the seed: UT and
+    #   DUST start alike on every seed otherwise
+
     def __post_init__(self) -> None:
         """Fill in the model's default variant and pooling, then check."""
         known = ", ".join(map(repr, MODELS))

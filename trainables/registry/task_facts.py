@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips")
-TEXT_DATA = ("max_length", "max_items")
+VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips", "split_by_seed")
+TEXT_DATA = ("max_length", "max_items", "split_by_seed")
 # of texts: eval_windows stand for so many samples each, however large groups are (a premise has 3,
 # an IMDb film about 7)
 SAMPLES_PER_UNIT = 3

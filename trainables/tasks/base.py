@@ -14,6 +14,7 @@ or drop tokens, or mistype words, change the ids.
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -160,6 +161,11 @@ def autocast_of(config: ArmConfig) -> torch.dtype | None:
     return torch.bfloat16 if config.dtype == "bfloat16" else None
 
 
+def split_seed(config: ArmConfig) -> int | None:
+    """What draws dev from the training split, where a run's seed does; None: the same for all."""
+    return config.seed if config.data.split_by_seed else None
+
+
 class TaskOfUnits(ABC):
     """What tasks of videos and of texts do alike: device, steps of an epoch, held-out units."""
 
@@ -192,8 +198,8 @@ class TaskOfUnits(ABC):
 
     @cached_property
     def test_units(self) -> tuple[str, ...]:
-        """Names of the units of the test split, which is opened for confirmation only."""
-        return self.units("test", self._config.eval_windows)
+        """Names of all units of the test split, which is opened for confirmation only."""
+        return self.units("test", sys.maxsize)
 
     def _unit_names(self, split: str) -> tuple[str, ...]:
         if split_named(split) == "test":

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from trainables.config.arm import ArmConfig
 from trainables.datasets.by_split import split_named
-from trainables.datasets.video.clips import Pixels, StoredClip, VideoClips
+from trainables.datasets.video.clips import Pixels, VideoClips
 from trainables.datasets.video.load import load_video
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
-from trainables.tasks.base import Batch, TaskOfUnits, evenly
+from trainables.tasks.base import Batch, TaskOfUnits, evenly, split_seed
 from trainables.tasks.perturbations import after_noise, before_noise, gaussian
 
 Indices = NDArray[np.int64]
@@ -70,7 +70,7 @@ class Denoising(TaskOfUnits):
                 training samples.
         """
         super().__init__(config, device, dtype)
-        self.video: VideoClips = load_video(config.data)
+        self.video: VideoClips = load_video(config.data, split_seed(config))
         self.frames = config.data.frames  # T
         self.patch_size = config.data.patch_size
         self.patch_pixels = self.patch_size**2  # D
@@ -211,7 +211,7 @@ class Denoising(TaskOfUnits):
     def window(self, split: str, unit: str) -> Tensor:
         """The clean frames of a unit, [T, S, S] in [0, 1], float32 on the CPU."""
         clip, start = unit.rsplit(":", 1)
-        first = _first_frames(self.video.stored(split))[clip] + int(start)
+        first = self.video.first_frames(split)[clip] + int(start)
         grid, side = self._split(split).grid, self.video.frame_size
         frames = np.array(grid[first : first + self.frames]).reshape(-1, side, side)
         return unit_interval(torch.from_numpy(frames), torch.float32)
@@ -267,14 +267,9 @@ def noise_gamma(config: ArmConfig) -> float:
     return config.train_gamma or min(g for g in config.test_gammas if g > 0)
 
 
-def window_starts(clips: tuple[StoredClip, ...], frames: int, stride: int) -> Indices:
+def window_starts(video: VideoClips, split: str, frames: int, stride: int) -> Indices:
     """Where windows start in the stacked split: every ``stride`` frames of a clip."""
-    first = _first_frames(clips)
+    first = video.first_frames(split)
+    clips = video.stored(split)
     starts = [np.arange(0, c.length - frames + 1, stride) + first[c.name] for c in clips]
     return np.concatenate(starts)
-
-
-def _first_frames(clips: tuple[StoredClip, ...]) -> dict[str, int]:
-    """Where each clip begins in the stacked split."""
-    first = np.cumsum([0] + [c.length for c in clips])
-    return {c.name: int(f) for c, f in zip(clips, first, strict=False)}

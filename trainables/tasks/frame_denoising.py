@@ -20,7 +20,14 @@ from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.primal_dual.constraints import Scales
 from trainables.tasks.base import References
-from trainables.tasks.denoising import Denoising, Indices, Patches, cut_into_patches, noise_gamma
+from trainables.tasks.denoising import (
+    Denoising,
+    Indices,
+    Patches,
+    cut_into_patches,
+    noise_gamma,
+    window_starts,
+)
 from trainables.tasks.linear_references import linear_references
 
 CHANNELS = 3
@@ -40,12 +47,13 @@ class FrameDenoising(Denoising):
         )
 
     def _count_training_samples(self) -> int:
-        return sum(clip.length for clip in self.video.stored("train"))
+        self._train_frames = window_starts(self.video, "train", 1, 1)
+        return len(self._train_frames)
 
     def clean_train_samples(self, indices_B: Indices) -> Pixels:
         """Clean training frames by index, every one of them: [B, 1, S, S], 0..255."""
         side = self.video.frame_size
-        return self._split("train").grid[indices_B].reshape(-1, 1, side, side)
+        return self._split("train").grid[self._train_frames[indices_B]].reshape(-1, 1, side, side)
 
     def samples_of(self, window_TSS: Tensor) -> Tensor:
         """One sample per frame: [T, 1, S, S]."""
@@ -80,7 +88,7 @@ class FrameDenoising(Denoising):
         """Single patches by index (frame x positions + position): [B, 1, D]."""
         patches = self._split("train")
         frames_B, positions_B = np.divmod(indices_B, patches.positions)
-        return Patches(patches.grid, 1).cut(frames_B, positions_B)
+        return Patches(patches.grid, 1).cut(self._train_frames[frames_B], positions_B)
 
     def references(self, split: str = "dev") -> References:
         """What needs no training, on the units of ``split``."""

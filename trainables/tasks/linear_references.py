@@ -32,7 +32,7 @@ from torch import Tensor
 
 from trainables.config.arm import ArmConfig
 from trainables.fetching.cache import built_once
-from trainables.tasks.base import References
+from trainables.tasks.base import References, split_seed
 from trainables.tasks.denoising import Denoising
 
 Floats = NDArray[np.float64]
@@ -112,7 +112,7 @@ def linear_references(config: ArmConfig, task: Denoising, split: str = "dev") ->
         "split": split,
         "train_gamma": config.train_gamma,
         "test_gammas": list(config.test_gammas),
-        "eval_windows": config.eval_windows,
+        "eval_windows": "all" if split == "test" else config.eval_windows,
         "eval_draws": config.eval_draws,
         "dtype": config.dtype,
     }
@@ -196,7 +196,10 @@ def _fitted(config: ArmConfig, task: Denoising, frames: int) -> WienerFilter:
 def _fit_key(config: ArmConfig, task: Denoising) -> dict[str, Any]:
     data = dataclasses.replace(config.data, folder=None, fingerprint=task.video.fingerprint)
     limits = {"format": _FORMAT, "most_sequences": _MOST_SEQUENCES}
-    return limits | {"task": config.task, "data": data.to_json()}
+    fields = data.to_json() | {"split_by_seed": split_seed(config)}
+    if not data.split_by_seed:
+        del fields["split_by_seed"]  # entries that were made before there was any stay valid
+    return limits | {"task": config.task, "data": fields}
 
 
 def _clean_blocks(task: Denoising) -> Iterator[Singles]:

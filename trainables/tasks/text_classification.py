@@ -37,7 +37,15 @@ from trainables.errors import UnknownName
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.registry.task_facts import SAMPLES_PER_UNIT
-from trainables.tasks.base import Batch, Embed, References, TaskOfUnits, Tokens, evenly
+from trainables.tasks.base import (
+    Batch,
+    Embed,
+    References,
+    TaskOfUnits,
+    Tokens,
+    evenly,
+    split_seed,
+)
 from trainables.tasks.text_shifts import kept_tokens, mistyped, swapped_tokens
 
 Ints = NDArray[np.int64]
@@ -74,7 +82,7 @@ class TextClassification(TaskOfUnits):
                 exceeds the training samples.
         """
         super().__init__(config, device, dtype)
-        self.texts = load_text(config.data)
+        self.texts = load_text(config.data, split_seed(config))
         self._tokenizer_place = str(config.model.checkpoint)
         self.tokens = tokenized(
             config.data, self.texts, self._tokenizer_place, config.data.max_length

@@ -42,7 +42,7 @@ class VideoDenoising(Denoising):
 
     def _count_training_samples(self) -> int:
         data = self._config.data
-        self._train_starts = window_starts(self.video.stored("train"), self.frames, data.stride)
+        self._train_starts = window_starts(self.video, "train", self.frames, data.stride)
         return len(self._train_starts) * self._split("train").positions
 
     def clean_train_samples(self, indices_B: Indices) -> Pixels:

@@ -30,7 +30,13 @@ def headed(rows: Sequence[Row]) -> list[tuple[str, list[str]]]:
 def pair_columns(entry: Mapping[str, Json]) -> Row:
     """Which pair a row is of, in CSV: the first columns where a setting has several rows."""
     first = ("setting", "model", "model_variant", "winner", "proposal")
-    return {**{name: entry[name] for name in first}, "n_seeds": len(entry["search_seeds"])}
+    row: Row = {**{name: entry[name] for name in first}, "n_seeds": len(entry["search_seeds"])}
+    return row | split_column(entry)
+
+
+def split_column(entry: Mapping[str, Json]) -> Row:
+    """What was measured on, in CSV, where that is not the dev split."""
+    return {"split": entry["split"]} if entry.get("split", "dev") != "dev" else {}
 
 
 def layer_columns(metric: Metric) -> dict[str, str]:

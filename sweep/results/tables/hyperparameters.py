@@ -29,10 +29,11 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
         *((header, cells) for header, cells in columns.items() if header not in shared),
     ]
     searched = ", ".join(name.removeprefix("constraint.") for name in space.ranges)
-    fewer = any(space.proposals_of(s) < space.n_proposals for s in space.settings)
+    numbers = set(map(space.proposals_of, space.settings))
+    most = "up to " * (len(numbers) > 1)
     notes = [
-        f"searched: {searched or 'nothing'}; {'up to ' * fewer}{space.n_proposals} proposals a "
-        f"setting by {space.sampler}, seed {space.sampler_seed}; search seeds "
+        f"searched: {searched or 'nothing'}; {most}{max(numbers)} proposals a setting by "
+        f"{space.sampler}, seed {space.sampler_seed}; {space.phase} seeds "
         f"{', '.join(map(str, space.search_seeds))}.",
         *(f"all alike: {alike}." for alike in [", ".join(map(" ".join, shared.items()))] if alike),
         *_also_notes(rows),
@@ -102,6 +103,9 @@ _IF_SET = (  # options without a column of their own where no setting sets them
     "constraint.supervision_decay",
     "constraint.penalty",
     "constraint.replayed_weights",
+    "measured_on",
+    "data.split_by_seed",
+    "model.start_jitter",
 )
 _ALSO = (  # fields that say how a pair was trained and that the short form leaves to a note
     "constraint.dual_signal",

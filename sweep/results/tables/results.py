@@ -23,6 +23,7 @@ from sweep.results.tables.columns import (
     model_notes,
     pair_columns,
     reference_notes,
+    split_column,
     without_idle,
 )
 from sweep.results.tables.formats import Row, Table, number
@@ -95,12 +96,12 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     seeds = len(space.search_seeds)
     notes = [
         f"mean {label}: the plain mean over all test gammas, seen and unseen, and over "
-        f"{seeds} search seed{'s' * (seeds > 1)}, on dev {facts.samples}, in {facts.metric.unit}; "
-        f"{facts.metric.direction}.",
+        f"{seeds} {space.phase} seed{'s' * (seeds > 1)}, on {space.base.measured_on} "
+        f"{facts.samples}, in {facts.metric.unit}; {facts.metric.direction}.",
         f"ood_auc: the trapezoid area under {label} over test gamma.",
         _note_on_seen(facts),
         *reference_notes(facts.metric),
-        *verdict_legend(space.tolerance),
+        *verdict_legend(space.tolerance, space.phase),
         f"difference: constrained minus unconstrained{bias_text(rows, facts.samples)}.",
         *(
             f"{row['setting']}: no winner: {row['why'].rstrip('.')}."
@@ -149,8 +150,9 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     ]
     used = [s for s in FAMILIES if any(row["shift"] == s for row in firsts)]
     notes = [
-        f"{label}: mean over the severities and the search seeds, on dev {facts.samples}, in "
-        f"{facts.metric.unit}; {facts.metric.direction}.",
+        f"{label}: mean over the severities and the {space.phase} seeds, on "
+        f"{space.base.measured_on} {facts.samples}, in {facts.metric.unit}; "
+        f"{facts.metric.direction}.",
         _note_on_seen(facts),
         f"{GAUSSIAN}: severities are test gammas, {facts.noise_unit}.",
         *(
@@ -212,6 +214,7 @@ def _results_row(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
         "train_gamma": config.train_gamma,
         "form": form_of(config.constraint),
         "n_seeds": len(entry["search_seeds"]),
+        **split_column(entry),
         "winner": entry["winner"],
         "why": entry["why"],
         "proposal": entry["proposal"],

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from search_spaces.space import Setting
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
+from sweep.results.tables.hyperparameters import hyperparameters_table
+from sweep.results.tables.layers import layers_table
 from sweep.results.tables.proposals import proposal_rows
+from sweep.results.tables.results import results_table, shifts_table
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import Definition, put_definition
+from sweep.tracking.rows import tags_of
 from sweep.tracking.sources import tracked_arms
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, PLAIN, definition, outcomes, started, train
@@ -24,10 +29,11 @@ POINTS = {
 }
 
 
-def listed() -> Definition:
+def listed(**fields: Any) -> Definition:
     asked = definition(seeds=(0, 1))
     settings = tuple(Setting(s.name, s.fields, points=POINTS) for s in asked.space.settings)
-    return replace(asked, space=replace(asked.space, settings=settings, ranges={}, n_proposals=1))
+    space = replace(asked.space, settings=settings, ranges={}, n_proposals=1, **fields)
+    return replace(asked, space=space)
 
 
 def trained(objects: ObjectStore, asked: Definition) -> Coordinator:
@@ -71,3 +77,23 @@ def test_a_second_driver_finds_them_as_they_were(objects: ObjectStore) -> None:
     again = started(objects, put_definition(objects, asked))
     assert again.summary().is_done
     assert again.next_arm() is None
+
+
+def test_what_is_measured_on_the_test_split_says_so(objects: ObjectStore) -> None:
+    base = replace(listed().space.base, early_stop=False, measured_on="test")
+    asked = listed(base=base, phase="confirmation")
+    trained(objects, asked)
+    view = load_sweep(objects, "toy")
+    entries = best_entries(view, {})
+    assert {(e["phase"], e["split"]) for e in entries} == {("confirmation", "test")}
+    for make in (results_table, shifts_table, layers_table, hyperparameters_table):
+        table = make(asked.space, entries)
+        notes = " ".join(table.notes)
+        assert " dev " not in notes
+        assert "search seed" not in notes
+        if make is not hyperparameters_table:
+            assert "on test clips" in notes
+        if make in (results_table, layers_table):
+            assert {row["split"] for row in table.rows} == {"test"}
+    arms = list(tracked_arms(objects, view.definition))
+    assert {tags_of(arm)["phase"] for arm in arms} == {"confirmation"}

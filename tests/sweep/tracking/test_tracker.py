@@ -58,7 +58,7 @@ def test_a_finished_constrained_arm_shows_its_record(uri: str) -> None:
         "proposal": "2",
         "seed": "0",
         "arm": "constrained",
-        "phase": "selection",
+        "phase": "search",
         "signature": arm.signature,
         "outcome": "feasible",
         "status": "finished",

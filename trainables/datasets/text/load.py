@@ -19,18 +19,24 @@ from trainables.datasets.text.examples import (
     Example,
     RawText,
     TextSplits,
+    read_examples,
     split_digest,
     write_examples,
 )
-from trainables.datasets.text.splits import carved, grouped, limited
+from trainables.datasets.text.splits import carved, grouped, in_order, limited
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
 
 _FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
 
 
-def load_text(data: DataConfig) -> TextSplits:
+def load_text(data: DataConfig, split_seed: int | None = None) -> TextSplits:
     """The examples of the data set that ``data`` names, from the cache where they were read before.
+
+    Args:
+        data: which ones.
+        split_seed: draws the groups of dev anew from those of train and dev; the fingerprint of the
+            data stays that of the split without a seed. None: the same dev for all.
 
     Raises:
         UnknownName: no such data set.
@@ -53,6 +59,13 @@ def load_text(data: DataConfig) -> TextSplits:
     what = f"the texts of {data.name} in {raw.root} are others"
     require_fingerprint(data, stored["fingerprint"], what)
     write_test = functools.partial(_write_test, raw=raw, data=data, digest=stored["test_digest"])
+    if split_seed is not None:
+        held_in = built_once(
+            "text",
+            {**key, "dev_share": data.dev_share, "split_seed": split_seed},
+            functools.partial(_divide, whole=held_in, raw=raw, data=data, seed=split_seed),
+        )
+        stored = stored | json.loads((held_in / "splits.json").read_text())
     return TextSplits(
         name=data.name,
         labels=raw.labels,
@@ -91,6 +104,24 @@ def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
         "lengths": {split: len(examples) for split, examples in splits.items()},
         "skipped": {"train": read.skipped, "test": skipped},
         "test_digest": digests["test"],
+    }
+    (folder / "splits.json").write_text(json.dumps(stored))
+
+
+def _divide(folder: Path, *, whole: Path, raw: RawText, data: DataConfig, seed: int) -> None:
+    """Write train.jsonl, dev.jsonl and what is known of them, drawn by ``seed`` from ``whole``."""
+    held_in = [*read_examples(whole / "train.jsonl"), *read_examples(whole / "dev.jsonl")]
+    train, dev = carved(in_order(held_in), data.dev_share, seed)
+    splits = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
+    _check(splits["train"], splits["dev"], raw, data)
+    known = json.loads((whole / "splits.json").read_text())
+    for split, examples in splits.items():
+        write_examples(folder / f"{split}.jsonl", examples)
+    digests = [split_digest(examples) for examples in splits.values()]
+    content = json.dumps([raw.labels, *digests, known["test_digest"]])
+    stored = {
+        "fingerprint": hashlib.sha256(content.encode()).hexdigest()[:16],
+        "lengths": known["lengths"] | {split: len(found) for split, found in splits.items()},
     }
     (folder / "splits.json").write_text(json.dumps(stored))
 

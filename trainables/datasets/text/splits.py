@@ -37,7 +37,12 @@ def grouped(examples: Iterable[RawExample]) -> list[Example]:
         Example(e.text, e.pair, e.label, names[_root(parents, text)])
         for e, text in zip(held, texts, strict=True)
     ]
-    return sorted(made, key=lambda e: (text_digest(e.text, e.pair), e.label))
+    return in_order(made)
+
+
+def in_order(examples: Iterable[Example]) -> list[Example]:
+    """The examples in the order of a hash of their content."""
+    return sorted(examples, key=lambda e: (text_digest(e.text, e.pair), e.label))
 
 
 def _root(parents: dict[str, str], node: str) -> str:
@@ -49,13 +54,15 @@ def _root(parents: dict[str, str], node: str) -> str:
     return node
 
 
-def carved(examples: Sequence[Example], dev_share: float) -> tuple[list[Example], list[Example]]:
+def carved(
+    examples: Sequence[Example], dev_share: float, seed: int | None = None
+) -> tuple[list[Example], list[Example]]:
     """Training and dev examples: dev is ``dev_share`` of them, rounded up to whole groups.
 
-    Groups are drawn by a hash of their name, for each label apart (a group counts for the label
-    that most of its examples have), so that dev has the labels in the proportions of all. Of every
-    label that has groups, one group at least stays in train; where all labels have one group only,
-    dev is empty.
+    Groups are drawn by a hash of their name, and of the ``seed`` where there is one, for each label
+    apart (a group counts for the label that most of its examples have), so that dev has the labels
+    in the proportions of all. Of every label that has groups, one group at least stays in train;
+    where all labels have one group only, dev is empty.
     """
     members: dict[str, list[int]] = defaultdict(list)
     for example in examples:
@@ -65,8 +72,9 @@ def carved(examples: Sequence[Example], dev_share: float) -> tuple[list[Example]
         counts = Counter(labels)
         groups_of[min(counts, key=lambda label: (-counts[label], label))].append(group)
     held_out: set[str] = set()
+    drawn_by = "dev" if seed is None else f"dev {seed}"
     for groups in groups_of.values():
-        groups.sort(key=lambda group: hashlib.sha256(f"dev {group}".encode()).digest())
+        groups.sort(key=lambda group: hashlib.sha256(f"{drawn_by} {group}".encode()).digest())
         sizes = [len(members[group]) for group in groups]
         wanted = rounded_up(sum(sizes) * dev_share)
         before = itertools.accumulate(sizes, initial=0)  # examples in the groups before this one

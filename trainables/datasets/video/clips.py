@@ -63,12 +63,13 @@ class StoredClip:
 class VideoClips(BySplit[tuple[Clip, ...]]):
     """The decoded clips of one data set, by split. ``test`` is opened only when it is asked for."""
 
-    folder: Path  # the cache entry: train.npy (train, then dev) and test.npy
+    folder: Path  # the cache entry: train.npy (train, then dev; or as in mixed_clips) and test.npy
     frame_size: int  # S
     train_clips: tuple[StoredClip, ...]
     dev_clips: tuple[StoredClip, ...]
     test_clips: tuple[StoredClip, ...]
     fingerprint: str  # hash of the decoded pixels, clip names and splits; not of where they lie
+    mixed_clips: tuple[StoredClip, ...] = ()  # train and dev as they lie, where a seed divides them
 
     @property
     def mean(self) -> float:
@@ -92,17 +93,29 @@ class VideoClips(BySplit[tuple[Clip, ...]]):
         by_split = {"train": self.train_clips, "dev": self.dev_clips, "test": self.test_clips}
         return by_split[split]
 
+    def first_frames(self, split: str) -> dict[str, int]:
+        """Where each clip of a split begins in ``stacked``."""
+        is_mixed = bool(self.mixed_clips) and split != "test"
+        clips = self.mixed_clips if is_mixed else self.stored(split)
+        first = np.cumsum([0] + [c.length for c in clips])
+        return {c.name: int(f) for c, f in zip(clips, first, strict=False)}
+
     def stacked(self, split: str) -> Pixels:
-        """All frames of a split, clip after clip: [N, S, S], read-only, memory-mapped."""
+        """All frames of a split, clip after clip: [N, S, S], read-only, memory-mapped.
+
+        Where a seed divides train and dev, those of both: nothing is copied.
+        """
         clips = self.stored(split)
         name = "test.npy" if split == "test" else "train.npy"
         frames: Pixels = np.load(self.folder / name, mmap_mode="r")
+        if self.mixed_clips and split != "test":
+            return frames
         first = sum(c.length for c in self.train_clips) if split == "dev" else 0
         return frames[first : first + sum(c.length for c in clips)]
 
     def _opened(self, split: str) -> tuple[Clip, ...]:
-        frames, clips, first = self.stacked(split), [], 0
-        for stored in self.stored(split):
-            clips.append(Clip(stored.name, frames[first : first + stored.length]))
-            first += stored.length
-        return tuple(clips)
+        frames, firsts = self.stacked(split), self.first_frames(split)
+        return tuple(
+            Clip(c.name, frames[firsts[c.name] : firsts[c.name] + c.length])
+            for c in self.stored(split)
+        )

@@ -19,18 +19,24 @@ import PIL
 from trainables.config.arm import DataConfig
 from trainables.datasets.places import listed_here, require_fingerprint
 from trainables.datasets.video.clips import RawClip, RawVideo, StoredClip, VideoClips
-from trainables.errors import BadData
+from trainables.errors import BadData, InvalidValue
 from trainables.fetching.cache import built_once
+from trainables.random_keys import seed_of
 
+FEWEST_DRAWN = 4  # training clips from which a seed draws those of dev
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
 
 
-def load_video(data: DataConfig) -> VideoClips:
+def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
     """The clips of the data set that ``data`` names, from the cache where they were decoded before.
+
+    Args:
+        data: which ones.
+        split_seed: draws which training clips are dev; None: the last ones.
 
     Raises:
         UnknownName: no such data set.
-        InvalidValue: the data set cannot be had at this frame_size.
+        InvalidValue: the data set cannot be had at this frame_size, or not be split by a seed.
         BadData: the folder is missing, empty, of another layout or damaged; a clip is shorter than
             ``data.frames``; no dev split can be carved; or the pixels are not those of
             ``data.fingerprint``.
@@ -52,13 +58,17 @@ def load_video(data: DataConfig) -> VideoClips:
     folder = built_once("video", key, lambda place: _decode(place, held_in, test, data.frame_size))
     stored = json.loads((folder / "clips.json").read_text())
     training = tuple(StoredClip(*clip) for clip in stored["train"])
+    dev = set(range(len(training) - dev_count, len(training)))
+    if split_seed is not None:
+        dev = _drawn(raw, data, len(training), dev_count, split_seed)
     video = VideoClips(
         folder=folder,
         frame_size=data.frame_size,
-        train_clips=training[: len(training) - dev_count],
-        dev_clips=training[len(training) - dev_count :],
+        train_clips=tuple(clip for i, clip in enumerate(training) if i not in dev),
+        dev_clips=tuple(clip for i, clip in enumerate(training) if i in dev),
         test_clips=tuple(StoredClip(*clip) for clip in stored["test"]),
         fingerprint=stored["fingerprint"],
+        mixed_clips=() if split_seed is None else training,
     )
     _check(video, data, raw.root)
     return video
@@ -90,6 +100,19 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
             "2: one is held out as dev. Add the data set's other training clips."
         )
     return training, min(_rounded_up(len(training) * data.dev_share), len(training) - 1), test
+
+
+def _drawn(raw: RawVideo, data: DataConfig, clips: int, dev_count: int, seed: int) -> set[int]:
+    """Which of the training clips are dev under a seed: as many as without one."""
+    why = f"it has {clips} training clips, and less than {FEWEST_DRAWN} leave no choice"
+    if raw.dev:
+        why = "it has a dev split of its own"
+    if raw.dev or clips < FEWEST_DRAWN:
+        raise InvalidValue(
+            f"data.split_by_seed must be false for {data.name} in {raw.root}, got true: {why}."
+        )
+    ranks = sorted(range(clips), key=lambda clip: seed_of(seed, "dev", raw.train[clip].name))
+    return set(ranks[:dev_count])
 
 
 def _rounded_up(clips: float) -> int:
