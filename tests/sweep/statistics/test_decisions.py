@@ -75,6 +75,17 @@ def test_what_is_decided_stays_decided_with_its_numbers(rule) -> None:
     assert (np.abs(before.mean) < 0.8)[same].all()
 
 
+def test_a_gate_that_opens_later_lets_through_what_an_earlier_look_showed() -> None:
+    design = Design.planned({"UT": ("a", "b")}, 10)
+    mean = np.array([2, 8, 5, 1.5, 8.5, 5, 5.1, 4.9, 5.2, 4.8])  # passes at the second look
+    a = np.array([5, 5.1, 4.9, 5.05, 4.95, -20, 30, -25, 35, 5])  # is clear at the first
+    found = decide(design, np.stack([a, 2 * mean - a]))
+    assert found.decided_at.tolist() == [10, 10, 0]
+    assert found.counted.tolist() == [10, 5, 10]
+    assert found.mean[1] == pytest.approx(5)
+    assert found.low[1] > 4
+
+
 def test_nothing_is_tested_between_looks() -> None:
     design = Design.planned(FAMILIES, 20)
     values = drawn(3, 6, 20, effect=3.0)
@@ -170,6 +181,9 @@ def test_a_line_has_its_companions_of_the_counted_seeds() -> None:
     values = drawn(8, 12, effect=0.8)
     row = table(design, {"a": dict(enumerate(values))}, range(20))[1]
     counted = values[: row.counted]
+    assert (row.outcome, row.decided_at) == ("undecided", None)
+    worse = table(design, {"a": dict(enumerate(-values - 2))}, range(20))[1]
+    assert (worse.outcome, worse.decided_at) == ("worse", worse.counted)
     assert row.sign_flip == paired.sign_flip(counted)
     assert row.hodges_lehmann == paired.hodges_lehmann(counted)
     assert row.d_z == pytest.approx(counted.mean() / counted.std(ddof=1))

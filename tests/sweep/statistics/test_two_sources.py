@@ -49,6 +49,14 @@ def test_its_spread_is_that_of_both_sources() -> None:
     assert spread > seeds_alone
 
 
+def test_small_units_weigh_little_in_every_draw() -> None:
+    first, second = losses(3)
+    sizes = np.where(np.arange(40) < 20, 1.0, 1e-9)
+    odd = first + np.where(sizes < 1, 1000.0, 0.0)
+    found = crossed_bootstrap(odd, second, sizes, np.negative, key=0)
+    assert max(abs(found.low), abs(found.high)) < 1
+
+
 def test_equal_arms_differ_by_nothing_and_a_better_first_arm_is_above_0() -> None:
     first, second = losses(2, effect=1.0)
     same = crossed_bootstrap(first, first, np.ones(40), lambda loss: -loss, key=0)
