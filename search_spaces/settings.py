@@ -18,7 +18,7 @@ Points = Mapping[str, Mapping[str, Json]]  # name -> values of fields of ArmConf
 # What both arms of a pair, and all proposals of a setting, are measured by, or on.
 _SHARED = (
     "task", "seed", "device", "train_gamma", "test_gammas", "shifts",
-    "eval_windows", "eval_draws", "measured_on",
+    "eval_windows", "eval_draws", "score_draws", "measured_on",
     "model.name", "model.checkpoint", "model.checkpoint_fingerprint",
 )  # fmt: skip
 

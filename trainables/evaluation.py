@@ -40,10 +40,10 @@ class Measured:
     """Losses of a split at one gamma or under one shift, in the task's unit, and its metric."""
 
     units: Floats  # [units, L + 1]: mean loss over the samples of a unit and over the draws
-    first_draw: Floats  # [units, L + 1]: of draw 0 alone
+    scored: Floats  # [units, L + 1]: over the draws that are scored, the first one or more
     samples: Floats  # [L + 1, samples]: losses of draw 0
-    scores: Floats  # [L + 1]: what the metric is of, mean of draw 0
-    sample_scores: Floats | None  # [samples]: the last layer's of draw 0, unit by unit
+    scores: Floats  # [L + 1]: what the metric is of, mean over the samples and the scored draws
+    sample_scores: Floats | None  # [samples]: the last layer's, over the scored draws, unit by unit
     # ^ None: scores are the losses
     sizes: list[int]  # samples per unit
     unchanged: float | None  # the metric of the input itself, where asked for and a prediction
@@ -51,12 +51,12 @@ class Measured:
 
     @property
     def losses(self) -> Floats:
-        """[L + 1]: mean over the units, of draw 0."""
-        means: Floats = self.first_draw.mean(axis=0)
+        """[L + 1]: mean over the units, of the scored draws."""
+        means: Floats = self.scored.mean(axis=0)
         return means
 
     def metrics(self, task: Task) -> list[float]:
-        """The metric of every layer's prediction, of draw 0."""
+        """The metric of every layer's prediction, of the scored draws."""
         return [task.metric(float(score)) for score in self.scores]
 
 
@@ -87,25 +87,28 @@ class _Gathered:
         self.counts = np.zeros(units)
         self._sums = np.zeros(())
         self._losses: list[Floats] = []
-        self._scores: list[Floats] = []
-        self._numbers: list[int] = []
+        self._scores: list[list[Floats]] = []  # by draw, as they were added
+        self._numbers: list[list[int]] = []
 
     def add(
-        self, batch: Batch, losses: Floats, scores: Floats | None, *, keep: bool = True
+        self, draw: int, batch: Batch, losses: Floats, scores: Floats | None, *, is_scored: bool
     ) -> None:
         """Losses [rows, B], and the scores beside them if they are something else.
 
-        Without ``keep`` they count for their units alone.
+        Losses count for their units; by sample they are kept of draw 0, scores of scored draws.
         """
         if not self._sums.shape:
             self._sums = np.zeros((len(self.counts), len(losses)))
         np.add.at(self._sums, list(batch.units), losses.T)
         np.add.at(self.counts, list(batch.units), 1.0)
-        if not keep:
+        self._losses += [losses] if draw == 0 else []
+        if scores is None or not is_scored:
             return
-        self._losses.append(losses)
-        self._scores += [] if scores is None else [scores]
-        self._numbers += batch.samples
+        if len(self._scores) == draw:
+            self._scores.append([])
+            self._numbers.append([])
+        self._scores[draw].append(scores)
+        self._numbers[draw] += batch.samples
 
     @property
     def by_unit(self) -> Floats:
@@ -120,11 +123,14 @@ class _Gathered:
 
     @property
     def scores(self) -> Floats | None:
-        """[rows, samples], unit by unit; None where they are the losses."""
+        """[rows, samples], unit by unit, mean over the draws; None where they are the losses."""
         if not self._scores:
             return None
-        scores = np.concatenate(self._scores, axis=1)
-        return scores[:, np.argsort(self._numbers)] if self._numbers else scores
+        drawn = []
+        for parts, numbers in zip(self._scores, self._numbers, strict=True):
+            scores = np.concatenate(parts, axis=1)
+            drawn.append(scores[:, np.argsort(numbers)] if numbers else scores)
+        return drawn[0] if len(drawn) == 1 else np.mean(drawn, axis=0)
 
 
 def measure(
@@ -134,23 +140,30 @@ def measure(
     gamma: float,
     draws: int,
     *,
+    score_draws: int = 1,
     feature_draws: int = 0,
 ) -> Measured:
     """Every layer's loss on the units of ``split``, over ``draws`` keyed draws.
 
-    Features are kept of the first ``feature_draws`` of them, where the model has any, and of no
-    more draws once there are MOST_FEATURES rows.
+    Scores are of the first ``score_draws``, which may be more. Features are kept of the first
+    ``feature_draws`` of them, where the model has any, and of no more draws once there are
+    MOST_FEATURES rows.
     """
     held_out = partial(task.held_out, split, gamma)
-    return _measured(model, task, split, held_out, draws, feature_draws=feature_draws)
+    return _measured(model, task, split, held_out, draws, score_draws, feature_draws=feature_draws)
 
 
 def measure_shifted(
-    model: nn.Module, task: Task, shift: str, severity: float, split: str = "dev"
+    model: nn.Module,
+    task: Task,
+    shift: str,
+    severity: float,
+    split: str = "dev",
+    score_draws: int = 1,
 ) -> Measured:
-    """Every layer's loss and metric under a shift of ``test_conditions.FAMILIES``, one draw."""
+    """Every layer's loss and metric under a shift of ``test_conditions.FAMILIES``."""
     shifted = partial(task.shifted, split, shift, severity)
-    return _measured(model, task, split, shifted, 1, with_input=True)
+    return _measured(model, task, split, shifted, score_draws, score_draws, with_input=True)
 
 
 @torch.no_grad()
@@ -160,16 +173,18 @@ def _measured(
     split: str,
     batches_of: Callable[[int], Iterable[Batch]],
     draws: int,
+    score_draws: int,
     *,
     feature_draws: int = 0,
     with_input: bool = False,
 ) -> Measured:
     model.eval()
     names = units_of(task, split)
-    gathered, first_draw, sizes = _Gathered(len(names)), np.zeros(()), np.zeros(len(names))
+    gathered, sizes = _Gathered(len(names)), np.zeros(len(names))
+    by_unit, scored = np.zeros(()), np.zeros(())
     kept: list[tuple[list[Tensor], Tensor]] = []
     enough, unchanged = feature_draws, None
-    for draw in range(draws):
+    for draw in range(max(draws, score_draws)):
         for batch in batches_of(draw):
             found = layer_outcomes(model, task, batch)
             losses = found.losses
@@ -178,16 +193,20 @@ def _measured(
             if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
                 losses = torch.cat([losses, unchanged[None]])  # one row more
             of_batch = None if found.scores is found.losses else _plain(found.scores)
-            gathered.add(batch, _plain(losses), of_batch, keep=draw == 0)
+            gathered.add(draw, batch, _plain(losses), of_batch, is_scored=draw < score_draws)
         if draw == 0:
-            first_draw, sizes = gathered.by_unit, gathered.counts.copy()
+            sizes = gathered.counts.copy()
+        if draw == draws - 1:
+            by_unit = gathered.by_unit
+        if draw == score_draws - 1:
+            scored = gathered.by_unit
         if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
             enough = min(enough, draw + 1)
     layers = slice(None) if unchanged is None else slice(-1)
-    mean_F, scores = first_draw.mean(axis=0), gathered.scores
+    mean_F, scores = scored.mean(axis=0), gathered.scores
     return Measured(
-        units=gathered.by_unit[:, layers],
-        first_draw=first_draw[:, layers],
+        units=by_unit[:, layers],
+        scored=scored[:, layers],
         samples=gathered.losses[layers],
         scores=mean_F[layers] if scores is None else scores.mean(axis=1),
         sample_scores=None if scores is None else scores[-1],
@@ -227,10 +246,12 @@ def evaluate(
     """
     gamma = config.train_gamma
     draws = config.eval_draws
-    held_out = measure(model, task, split, gamma, draws, feature_draws=1)
+    scored = config.score_draws
+    held_out = measure(model, task, split, gamma, draws, score_draws=scored, feature_draws=1)
     train = measure(model, task, "train", gamma, draws, feature_draws=draws)
     at_gammas = {
-        g: held_out if g == gamma else measure(model, task, split, g, 1) for g in config.test_gammas
+        g: held_out if g == gamma else measure(model, task, split, g, scored, score_draws=scored)
+        for g in config.test_gammas
     }
     by_layer = {gamma_key(g): measured.metrics(task) for g, measured in at_gammas.items()}
     scores = {key: metrics[-1] for key, metrics in by_layer.items()}
@@ -270,7 +291,7 @@ def evaluate(
         split=split,
         units=evaluation.dev_units,
         samples=held_out.sizes,
-        losses_UF={n: m.first_draw.astype(np.float32) for n, m in found.items()},
+        losses_UF={n: m.scored.astype(np.float32) for n, m in found.items()},
         scores_N={n: values.astype(np.float32) for n, values in of_samples.items()},
     )
 
@@ -303,7 +324,7 @@ def measure_shifts(
 ) -> dict[tuple[str, float], Measured]:
     """The model under every shift and severity of the run; empty without shifts."""
     return {
-        (shift, severity): measure_shifted(model, task, shift, severity, split)
+        (shift, severity): measure_shifted(model, task, shift, severity, split, config.score_draws)
         for shift in config.shifts
         for severity in family_of(shift).severities
     }

@@ -173,7 +173,8 @@ def evaluated_samples(config: ArmConfig) -> float:
     """Samples that pass forward in an arm's reports and its final evaluation."""
     reports = math.ceil(config.steps / config.report_every)
     severities = sum(len(family_of(shift).severities) for shift in config.shifts)
-    final = len(config.test_gammas) + config.eval_draws + severities  # passes
+    scored = config.score_draws * (len(config.test_gammas) + severities)
+    final = scored + config.eval_draws  # passes
     on_test = config.measured_on == "test"
     per_unit = config.facts.samples_per_unit(config.data)
     if config.facts.reads_texts:

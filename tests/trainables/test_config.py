@@ -81,6 +81,7 @@ OTHER_VALUES = {
     "data.split_by_seed": True,
     "model.checkpoint": "other", "model.checkpoint_fingerprint": "x",
     "train_gamma": 0.2, "test_gammas": [0.0, 1.0],
+    "train_gamma_low": 0.1, "train_gamma_high": 0.3, "score_draws": 2,
     "seed": 7, "steps": 41, "batch_size": 9, "primal_lr": 0.5, "decay_share": 0.5, "grad_clip": 2.0,
     "measured_on": "test", "report_every": 11, "eval_windows": 5, "eval_draws": 3,
     "dtype": "float64", "device": "cuda", "threads": 2,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
+from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.oracles import TINY
+from trainables.build import build_model
 from trainables.config.test_conditions import (
     VIDEO_FAMILIES,
     gamma_key,
@@ -27,6 +31,7 @@ from trainables.evaluation import (
     measure_shifted,
     units_of,
 )
+from trainables.layer_losses import layer_outcomes
 from trainables.objective import objective
 from trainables.records.arm_record import ArmRecord
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
@@ -66,7 +71,7 @@ def test_unit_losses_equal_a_naive_average_over_draws_and_patches(task: VideoDen
 
 def test_the_first_draw_is_that_of_a_measurement_of_one_draw(task: VideoDenoising) -> None:
     more, one = (measure(Shrinking(), task, "dev", 0.2, draws) for draws in (3, 1))
-    assert more.first_draw.tolist() == one.units.tolist()
+    assert more.scored.tolist() == one.units.tolist()
     assert more.units.tolist() != one.units.tolist()
 
 
@@ -149,8 +154,8 @@ def test_every_split_is_measured_on_its_own_units(split: str) -> None:
     ]  # a batch is a unit
     np.testing.assert_allclose(found.units[:, -1], torch.stack(expected), rtol=1e-5)
     shifted = measure_shifted(Shrinking(), task, "blur", 2.0, split)
-    assert len(shifted.first_draw) == counts[split]
-    assert np.isfinite(shifted.first_draw).all()
+    assert len(shifted.scored) == counts[split]
+    assert np.isfinite(shifted.scored).all()
 
 
 def test_an_unknown_split_is_named(task: VideoDenoising) -> None:
@@ -283,3 +288,52 @@ def test_evaluation_never_opens_the_test_clips(
     assert set(opened) == {"dev", "train"}
     assert "test" not in task._patches
     assert "test_units" not in vars(task)  # not even their names were asked for
+
+
+# --- several draws --------------------------------------------------------------------------------
+
+
+def test_scores_are_means_over_their_draws(task: VideoDenoising) -> None:
+    """Unit losses are averaged before the metric, at every gamma and shift, of references too."""
+    config = replace(SHIFTED, score_draws=3, eval_draws=2)
+    references = linear_references(config, task)
+    found, by_unit = evaluate(config, task, Shrinking(), references, [])
+
+    def mean_loss(batches_of: Callable[[int], Iterator[Batch]]) -> float:
+        losses = [task.loss(b.inputs * 0.5, b.targets) for d in range(3) for b in batches_of(d)]  # type: ignore[operator]
+        return float(torch.cat(losses).double().mean())
+
+    for gamma in config.test_gammas:
+        mean = mean_loss(partial(task.held_out, "dev", gamma))
+        assert found.scores[gamma_key(gamma)] == pytest.approx(task.metric(mean), rel=1e-5)
+        units = by_unit.losses_UF[at_gamma(gamma)][:, -1]
+        assert float(units.mean()) == pytest.approx(mean, rel=1e-5)
+        # layer 0 of this model is the input
+        identity = references.metrics["identity"][gamma_key(gamma)]
+        layer_0 = found.layer_losses_by_gamma[gamma_key(gamma)][0]
+        assert task.metric(layer_0) == pytest.approx(identity, rel=1e-5)
+    severity = VIDEO_FAMILIES["blur"].severities[0]
+    mean = mean_loss(partial(task.shifted, "dev", "blur", severity))
+    blurred = found.shift_scores["blur"][severity_key(severity)]
+    assert blurred == pytest.approx(task.metric(mean), rel=1e-5)
+    once, _ = evaluate(replace(config, score_draws=1), task, Shrinking(), references, [])
+    assert found.dev_losses == once.dev_losses  # feasibility has draws of its own
+    assert found.train_losses == once.train_losses
+    assert found.descent_ratio_quantiles == once.descent_ratio_quantiles
+    assert found.scores != once.scores
+
+
+def test_accuracy_of_texts_is_a_mean_over_its_draws(tmp_path: Path) -> None:
+    """Dropped tokens change lengths, and so the order of a draw's batches: samples keep theirs."""
+    config = tiny_text(tmp_path, shifts=["token_drop"])
+    task = text_task(config)
+    model = build_model(config, task)
+    found = measure_shifted(model, task, "token_drop", 0.5, score_draws=3)
+    sums = np.zeros(sum(found.sizes))
+    for draw in range(3):
+        for batch in task.shifted("dev", "token_drop", 0.5, draw):
+            outcomes = layer_outcomes(model, task, batch)
+            sums[list(batch.samples)] += outcomes.scores[-1].detach().numpy()
+    assert found.sample_scores is not None
+    np.testing.assert_allclose(found.sample_scores, sums / 3)
+    assert found.scores[-1] == pytest.approx(sums.mean() / 3)

@@ -42,7 +42,11 @@ class ArmConfig(Section):
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train_gamma: NotNegative[float] = 0.15
-    # ^ noise std over the clean data's (word embeddings') std, in training
+    # ^ noise std over the clean data's (word embeddings') std: in training, and where an arm is
+    #   judged
+    train_gamma_low: NotNegative[float | None] = None
+    train_gamma_high: NotNegative[float | None] = None
+    # ^ in training alone: the gamma of each sample, drawn anew between the two; None: train_gamma
     test_gammas: tuple[float, ...] = ()  # what it is scored at; empty: those of the task's facts
     seed: NotNegative[int] = 0  # keys every random draw: weights, batches, noise
     steps: Positive[int] = 1000  # primal steps, warm-up included
@@ -62,6 +66,7 @@ class ArmConfig(Section):
     #   reviews or premises with all their hypotheses. Of the test split all are evaluated
     measured_on: Literal["dev", "test"] = "dev"  # the final result; reports are always of dev
     eval_draws: Positive[int] = 4  # noise draws per unit for feasibility, averaged before judging
+    score_draws: Positive[int] = 1  # and at every test gamma and shift, for the scores
     weight_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
     # ^ share of the evaluated weights kept from the step before; 0: none
     early_stop: bool = True  # end an arm that its reports show to go wrong (docs/forms.md)
@@ -84,6 +89,13 @@ class ArmConfig(Section):
             len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
             "test_gammas",
             "at least two rising numbers from 0 up",
+        )
+        low, high = self.noise_in_training
+        self.require(
+            low <= high,
+            "train_gamma_high",
+            f"at least train_gamma_low ({low:g})",
+            "None is train_gamma.",
         )
         self.require(
             all(round(g, 2) == g for g in self.test_gammas),
@@ -219,6 +231,15 @@ class ArmConfig(Section):
     def facts(self) -> TaskFacts:
         """What is known of this run's task: its metric, its words, its fields."""
         return facts_of(self.task)
+
+    @property
+    def noise_in_training(self) -> tuple[float, float]:
+        """The least and the largest gamma of a training sample; one value unless they are mixed."""
+        low, high = self.train_gamma_low, self.train_gamma_high
+        return (
+            self.train_gamma if low is None else low,
+            self.train_gamma if high is None else high,
+        )
 
     @property
     def matched_capacity(self) -> bool:

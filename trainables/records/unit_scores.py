@@ -2,8 +2,9 @@
 
 What a record holds are means; tests need what they are means of: the bootstrap over units the
 losses of each unit, McNemar's test which samples each arm has right. It is a file of its own beside
-the record (``ArmStore.unit_scores``), so that nobody who reads records pays for it. Of draw 0, the
-same noise for both arms of a pair, every proposal and every seed.
+the record (``ArmStore.unit_scores``), so that nobody who reads records pays for it. All are means
+over the first ``ArmConfig.score_draws`` draws, one unless more are asked for: the same noise for
+both arms of a pair, every proposal and every seed.
 
 Shape suffixes: U units, F predictions of layers 0..L, N samples.
 """
@@ -48,10 +49,11 @@ class UnitScores:
     units: list[str]  # U names, in the order of ``Evaluation.dev_losses``
     samples: list[int]  # how many samples each unit has; N in all
     losses_UF: dict[str, Singles] = field(default_factory=dict)
-    # ^ mean loss over the samples of a unit, in the task's unit
+    # ^ mean loss over the samples of a unit and over the draws, in the task's unit
     scores_N: dict[str, Singles] = field(default_factory=dict)
     # ^ of the last layer, unit by unit: what the metric is the mean of, in text 1 where it is right
-    #   and 0 elsewhere; empty where the metric follows from the losses
+    #   and 0 elsewhere, over several draws the share of them; empty where the metric follows from
+    #   the losses
 
     def to_bytes(self) -> bytes:
         """A compressed .npz without pickles, the same bytes for the same numbers."""

@@ -29,6 +29,7 @@ from trainables.datasets.by_split import SPLITS as SPLITS
 from trainables.datasets.by_split import split_named
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import Scales
+from trainables.random_keys import keyed_generator
 
 Embed = Callable[[Tensor], Tensor]  # token ids [B, T] -> clean word embeddings [B, T, H]
 
@@ -200,6 +201,15 @@ class TaskOfUnits(ABC):
     def test_units(self) -> tuple[str, ...]:
         """Names of all units of the test split, which is opened for confirmation only."""
         return self.units("test", sys.maxsize)
+
+    def _training_gammas(self, step: int, samples: int) -> float | Tensor:
+        """The noise of a training batch: one gamma, or one for each of its samples, [B]."""
+        low, high = self._config.noise_in_training
+        if low == high:
+            return low
+        generator = keyed_generator(self.device, self._config.seed, "train_gamma", step)
+        drawn = torch.rand(samples, generator=generator, device=self.device, dtype=self.dtype)
+        return low + (high - low) * drawn
 
     def _unit_names(self, split: str) -> tuple[str, ...]:
         if split_named(split) == "test":

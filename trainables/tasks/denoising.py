@@ -148,7 +148,8 @@ class Denoising(TaskOfUnits):
         chosen_B = self._epoch_order(epoch)[k * config.batch_size : (k + 1) * config.batch_size]
         clean = self._on_device(self.clean_train_samples(chosen_B.numpy()))
         generator = keyed_generator(self.device, config.seed, "train_noise", step)
-        noisy = gaussian(clean, config.train_gamma * self.std, generator)
+        gammas = self._training_gammas(step, len(clean))
+        noisy = gaussian(clean, gammas * self.std, generator)
         return Batch(self.as_given(noisy), self.as_given(clean))
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:

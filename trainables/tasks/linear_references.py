@@ -115,6 +115,7 @@ def linear_references(config: ArmConfig, task: Denoising, split: str = "dev") ->
         "eval_windows": "all" if split == "test" else config.eval_windows,
         "eval_draws": config.eval_draws,
         "dtype": config.dtype,
+        **({} if config.score_draws == 1 else {"score_draws": config.score_draws}),
     }
 
     def build(folder: Path) -> None:
@@ -128,7 +129,8 @@ def linear_references(config: ArmConfig, task: Denoising, split: str = "dev") ->
 
 def _measure(config: ArmConfig, task: Denoising, split: str) -> References:
     """Score every predictor, unit by unit: all draws of a unit at once share its clean pixels."""
-    scored = [(gamma, 0) for gamma in config.test_gammas]
+    every = range(config.score_draws)
+    scored = [(gamma, draw) for gamma in config.test_gammas for draw in every]
     trained = [(config.train_gamma, draw) for draw in range(config.eval_draws)]
     draws = list(dict.fromkeys(scored + trained))
     sigmas = [gamma * task.std for gamma, _ in draws]
@@ -143,7 +145,13 @@ def _measure(config: ArmConfig, task: Denoising, split: str) -> References:
             sums[name] += errors(noisy, clean, sigmas) / task.squares_per_loss
     loss = {n: dict(zip(draws, sums[n] / count, strict=True)) for n in predictors}
     return References(
-        {n: {f"{g:.2f}": task.metric(float(loss[n][g, d])) for g, d in scored} for n in loss},
+        {
+            n: {
+                f"{g:.2f}": task.metric(float(np.mean([loss[n][g, d] for d in every])))
+                for g in config.test_gammas
+            }
+            for n in loss
+        },
         {n: float(np.mean([loss[n][draw] for draw in trained])) for n in loss},
     )
 

@@ -11,15 +11,18 @@ from trainables.config.test_conditions import family_of
 from trainables.errors import require
 
 
-def gaussian(inputs: Tensor, sigma: float, generator: torch.Generator) -> Tensor:
+def gaussian(inputs: Tensor, sigma: float | Tensor, generator: torch.Generator) -> Tensor:
     """``inputs`` plus independent normal noise of std ``sigma``, in the inputs' own unit.
 
     The draw is made on the generator's device in the inputs' dtype; ``sigma`` 0 returns the inputs
-    unchanged.
+    unchanged. It may be one for each sample of the inputs, [B]; these are not looked at.
     """
-    require(sigma >= 0, "sigma", sigma, "at least 0")
-    if sigma == 0:
-        return inputs
+    if isinstance(sigma, Tensor):
+        sigma = sigma.reshape(-1, *[1] * (inputs.ndim - 1))
+    else:
+        require(sigma >= 0, "sigma", sigma, "at least 0")
+        if sigma == 0:
+            return inputs
     noise = torch.randn(
         inputs.shape, generator=generator, device=generator.device, dtype=inputs.dtype
     )

@@ -163,11 +163,13 @@ class TextClassification(TaskOfUnits):
         padded = split.padded(chosen_B)
         mask_BT = self._on_device(padded.mask)
         noise_BTH = None
-        if config.train_gamma > 0:
+        if config.noise_in_training[1] > 0:
             generator = keyed_generator(self.device, config.seed, "train_noise", step)
             shape = (*padded.mask.shape, self._width)
             drawn = torch.randn(shape, generator=generator, device=self.device, dtype=self.dtype)
-            sigma = config.train_gamma * self.embedding_std
+            gammas = self._training_gammas(step, len(chosen_B))
+            sigma = gammas * self.embedding_std
+            sigma = sigma.view(-1, 1, 1) if isinstance(sigma, Tensor) else sigma
             noise_BTH = drawn.mul_(sigma).mul_(mask_BT.unsqueeze(-1))
         types_BT = None if padded.types is None else self._on_device(padded.types)
         tokens = Tokens(self._on_device(padded.ids), mask_BT, types_BT, noise_BTH)
