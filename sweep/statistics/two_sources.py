@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from sweep.statistics.paired import Floats
 from trainables.errors import require
@@ -63,7 +65,7 @@ def crossed_bootstrap(
         first_CKU: mean losses of the first arm's units.
         second_CKU: those of the second, on the same seeds and units.
         sizes_U: samples of each unit.
-        score: turns mean losses [..., C, K] into scores, higher is better, elementwise.
+        score: turns mean losses [..., C] into scores, higher is better, each by itself.
         key: of the draws.
         level: of the interval.
         draws: how many.
@@ -72,27 +74,34 @@ def crossed_bootstrap(
     """
     shape = first_CKU.shape
     require(shape == second_CKU.shape, "losses", second_CKU.shape, f"of one shape, {shape}")
-    _, seeds, units = shape
+    conditions, seeds, units = shape
     require(min(seeds, units) > 1, "losses", shape, "of at least 2 seeds and 2 units")
     generator = np.random.default_rng(key)
+    # One matrix, so that a draw is one row of a product: arms, seeds, conditions.
+    losses = np.stack([first_CKU, second_CKU]).swapaxes(1, 2).reshape(-1, units)
 
-    def differences_CK(weights_DU: Floats) -> Floats:
-        shares_UD = (weights_DU / weights_DU.sum(axis=-1, keepdims=True)).T
-        scores = [np.moveaxis(score(arm @ shares_UD), -1, 0) for arm in (first_CKU, second_CKU)]
-        found: Floats = scores[0] - scores[1]  # [D, C, K]
+    def differences_DK(weights_DU: Floats) -> Floats:
+        shares_DU = weights_DU / weights_DU.sum(axis=-1, keepdims=True)
+        with threadpool_limits(1):  # the same sums everywhere; and two threads only wait here
+            means = (shares_DU @ losses.T).reshape(-1, 2, seeds, conditions)
+        found: Floats = (score(means[:, 0]) - score(means[:, 1])).mean(axis=-1)
         return found
 
     found = []
     for start in range(0, draws, _AT_ONCE):
         count = min(_AT_ONCE, draws - start)
-        units_DU = generator.multinomial(units, np.full(units, 1 / units), size=count)
-        seeds_DK = generator.multinomial(seeds, np.full(seeds, 1 / seeds), size=count)
-        mean_DK = differences_CK(units_DU * sizes_U).mean(axis=1)
-        found.append((mean_DK * seeds_DK).sum(axis=-1) / seeds)
+        units_DU, seeds_DK = _drawn(generator, count, units), _drawn(generator, count, seeds)
+        found.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
     low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    mean = float(differences_CK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
+    mean = float(differences_DK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
     name = f"crossed bootstrap of seeds and units, {100 * level:g} %, {draws} draws"
     return CrossedInterval(mean, float(low), float(high), name)
+
+
+def _drawn(generator: np.random.Generator, draws: int, among: int) -> NDArray[np.int64]:
+    """How often each is drawn, of as many with replacement: [D, among]."""
+    picks = generator.integers(0, among, (draws, among))
+    return np.stack([np.bincount(row, minlength=among) for row in picks])
 
 
 def variance_components(differences_KU: Floats) -> VarianceComponents:

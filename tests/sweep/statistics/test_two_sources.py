@@ -33,6 +33,14 @@ def test_the_mean_is_that_of_scores_by_seed_and_condition() -> None:
     assert "95 %, 2000 draws" in found.name
 
 
+def test_a_score_may_differ_between_conditions() -> None:
+    first, second = losses(5)
+    scale_C = np.array([1.0, 100.0])
+    found = crossed_bootstrap(first, second, np.ones(40), lambda loss_C: -loss_C * scale_C, key=0)
+    by_hand = ((second - first).mean(axis=(1, 2)) * scale_C).mean()
+    assert found.mean == pytest.approx(by_hand, rel=1e-9)
+
+
 def test_its_spread_is_that_of_both_sources() -> None:
     generator = np.random.default_rng(1)
     seed = generator.normal(0, 1, (1, 12, 1))
