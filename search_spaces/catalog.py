@@ -435,11 +435,13 @@ def _of_configuration(plain: Mapping[str, Json]) -> Found:
     for seed, config in configs.items():
         if config != dataclasses.replace(first, seed=seed):
             raise InvalidValue(f"the runs of {plain['setting']} differ in more than their seed.")
+    baseline = plain.get("baseline") or {}
+    points = {"again": {name: first.value_of(name) for name in baseline}} if baseline else {}
     space = SearchSpace(
         name=cast(str, plain["space"]),
         summary=f"{plain['setting']} of {plain['sweep']}, proposal {plain['proposal']}, again",
-        base=first,
-        settings=(Setting(plain["setting"], {}),),
+        base=first.with_fields(baseline),
+        settings=(Setting(plain["setting"], {}, points=points),),
         n_proposals=1,
         search_seeds=tuple(configs),
         sampler="random",

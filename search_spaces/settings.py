@@ -39,6 +39,10 @@ class Setting:
     # setting.
     points: Points = field(default_factory=dict)
 
+    def point_name(self, number: int) -> str | None:
+        """What a listed proposal is called; None where it is searched."""
+        return list(self.points)[number] if number < len(self.points) else None
+
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal setting."""
         plain = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}

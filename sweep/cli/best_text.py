@@ -147,7 +147,10 @@ def _print_best(entry: Mapping[str, Json]) -> None:
 def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
     """Which pair is shown, what became of the other proposals, and what it was trained with."""
     seeds = len(entry["search_seeds"])
-    place = f"proposal {entry['proposal']} on {seeds} {entry['phase']} seed{'s' * (seeds > 1)}"
+    name = f" ({entry['point_name']})" if entry.get("point_name") else ""
+    place = (
+        f"proposal {entry['proposal']}{name} on {seeds} {entry['phase']} seed{'s' * (seeds > 1)}"
+    )
     if entry["winner"]:
         lines = [f"winner: {place}"]
         if entry["lost"]:

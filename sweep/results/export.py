@@ -85,18 +85,23 @@ def configuration(view: SweepView, setting: SettingView) -> dict[str, Json]:
     """What ``sweep run`` reads to train the setting's pairs again, and to compare."""
     shown = setting.chosen.shown
     assert shown is not None  # asked for only where there is a pair
+    space = view.definition.space
+    baseline = space.run(setting.setting, {}, seed=space.search_seeds[0])
+    primal = [name for name in shown.point if not name.startswith("constraint.")]
     records = [r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None]
     return {
         "kind": CONFIGURATION,
         "format": 1,
         "sweep": view.definition.name,
-        "space": view.definition.space.name,
+        "space": space.name,
         "setting": setting.setting.name,
         "proposal": shown.number,
         "winner": setting.chosen.winner is not None,
         "why": setting.chosen.why or None,
-        "tolerance": view.definition.space.tolerance,
-        "selection_biased": is_selected(view.definition.space, setting.setting),
+        "tolerance": space.tolerance,
+        "selection_biased": is_selected(space, setting.setting),
+        # what the unconstrained arm has where the point sets fields of the primal run
+        "baseline": {name: baseline.value_of(name) for name in primal},
         "training_version": TRAINING_VERSION,
         "environments": provenance.distinct_environments(records),
         "runs": {

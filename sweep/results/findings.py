@@ -29,10 +29,13 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         return ["No setting has a winner; each says why."]
     metric = facts_of(entries[0]["task"]).metric
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
-    sentences = [
-        f"{'The setting has' if len(entries) == 1 else have} a winner: a useful model that meets "
-        "descent constraints which plain training misses."
-    ]
+    controls = sum(entry.get("is_control", False) for entry in winners)
+    what = "a useful model that meets descent constraints which plain training misses."
+    if controls:
+        is_or_are = "is" if controls == 1 else "are"
+        are = "it is" if len(winners) == 1 else f"{controls} of them {is_or_are}"
+        what = f"{are} a control, which a constraint judges and does not train."
+    sentences = [f"{'The setting has' if len(entries) == 1 else have} a winner: {what}"]
     for block, words in (
         ("seen_mean", "On what training or selection looked at (seen gammas)"),
         ("unseen_mean", "Out of distribution (unseen gammas)"),

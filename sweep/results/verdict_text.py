@@ -23,7 +23,7 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
             f"over other seeds: the worst layer's mean missing share is at most {bound:.2f} (95 % "
             f"t bound from {len(entry['search_seeds'])} seeds)"
         )
-    if entry["demanded_descent"] is not None:
+    if entry["demanded_descent"]:  # nothing is asked of a control
         least = entry["least_descent"]
         must = f"; a winner must ask for {least:.0%} at least" if least else ""
         lines.append(

@@ -82,8 +82,12 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
             f"and this is version {TRAINING_VERSION}, which trains to other numbers. Nothing was "
             "trained. Compare with the release that exported it, or run it without --reproduce."
         )
-    first = definition.space.settings[0].name
-    here = [*arms_of_proposal(definition, first, 0, {}), *baselines(definition, first)]
+    setting = definition.space.settings[0]
+    point = definition.space.listed(setting, 0) or {}
+    here = [
+        *arms_of_proposal(definition, setting.name, 0, point),
+        *baselines(definition, setting.name),
+    ]
     wanted = sorted(exported.arms.keys() - {arm.signature for arm in here})
     if wanted:
         others = sorted({arm.signature for arm in here} - exported.arms.keys())

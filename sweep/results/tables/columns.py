@@ -119,5 +119,5 @@ def _pair_text(row: Row) -> str:
     text = ["winner" if row["winner"] else "closest, no winner"]
     text += ["vacuous"] * row["vacuous"] + ["at an edge"] * bool(row.get("edges"))
     asked = row.get("demanded_descent")
-    text += [] if asked is None else [f"descent asked {asked:.2f}"]
+    text += [f"descent asked {asked:.2f}"] if asked else []
     return ", ".join(text)

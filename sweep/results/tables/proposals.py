@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from search_spaces.space import Setting
 from sweep.results.aggregates import ARMS, compared_entry
 from sweep.results.sweep_view import SweepView
 from sweep.results.tables.formats import Row
@@ -42,12 +43,18 @@ def proposal_rows(view: SweepView, read: Read) -> Iterator[Row]:
                 yield {
                     "setting": setting.setting.name,
                     "proposal": proposal.number,
+                    **_name(setting.setting, proposal.number),
                     "seed": seed,
                     **{name.removeprefix("constraint."): v for name, v in proposal.point.items()},
                     "outcome": outcomes.get(proposal.number),
                     "winner": winner is not None and winner.number == proposal.number,
                     **_of_seed(config, record, baseline, space.tolerance, proposal.point),
                 }
+
+
+def _name(setting: Setting, number: int) -> Row:
+    """What a listed point is called, in a setting that lists any."""
+    return {"point": setting.point_name(number)} if setting.points else {}
 
 
 def _of_seed(

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+from search_spaces import catalog
 from search_spaces.space import Setting
 from sweep.results.best import best_entries
+from sweep.results.export import configuration
+from sweep.results.findings import findings
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.layers import layers_table
 from sweep.results.tables.proposals import proposal_rows
 from sweep.results.tables.results import results_table, shifts_table
+from sweep.results.verdict_text import verdict_lines
 from sweep.run.coordinator import Coordinator
+from sweep.run.reproduce import _check_expected
+from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, put_definition
 from sweep.tracking.rows import tags_of
 from sweep.tracking.sources import tracked_arms
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, PLAIN, definition, outcomes, started, train
+from trainables.errors import Failure
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -60,9 +71,14 @@ def test_listed_points_are_trained_judged_shown_and_tracked(objects: ObjectStore
     (first, _) = best_entries(view, {})
     assert first["proposal"] == 2
     assert first["point"] == POINTS["supervised"]
+    assert first["point_name"] == "supervised"
     rows = list(proposal_rows(view, ArmStore(objects).record))
     assert [row["outcome_of_seed"] for row in rows] == ["infeasible"] * 12
     assert [row.get("steps") for row in rows[:3]] == [None, 20, None]
+    assert [row["point"] for row in rows[:3]] == list(POINTS)
+    sentence = findings([first])[0]
+    assert sentence.endswith("it is a control, which a constraint judges and does not train.")
+    assert not any("asked:" in line for line in verdict_lines(first))
     arms = list(tracked_arms(objects, view.definition))
     assert len(arms) == 16
     baselines = {arm.signature for arm in arms if arm.proposal is None}
@@ -97,3 +113,40 @@ def test_what_is_measured_on_the_test_split_says_so(objects: ObjectStore) -> Non
             assert {row["split"] for row in table.rows} == {"test"}
     arms = list(tracked_arms(objects, view.definition))
     assert {tags_of(arm)["phase"] for arm in arms} == {"confirmation"}
+
+
+def test_an_exported_configuration_trains_the_same_arms_again(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    """Also where its point sets fields of the primal run, in which its baseline differs."""
+    points = {"tuned": {**LAST, "steps": 20, "weight_decay": 0.1}, **POINTS}
+    settings = (Setting("g1", {"train_gamma": 0.1}, points=points),)
+    asked = replace(listed(), space=replace(listed().space, settings=settings))
+    put_definition(objects, asked)
+    train(
+        started(objects, asked),
+        lambda arm: finished(
+            arm.config, LOSSES, objective=0.1 * (arm.proposal or 0), multipliers=[]
+        ),
+    )
+    view = load_sweep(objects, "toy")
+    (setting,) = view.settings
+    plain = configuration(view, setting)
+    assert (plain["proposal"], plain["baseline"]) == (0, {"steps": 40, "weight_decay": 0.0})
+    file = tmp_path / "g1.json"
+    file.write_text(json.dumps(plain))
+    found = catalog.find(str(file))
+    assert found.expected is not None
+    _check_expected(Definition("again", found.space), found.expected)
+    assert set(found.expected.arms) == {
+        arm.signature
+        for seed in (0, 1)
+        for arm in (
+            arms_of_proposal(asked, "g1", 0, points["tuned"])[seed], baselines(asked, "g1")[seed],
+        )
+    }  # fmt: skip
+    del plain["baseline"]  # exported before there were listed points
+    file.write_text(json.dumps(plain))
+    old = catalog.find(str(file)).space
+    with pytest.raises(Failure, match="expects the arms"):
+        _check_expected(Definition("again", old), found.expected)
