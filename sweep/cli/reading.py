@@ -11,7 +11,6 @@ from rich.markup import escape
 
 from search_spaces import catalog
 from sweep.cli.asked import Place, ShownSettings, collected
-from sweep.cli.best_text import FEW_SETTINGS, print_best, print_overview, print_settings
 from sweep.cli.options import (
     console,
     given_storage,
@@ -20,7 +19,8 @@ from sweep.cli.options import (
     open_sweep,
     print_json,
 )
-from sweep.cli.text_table import Paragraph, phrases, table
+from sweep.cli.text.best import FEW_SETTINGS, print_best, print_overview, print_settings
+from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry

@@ -12,7 +12,6 @@ import click
 
 from search_spaces import catalog
 from sweep.cli.asked import Asked, Place, SweepOptions, collected
-from sweep.cli.best_text import print_best
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
     console,
@@ -22,6 +21,7 @@ from sweep.cli.options import (
     storage_option,
     tell_that_it_is_here,
 )
+from sweep.cli.text.best import print_best
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor

@@ -19,7 +19,7 @@ from sweep.cli.options import (
     json_option,
     print_json,
 )
-from sweep.cli.text_table import table
+from sweep.cli.text.table import table
 from sweep.results.names import model_text
 from sweep.results.tables.formats import NOTHING
 from trainables.errors import Misuse

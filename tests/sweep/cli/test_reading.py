@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sweep.cli.best_text import print_best
+from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import load_definition

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from search_spaces.space import Setting
-from sweep.cli.text_table import phrases, table
+from sweep.cli.text.table import phrases, table
 from tests.support.command_line import sweep
 from tests.support.sweeps import FEASIBLE, INFEASIBLE, SPACE, store_sweep
 from trainables.records.objects import ObjectStore

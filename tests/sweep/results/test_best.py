@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from search_spaces.space import Uniform
-from sweep.cli.best_text import print_best
+from sweep.cli.text.best import print_best
 from sweep.results import aggregates as score_entries
 from sweep.results.best import best_entries, lost
 from sweep.results.status import status_entry

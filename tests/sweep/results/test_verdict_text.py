@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sweep.cli.best_text import print_best
+from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.formats import to_markdown

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from sweep.cli.options import console
-from sweep.cli.text_table import Paragraph, TextTable, table
+from sweep.cli.text.table import Paragraph, TextTable, table
 from sweep.results import aggregates
 from sweep.results.findings import findings
 from sweep.results.names import model_text, short_names
