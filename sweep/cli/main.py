@@ -33,6 +33,10 @@ VERBS = {
         "reading",
         "Show the best feasible pair of every setting, and why the others lost.",
     ),
+    "confirm": (
+        "confirm",
+        "Train the winners of a finished sweep on fresh seeds, and test them on the test split.",
+    ),
     "export": (
         "upkeep",
         "Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.",

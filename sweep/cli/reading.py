@@ -225,19 +225,28 @@ def best(name: str, at: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
     Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
-    numbers are means, and verdicts are those of the mean losses.
+    numbers are means, and verdicts are those of the mean losses. Of a confirmation: its table.
     """
     if at.address is not None:
         entries = ask.json_of(at.address, given_storage(), "best", name)
     else:
         objects, view = open_sweep(at.storage, name, "pairs")
-        entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
-    entries = chosen(name, entries, at.patterns)
+        if view.definition.space.phase == "confirmation":
+            from sweep.confirmation.stages import shown_now  # scipy, statsmodels: two seconds
+
+            entries = shown_now(objects, view.definition)
+        else:
+            entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
+    entries = entries if isinstance(entries, Mapping) else chosen(name, entries, at.patterns)
     if as_json:
         print_json(entries)
         return
     with ask.readable(name, is_remote=at.address is not None):
-        if len(entries) > FEW_SETTINGS and at.is_short:
+        if isinstance(entries, Mapping):
+            from sweep.cli.text.confirmed import print_confirmed
+
+            print_confirmed(entries)
+        elif len(entries) > FEW_SETTINGS and at.is_short:
             print_overview(entries)
         else:
             print_best(entries)

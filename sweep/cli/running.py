@@ -99,7 +99,7 @@ def run(
         raise SystemExit(0 if same else 1)
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
-    raise SystemExit(_train(objects, there, executor, mlflow=mlflow, notify=notify))
+    raise SystemExit(train(objects, there, executor, mlflow=mlflow, notify=notify))
 
 
 @click.command()
@@ -147,7 +147,7 @@ def resume(
     resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
     objects.check_writable()
     there = extended(objects, there, n_proposals=options.proposals, search_seeds=seeds, say=note)
-    raise SystemExit(_train(objects, there, executor, retry_failed=retry_failed, notify=notify))
+    raise SystemExit(train(objects, there, executor, retry_failed=retry_failed, notify=notify))
 
 
 def _folder(data: str) -> str | None:
@@ -185,7 +185,7 @@ def stop(name: str, at: Place) -> None:
 # --- training -------------------------------------------------------------------------------------
 
 
-def _train(
+def train(
     objects: ObjectStore,
     definition: Definition,
     executor: Executor,
@@ -194,7 +194,34 @@ def _train(
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
-    """Train what is missing, track it, print what it came to; the exit code."""
+    """Train what is missing, track it, print what it came to; the exit code.
+
+    A confirmation that trains until it is decided goes on with more seeds until then.
+    """
+    while True:
+        code = _train_once(
+            objects, definition, executor,
+            retry_failed=retry_failed, mlflow=mlflow, notify=notify,
+        )  # fmt: skip
+        if code or definition.space.phase != "confirmation":
+            return code
+        from sweep.confirmation.stages import next_seeds  # scipy, statsmodels: two seconds
+
+        more = next_seeds(objects, definition)
+        if not more:
+            return code
+        definition = extended(objects, definition, n_proposals=None, search_seeds=more, say=note)
+
+
+def _train_once(
+    objects: ObjectStore,
+    definition: Definition,
+    executor: Executor,
+    *,
+    retry_failed: bool,
+    mlflow: str | None,
+    notify: str | None,
+) -> int:
     from sweep.run.run_sweep import run_again, run_sweep
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
@@ -234,13 +261,15 @@ def _train(
             track_sweep(tracker(), view, started_ms)
         except SweepError as error:
             note(f"{error} `{send}` completes it.")
-    _print_summary(view, summary, objects.root)
+    _print_summary(objects, view, summary)
     if not summary.is_done:
         return summary.exit_code
     unread = sum(not arm.is_final for arm in view.arms.values())
     if unread:
         note(f"{unread} final records cannot be read: `{again}` trains their arms again.")
         return 1
+    if view.definition.space.phase == "confirmation":
+        return summary.exit_code  # it has no winners: all weights stay
     try:
         keep_winners_weights(objects, view)
     except StoreError as error:  # the results stand: only space on the disk is not freed
@@ -263,7 +292,7 @@ def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int) -> None:
     )
 
 
-def _print_summary(view: SweepView, summary: RunSummary, storage: str) -> None:
+def _print_summary(objects: ObjectStore, view: SweepView, summary: RunSummary) -> None:
     name = view.definition.name
     for setting, why in summary.retired.items():
         note(f"{setting}: its search ended early: {why}")
@@ -278,9 +307,15 @@ def _print_summary(view: SweepView, summary: RunSummary, storage: str) -> None:
         return
     out = console()
     out.print(f"\n{name}: {done}; proposals: {outcome_text(summary.outcomes)}\n")
+    if view.definition.space.phase == "confirmation":
+        from sweep.cli.text.confirmed import print_confirmed
+        from sweep.confirmation.stages import shown_now
+
+        print_confirmed(shown_now(objects, view.definition))
+        return
     entries = best_entries(view, {})
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
     else:
-        show = advice.command("best", name, storage=storage)
+        show = advice.command("best", name, storage=objects.root)
         click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")

@@ -56,14 +56,7 @@ def spaces(
         _list(as_json)
         return
     space = options.space_of(name)
-    from sweep.cost.counted_work import NotCounted  # loads torch
-    from sweep.cost.estimate import estimate
-
-    cost, why_none = None, ""
-    try:
-        cost = estimate(space, None if gpu is None else gpu.lower())
-    except NotCounted as error:
-        why_none = str(error)
+    cost, why_none = _estimated(space, gpu)
     if as_json:
         print_json(
             {
@@ -76,12 +69,26 @@ def spaces(
                 "estimate": {"not_counted": why_none} if cost is None else cost.to_json(),
             }
         )
-    else:
-        _print_space(space)
-        if cost is None:
-            console().print(f"\n[yellow]No estimate[/yellow]: {escape(why_none)}.")
-        else:
-            _print_cost(cost)
+        return
+    _print_space(space)
+    _print_cost(cost, why_none)
+    _print_confirmation(space, cost)
+
+
+def _estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | None, str]:
+    """What a space costs; or None, and why that cannot be told."""
+    from sweep.cost.counted_work import NotCounted  # loads torch
+    from sweep.cost.estimate import estimate
+
+    try:
+        return estimate(space, None if gpu is None else gpu.lower()), ""
+    except NotCounted as error:
+        return None, str(error)
+
+
+def print_estimate(space: SearchSpace) -> None:
+    """What the arms of a space cost on this machine."""
+    _print_cost(*_estimated(space))
 
 
 def _list(as_json: bool) -> None:
@@ -271,9 +278,12 @@ def _first_text(space: SearchSpace, name: str) -> str:
     return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
-def _print_cost(cost: Estimate) -> None:
+def _print_cost(cost: Estimate | None, why_none: str) -> None:
     out = console()
     out.print()
+    if cost is None:
+        out.print(f"[yellow]No estimate[/yellow]: {escape(why_none)}.")
+        return
     out.print(
         f"[bold]Estimate, within a factor of 2[/bold]: {_hours(cost.device_hours)} of "
         f"{escape(cost.device)}, {_hours(cost.wall_hours)} with {counted(cost.workers, 'arm')} at "
@@ -292,6 +302,20 @@ def _print_cost(cost: Estimate) -> None:
         for (plain, constrained), names in rows.items()
     ]
     out.print(table(shown, right=("unconstrained", "constrained")))
+
+
+def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
+    """What confirming a winner of every setting could show, and what it would cost."""
+    from sweep.cli.text.power import SEEDS, print_power  # scipy
+    from sweep.confirmation.plan import families, family_of
+    from sweep.statistics.design import Design
+
+    runs = {setting.name: space.run(setting, {}, seed=0) for setting in space.settings}
+    of_settings = families({name: family_of(run) for name, run in runs.items()})
+    out = console()
+    price = "" if cost is None else f", {_hours(cost.confirmation_hours(SEEDS))} at {SEEDS} seeds"
+    out.print(f"\n[bold]`sweep confirm` on fresh seeds[/bold] of a winner in each setting{price}:")
+    print_power(Design.planned(of_settings, SEEDS), (5, SEEDS, 20))
 
 
 def _hours(hours: float) -> str:

@@ -59,6 +59,7 @@ mlflow_option = click.option(
 @collected(at=Place)
 def export_(name: str, out: str, everything: bool, at: Place) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
+    from sweep.confirmation.files import files_of
     from sweep.results.export import export, write_files
 
     folder_out = Path(out).expanduser().resolve()
@@ -72,9 +73,13 @@ def export_(name: str, out: str, everything: bool, at: Place) -> None:
     objects, view = open_sweep(at.storage, name)
     ids = run_ids(objects, view.definition)
     read = ArmStore(objects).record
-    files = export(view, ids, folder_out, read=read, everything=everything)
+    is_confirmation = view.definition.space.phase == "confirmation"
+    instead = files_of(objects, view.definition) if is_confirmation else None
+    files = export(view, ids, folder_out, read=read, everything=everything, instead=instead)
     for file in files:
         click.echo(str(folder_out / file))
+    if is_confirmation:
+        return
     closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]
     nothing = [s.setting.name for s in view.settings if not s.chosen.shown]
     if closest and not everything:

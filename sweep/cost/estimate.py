@@ -93,6 +93,10 @@ class Estimate:
     memory_gb: float  # of the largest arm
     seconds_per_arm: Mapping[str, tuple[float, float]]  # by setting: unconstrained, constrained
 
+    def confirmation_hours(self, seeds: int) -> float:
+        """Wall time of one pair in every setting on so many seeds."""
+        return seeds * sum(map(sum, self.seconds_per_arm.values())) / 3600 / self.workers
+
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
         return {

@@ -50,6 +50,7 @@ def export(
     *,
     read: Read,
     everything: bool = False,
+    instead: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Write the export of a sweep below ``out`` and return the names of its files.
 
@@ -59,9 +60,11 @@ def export(
         out: a folder that does not exist, is empty, or holds an earlier export of this sweep.
         read: how the record of a signature is read.
         everything: also configurations of the closest pairs where there is no winner.
+        instead: files by name, in the place of tables and configurations: of a confirmation.
     """
     earlier = _earlier_files(out, view.definition.name)  # refused before the work
-    files = _contents(view, run_ids, read, everything=everything)
+    found = _contents(view, run_ids, read, everything=everything) if instead is None else instead
+    files = {**found, MANIFEST: _manifest(view, run_ids, found)}
     _write(out, files, earlier)
     return sorted(files)
 
@@ -126,7 +129,7 @@ def expected(record: ArmRecord) -> dict[str, Json]:
 def _contents(
     view: SweepView, run_ids: Mapping[str, str], read: Read, *, everything: bool
 ) -> dict[str, str]:
-    """Every file by name; the manifest comes last, so that it names only what is there."""
+    """Every file by name but the manifest."""
     entries = best_entries(view, run_ids)
     space = view.definition.space
     files: dict[str, str] = {}
@@ -137,9 +140,7 @@ def _contents(
         hyperparameters_table(space, entries),
         frontier_table(space, entries),
     ):
-        files[f"tables/{table.name}.csv"] = formats.to_csv(table)
-        files[f"tables/{table.name}.md"] = formats.to_markdown(table)
-        files[f"tables/{table.name}.tex"] = formats.to_latex(table, view.definition.name)
+        files |= table_files(table, view.definition.name)
     proposals = without_idle(space, list(proposal_rows(view, read)))
     for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):
         files[f"tables/{name}.csv"] = formats.to_csv(Table(name, "", rows, [], []))
@@ -147,14 +148,28 @@ def _contents(
         wanted = setting.chosen.winner or (everything and setting.chosen.shown)
         if wanted:
             plain = configuration(view, setting)
-            files[f"configs/{setting.setting.name}.json"] = _text(plain)
-    checksums = {n: hashlib.sha256(text.encode()).hexdigest() for n, text in files.items()}
-    manifest = {"kind": EXPORT, "format": 1, **provenance.manifest(view, run_ids)}
-    files[MANIFEST] = _text({**manifest, "files": checksums, "complete": True})
+            files[f"configs/{setting.setting.name}.json"] = text_of(plain)
     return files
 
 
-def _text(plain: Json) -> str:
+def _manifest(view: SweepView, run_ids: Mapping[str, str], files: Mapping[str, str]) -> str:
+    """Provenance, and every file with its checksum."""
+    checksums = {n: hashlib.sha256(text.encode()).hexdigest() for n, text in files.items()}
+    manifest = {"kind": EXPORT, "format": 1, **provenance.manifest(view, run_ids)}
+    return text_of({**manifest, "files": checksums, "complete": True})
+
+
+def table_files(table: Table, sweep: str) -> dict[str, str]:
+    """A table in every format, by the names of its files."""
+    return {
+        f"tables/{table.name}.csv": formats.to_csv(table),
+        f"tables/{table.name}.md": formats.to_markdown(table),
+        f"tables/{table.name}.tex": formats.to_latex(table, sweep),
+    }
+
+
+def text_of(plain: Json) -> str:
+    """JSON as exports write it."""
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
@@ -217,7 +232,7 @@ def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collec
     """Move the written files over those of an earlier export; the whole manifest comes last."""
     whole = json.loads(files[MANIFEST])
     named = {**dict.fromkeys(earlier), **whole["files"]}  # all that may be there until then
-    _put(staging / "begun.json", _text({**whole, "files": named, "complete": False}))
+    _put(staging / "begun.json", text_of({**whole, "files": named, "complete": False}))
     os.replace(staging / "begun.json", out / MANIFEST)
     for name in files.keys() - {MANIFEST}:
         (out / name).parent.mkdir(parents=True, exist_ok=True)

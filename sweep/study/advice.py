@@ -19,6 +19,7 @@ ADDRESS = "SWEEP_ADDRESS"
 ASKED_FROM = "SWEEP_ASKED_FROM"
 BY_ADDRESS = (
     "best",
+    "confirm",
     "doctor",
     "export",
     "list",

@@ -30,6 +30,7 @@ class ModelSpec:
     needs_data: bool = True
     # ^ False: ``build`` asks its task for no more than ``classes`` and ``vocabulary``, so that a
     #   sweep can try its checkpoint before it opens data
+    fixed_start: bool = False  # whether no seed enters its start, so that a jitter has to
     ends_in_relu: bool = False  # whether its output can die: be 0 everywhere, with no gradient
     unmatched: tuple[str, ...] = ()
     # ^ variants whose two arms differ in how many parameters they train

@@ -27,6 +27,7 @@ class Metric:
     higher_is_better: bool
     references: tuple[str, ...]  # predictors that need no training and stand beside both arms
     shown: tuple[str, ...]  # those of them that short tables have room for
+    smallest_effect: float  # of interest to a reader: two arms closer than this are equivalent
 
     @property
     def direction(self) -> str:
@@ -50,6 +51,7 @@ RMSE = Metric(
     higher_is_better=False,
     references=("identity", "constant", "wiener", "wiener_train", "wiener_temporal"),
     shown=("identity", "wiener", "wiener_train"),
+    smallest_effect=0.2,
 )
 ACCURACY = Metric(
     key="accuracy",
@@ -58,6 +60,7 @@ ACCURACY = Metric(
     higher_is_better=True,
     references=("constant",),
     shown=("constant",),
+    smallest_effect=0.01,
 )
 
 

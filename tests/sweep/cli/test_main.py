@@ -39,7 +39,7 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 
 def test_the_verbs_are_those_of_the_design() -> None:
-    verbs = "spaces run submit status logs stop resume list best export ui sync rm doctor"
+    verbs = "spaces run submit status logs stop resume list best confirm export ui sync rm doctor"
     assert set(VERBS) == set(verbs.split())
 
 

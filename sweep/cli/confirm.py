@@ -1,0 +1,318 @@
+"""The verb `sweep confirm`: winners trained again on fresh seeds, and tested."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import cast, get_args
+
+import click
+
+from sweep.cli.asked import Place, SweepOptions, collected
+from sweep.cli.cluster import notify_option, send
+from sweep.cli.options import (
+    console,
+    given_storage,
+    json_option,
+    name_argument,
+    named_here,
+    only_option,
+    print_json,
+)
+from sweep.cli.running import train
+from sweep.cli.spaces import print_estimate
+from sweep.cli.text.table import Paragraph, table
+from sweep.cluster import ask
+from sweep.cluster.submission import Submission
+from sweep.confirmation.chosen import Wanted, confirmation_name, planned, tuning_of
+from sweep.confirmation.controls import CONTROLS, parse_controls
+from sweep.confirmation.plan import Plan, load_plan, put_plan
+from sweep.executors.executor import Executor
+from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.statistics.design import Design, Rule
+from sweep.study import advice
+from sweep.study.advice import note
+from sweep.study.definition import Definition, load_definition
+from sweep.study.opening import find_sweep, open_store
+from sweep.study.registration import refuse_second_driver, registered, resolved
+from trainables.errors import InvalidValue, Misuse
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+_PLANNING = (
+    "patterns", "proposals", "controls", "seeds", "rule", "error", "smallest_effect",
+    "until_decided",
+)  # fmt: skip
+
+
+@click.command()
+@name_argument
+@only_option
+@click.option(
+    "--proposal",
+    "proposals",
+    multiple=True,
+    metavar="SETTING=NUMBER",
+    help="Confirm this proposal of a setting in the place of its winner; repeatable.",
+)
+@click.option(
+    "--controls",
+    default="none",
+    show_default=True,
+    metavar="A,B|decisive|all|none",
+    help=f"Train these beside every pair: {', '.join(CONTROLS)}. Some are tuned first.",
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=2),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="How many fresh seeds, at most.",
+)
+@click.option(
+    "--rule",
+    type=click.Choice(get_args(Rule)),
+    default="looks",
+    show_default=True,
+    help="When is tested: after 5, 10 and the last seed, sharing the error; after any seed, by "
+    "e-values; or once, at the last one.",
+)
+@click.option(
+    "--until-decided",
+    is_flag=True,
+    help="Train from look to look (any_time: seed by seed), and stop when all is decided.",
+)
+@click.option(
+    "--error",
+    type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    metavar="SHARE",
+    help="Probability of any false claim in the table.",
+)
+@click.option(
+    "--smallest-effect",
+    type=float,
+    metavar="X",
+    help="Smallest difference of interest, in the metric's unit: below it two arms are equivalent. "
+    "Default: 0.2 grey levels, 0.01 of accuracy.",
+)
+@click.option("--name", "called", metavar="NAME", help="Default: the sweep's, and .confirmation.")
+@click.option("--dry-run", is_flag=True, help="Print the plan, its power and its cost; do nothing.")
+@click.option("--plan-only", is_flag=True, hidden=True)  # on a cluster's head, for a laptop
+@collected(at=Place)
+@collected(executor=Executor)
+@notify_option
+@json_option
+def confirm(
+    name: str,
+    patterns: Sequence[str],
+    proposals: Sequence[str],
+    controls: str,
+    seeds: int,
+    rule: str,
+    until_decided: bool,
+    error: float,
+    smallest_effect: float | None,
+    called: str | None,
+    dry_run: bool,
+    plan_only: bool,
+    at: Place,
+    executor: Executor,
+    notify: str | None,
+    as_json: bool,
+) -> None:
+    """Train the winners of a finished sweep on fresh seeds, and test them on the test split.
+
+    What is compared and how is stored before anything is trained: a plan, which cannot be changed.
+    Given again, the verb continues, and shows the table. `sweep best NAME.confirmation` shows it
+    alone, `sweep export` writes it.
+    """
+    own = called or confirmation_name(name)
+    if at.address is not None:
+        _there(at.address, name, own, executor, notify=notify, dry_run=dry_run)
+        return
+    objects = open_store(at.storage)
+    find_sweep(objects, name)
+    plan = load_plan(objects, own)
+    if plan is not None and plan.search != name:
+        raise Misuse(f"{own} confirms {plan.search}, not {name}. Give another --name.")
+    if plan is None or any(map(named_here, _PLANNING)):
+        view = _finished(objects, name)
+        smallest = smallest_effect or view.definition.space.base.facts.metric.smallest_effect
+        wanted = Wanted(
+            name=own,
+            design=partial(
+                Design.planned,
+                seeds=seeds,
+                rule=cast(Rule, rule),
+                error=error,
+                smallest_effect=smallest,
+            ),
+            patterns=patterns,
+            proposals=_numbers(proposals),
+            controls=parse_controls(controls),
+            seeds=seeds,
+            until_decided=until_decided,
+        )
+        tuned = _tuned(objects, view, wanted, executor, may_train=not (dry_run or plan_only))
+        if tuned is None:
+            return
+        plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
+        if dry_run:
+            _print_plan(plan, definition)
+            return
+        definition = _resolved(definition)
+        plan = put_plan(objects, plan)
+        first = replace(definition, space=replace(definition.space, search_seeds=plan.first_seeds))
+        definition = registered(objects, first, asked=(), say=note)
+    else:
+        definition = load_definition(objects, own)
+        if dry_run:
+            _print_plan(plan, definition)
+            return
+    if plan_only:
+        click.echo(own)
+        return
+    refuse_second_driver(objects, own)
+    code = train(objects, definition, executor, notify=notify)
+    if as_json:
+        from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
+
+        print_json(confirmed(objects, load_definition(objects, own), plan))
+    raise SystemExit(code)
+
+
+def _resolved(definition: Definition) -> Definition:
+    """Resolved, the dev split drawn by the seed as well where the data allow it."""
+    drawn = definition.space.with_base({"data.split_by_seed": True})
+    try:
+        return resolved(replace(definition, space=drawn), say=note)
+    except InvalidValue as error:
+        if "split_by_seed" not in str(error):
+            raise
+        note(f"every seed holds out the same training data: {error}")
+        return resolved(definition, say=note)
+
+
+def _finished(objects: ObjectStore, name: str) -> SweepView:
+    """A search whose winners stand; Misuse for one that goes on."""
+    view = load_sweep(objects, name, "pairs")
+    if view.definition.space.phase == "confirmation":
+        raise Misuse(f"{name} is a confirmation itself. Give the sweep that it confirms.")
+    if not view.is_finished and not view.retired:
+        again = advice.command("resume", name, storage=objects.root)
+        raise Misuse(
+            f"{name} is not finished, so that its winners may change. `{again}` continues it."
+        )
+    return view
+
+
+def _numbers(texts: Sequence[str]) -> dict[str, int]:
+    """``--proposal SETTING=NUMBER``, repeated."""
+    found = {}
+    for text in texts:
+        setting, _, number = text.rpartition("=")
+        if not setting or not number.isdecimal():
+            raise InvalidValue(f"--proposal must be SETTING=NUMBER, got {text!r}.")
+        found[setting] = int(number)
+    return found
+
+
+def _tuned(
+    objects: ObjectStore, view: SweepView, wanted: Wanted, executor: Executor, *, may_train: bool
+) -> dict[str, SweepView] | None:
+    """The finished searches of the controls that have something to tune; trained where missing.
+
+    None, with a note, where one is missing and may not be trained now.
+    """
+    found = {}
+    for control in wanted.controls:
+        definition = tuning_of(view.definition, control)
+        if definition is None:
+            continue
+        if not may_train and definition.name not in objects.names("sweeps"):
+            note(f"{control} is tuned first, by the sweep {definition.name}, which is not there.")
+            return None
+        there = registered(objects, resolved(definition, say=note), asked=(), say=note)
+        tuning = load_sweep(objects, there.name, "pairs")
+        if not tuning.is_finished:
+            if not may_train:
+                note(f"{control} is tuned first: `{advice.resume(there.name, objects.root)}`.")
+                return None
+            note(f"tunes {control} first, by as many proposals as {view.definition.name} had")
+            if code := train(objects, there, executor):
+                raise SystemExit(code)
+            tuning = load_sweep(objects, there.name, "pairs")
+        found[control] = tuning
+    return found
+
+
+def _print_plan(plan: Plan, definition: Definition) -> None:
+    """What would be trained and tested, with which power, before anything is."""
+    from sweep.cli.text.power import print_power  # scipy
+
+    out = console()
+    space, design = definition.space, plan.design
+    arms = sum(1 + len(setting.points) for setting in space.settings) * len(plan.seeds)
+    out.print(f"[bold]{plan.name}[/bold]: {len(plan.settings)} settings of {plan.search}")
+    out.print(
+        table(
+            [
+                {
+                    "setting": one.name,
+                    "proposal": f"{one.proposal} ({one.chosen})",
+                    "family": one.family,
+                    "in search": f"{one.search_gain.get(plan.measure, float('nan')):+.3f}",
+                }
+                for one in plan.settings
+            ],
+            right=("in search",),
+        )
+    )
+    looks = " and ".join(map(str, design.looks)) or "every number of"
+    out.print(
+        Paragraph(
+            f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, {arms} arms at most, "
+            f"{', '.join(('constrained', 'unconstrained', *plan.controls))}. Tested at {looks} "
+            f"seeds ({design.rule}), error {design.error:g} for the whole table; equivalent below "
+            f"{design.smallest_effect:g} in the metric's unit."
+        )
+    )
+    print_power(design, [len(plan.seeds)])
+    print_estimate(space)
+
+
+def _there(
+    address: str, search: str, own: str, executor: Executor, *, notify: str | None, dry_run: bool
+) -> None:
+    """The same on a cluster: planned by its head, then driven there as any sweep."""
+    words = ["confirm", search, *_given_words(), "--dry-run" if dry_run else "--plan-only"]
+    said = ask.said(ask.asked(address, given_storage(), *words))
+    if dry_run:
+        click.echo(said, nl=False)
+        return
+    if said.strip():  # else its head said what is missing
+        sent = Submission(own, any_version=True)
+        send(address, sent, SweepOptions(None, None, None, None), executor.workers, notify)
+
+
+def _given_words() -> list[str]:
+    """The planning options of this command line, as words of another."""
+    context = click.get_current_context()
+    words: list[str] = []
+    for parameter in context.command.params:
+        value = context.params.get(str(parameter.name))
+        if not isinstance(parameter, click.Option) or not named_here(str(parameter.name)):
+            continue
+        if parameter.name not in (*_PLANNING, "called"):
+            continue
+        option = parameter.opts[0]
+        if parameter.is_flag:
+            words.append(option)
+        else:
+            values = value if parameter.multiple else [value]
+            words += [word for one in values or () for word in (option, str(one))]
+    return words

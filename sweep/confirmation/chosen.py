@@ -1,0 +1,286 @@
+"""Choice of what is confirmed, and the sweep that trains it beside its controls.
+
+A confirmation is a stored sweep of its own whose proposals are listed: in every setting the
+constrained arm that the search chose, then its controls, all beside one unconstrained arm for each
+fresh seed. So its arms train, resume, go to a cluster and are tracked as any sweep's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+
+from search_spaces import catalog
+from search_spaces.space import Setting
+from sweep.confirmation.controls import CONTROLS, Fields, Searched, control_of
+from sweep.confirmation.measures import Measures, has_unseen, measures_of, sign_of
+from sweep.confirmation.plan import (
+    FIRST_SEED,
+    MEASURES,
+    Measure,
+    Plan,
+    PlannedSetting,
+    families,
+    family_of,
+)
+from sweep.results.sweep_view import SettingView, SweepView
+from sweep.statistics.design import Design
+from sweep.study.arms import arms_of_proposal, baselines
+from sweep.study.definition import Definition
+from trainables.code_version import code_version
+from trainables.config.arm import ArmConfig
+from trainables.errors import InvalidValue, Misuse
+from trainables.plain import Json
+from trainables.records.arm_record import ArmRecord
+
+CONSTRAINED = "constrained"  # the listed point of the proposal that is confirmed
+Read = Callable[[str], ArmRecord | None]  # the record of a signature
+JITTER = 0.01  # of the start of networks that have no random one, over their weights' rms
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a confirmation is asked for."""
+
+    name: str  # of the confirmation
+    design: Callable[[Mapping[str, tuple[str, ...]]], Design]  # of families of settings
+    patterns: Sequence[str] = ()  # of settings; none: all
+    proposals: Mapping[str, int] = field(default_factory=dict)  # in the place of winners
+    controls: tuple[str, ...] = ()
+    seeds: int = 10
+    until_decided: bool = False
+
+
+def confirmation_name(search: str) -> str:
+    """How the first confirmation of a sweep is called."""
+    return f"{search}.confirmation"
+
+
+def tuning_name(search: str, control: str) -> str:
+    """How the sweep is called that tunes a control of a search."""
+    return f"{search}.{control}"
+
+
+def tuning_of(search: Definition, control: str) -> Definition | None:
+    """The search that gives a control as many tries as the constrained side had; None: no knobs.
+
+    On the same settings, seeds and data. Settings that differ in their constraint alone share it:
+    the first of them is searched.
+    """
+    base = search.space.base
+    ranges = control_of(control).ranges(base)
+    if not ranges:
+        return None
+    searched = Searched(base, ArmRecord(signature=base.signature(), config=base))
+    fields = control_of(control).fields(searched) or {}
+    settings: dict[str, Setting] = {}
+    for setting in search.space.settings:
+        only = {n: v for n, v in setting.fields.items() if not n.startswith("constraint.")}
+        most = search.space.proposals_of(setting)
+        key = repr(sorted(only.items()))
+        if key not in settings or most > (settings[key].n_proposals or 0):
+            kept = settings.get(key, setting)
+            settings[key] = Setting(kept.name, kept.fields, most)
+    space = replace(
+        search.space,
+        name=search.space.name,
+        summary=f"{control} of {search.name}",
+        base=base.with_fields(fields),
+        settings=tuple(settings.values()),
+        ranges=ranges,
+    )
+    return Definition(tuning_name(search.name, control), space, search.mlflow_uri)
+
+
+def tuned_point(tuning: SweepView, plain: Setting) -> Fields:
+    """The values that a control's own search found for a setting, or one that shares its search.
+
+    Raises:
+        Misuse: it found none.
+    """
+    for view in tuning.settings:
+        if _primal(view.setting) == _primal(plain):
+            shown = view.chosen.winner
+            if shown is not None:
+                return dict(shown.point)
+            raise Misuse(
+                f"{tuning.definition.name} has no winner in setting {view.setting.name}: "
+                f"{view.chosen.why}. Leave that control out with --controls."
+            )
+    raise Misuse(f"{tuning.definition.name} does not search setting {plain.name}.")
+
+
+def _primal(setting: Setting) -> Fields:
+    return {n: v for n, v in setting.fields.items() if not n.startswith("constraint.")}
+
+
+def chosen_proposals(view: SweepView, wanted: Wanted) -> dict[str, tuple[int, bool]]:
+    """By setting the number of the proposal to confirm, and whether it was named by hand.
+
+    Raises:
+        UnknownName, Misuse: no setting or proposal matches, or there is none to confirm.
+    """
+    named = wanted.proposals
+    names = [one.setting.name for one in view.settings]
+    kept = catalog.matching(names, wanted.patterns, view.definition.name)
+    for setting in named:
+        view.definition.space.setting(setting)  # UnknownName
+    found: dict[str, tuple[int, bool]] = {}
+    for one in view.settings:
+        name = one.setting.name
+        if name in named:
+            found[name] = named[name], True
+        elif name in kept and one.chosen.winner is not None:
+            found[name] = one.chosen.winner.number, False
+    if not found:
+        raise Misuse(
+            f"{view.definition.name} has no winner to confirm"
+            + (" in these settings" if wanted.patterns else "")
+            + ": "
+            + "; ".join(f"{one.setting.name}: {one.chosen.why}" for one in view.settings[:3])
+            + ". Search on, or name what to confirm all the same: --proposal SETTING=NUMBER."
+        )
+    return found
+
+
+def planned(
+    view: SweepView, wanted: Wanted, tuned: Mapping[str, SweepView], read: Read
+) -> tuple[Plan, Definition]:
+    """The plan of a confirmation and the sweep that trains it.
+
+    Args:
+        view: the finished search.
+        wanted: what is asked for.
+        tuned: by control, its finished search.
+        read: the record of a signature.
+    """
+    space = view.definition.space
+    by_name = {one.setting.name: one for one in view.settings}
+    settings: list[Setting] = []
+    rows: list[PlannedSetting] = []
+    for name, (number, is_named) in chosen_proposals(view, wanted).items():
+        setting = by_name[name].setting
+        point = _point(by_name[name], number)
+        searched = _searched(view.definition, setting, number, point, read)
+        points: dict[str, Fields] = {CONSTRAINED: dict(point)}
+        for control in wanted.controls:
+            fields = control_of(control).fields(searched)
+            if fields is not None:
+                own = tuned_point(tuned[control], setting) if control in tuned else {}
+                points[control] = {**point, **fields, **own}
+        settings.append(
+            Setting(
+                name,
+                {**setting.fields, **fresh_start(searched.config)},
+                points=points,
+                least_descent=setting.least_descent,
+            )
+        )
+        rows.append(
+            PlannedSetting(
+                name=name,
+                family=family_of(searched.config),
+                proposal=number,
+                chosen="named" if is_named else "winner",
+                point=point,
+                search_gain=_gain(view.definition, by_name[name], number, read),
+                best_of_search=_best_of_search(view.definition, by_name[name], read),
+            )
+        )
+    design = wanted.design(families({row.name: row.family for row in rows}))
+    taken = {*space.search_seeds, *space.selected_seeds}
+    free = (FIRST_SEED + i for i in range(wanted.seeds + len(taken)))
+    seeds = tuple(seed for seed in free if seed not in taken)[: wanted.seeds]
+    confirmation = replace(
+        space,
+        base=space.base.with_fields(FRESH),
+        summary=f"confirmation of {view.definition.name}",
+        settings=tuple(settings),
+        ranges={},
+        search_seeds=seeds,
+        selected_seeds=(),
+        sampler="random",
+        phase="confirmation",
+    )
+    runs = [space.run(setting, {}, seed=0) for setting in space.settings]
+    measure: Measure = "unseen_mean" if all(map(has_unseen, runs)) else "ood_mean"
+    plan = Plan(
+        name=wanted.name,
+        search=view.definition.name,
+        settings=tuple(rows),
+        controls=tuple(c for c in CONTROLS if c in wanted.controls),
+        measure=measure,
+        design=design,
+        seeds=seeds,
+        until_decided=wanted.until_decided,
+        code=code_version(),
+    )
+    return plan, Definition(wanted.name, confirmation, view.definition.mlflow_uri)
+
+
+# What a confirmation changes of every arm, the plain ones too: the test split is read, the last
+# iterate is judged, and no early sign ends an arm.
+FRESH: Fields = {"measured_on": "test", "early_stop": False}
+
+
+def fresh_start(config: ArmConfig) -> Fields:
+    """What makes a seed draw the start of a network whose start is otherwise fixed."""
+    return {"model.start_jitter": JITTER} if config.model.spec.fixed_start else {}
+
+
+def _point(view: SettingView, number: int) -> Fields:
+    for proposal in view.proposals:
+        if proposal.number == number:
+            return dict(proposal.point)
+    raise InvalidValue(
+        f"setting {view.setting.name} has proposals {[p.number for p in view.proposals]}, "
+        f"got {number}."
+    )
+
+
+def _searched(
+    search: Definition, setting: Setting, number: int, point: Mapping[str, Json], read: Read
+) -> Searched:
+    arm = arms_of_proposal(search, setting.name, number, point)[0]
+    record = read(arm.signature)
+    if record is None or record.evaluation is None:
+        status = "gone" if record is None else record.status
+        raise Misuse(
+            f"proposal {number} of setting {setting.name} cannot be confirmed: its arm "
+            f"{arm.signature} is {status}. Name another one with --proposal."
+        )
+    return Searched(arm.config, record)
+
+
+def _gain(search: Definition, view: SettingView, number: int, read: Read) -> dict[Measure, float]:
+    """What the search saw of a proposal, mean over its seeds, > 0 better than plain training."""
+    sign = sign_of(search.space.run(view.setting, {}, seed=0))
+    arms = arms_of_proposal(search, view.setting.name, number, _point(view, number))
+    ours = [_measured(read(arm.signature)) for arm in arms]
+    theirs = [_measured(read(arm.signature)) for arm in baselines(search, view.setting.name)]
+    pairs = list(zip(ours, theirs, strict=True))
+    return {
+        measure: fmean(sign * (our[measure] - their[measure]) for our, their in pairs)
+        for measure in MEASURES
+        if all(measure in our and measure in their for our, their in pairs)
+    }
+
+
+def _best_of_search(search: Definition, view: SettingView, read: Read) -> float | None:
+    """The paper's protocol on dev: the best of all tries less the best of the plain seeds."""
+    name, sign = view.setting.name, sign_of(search.space.run(view.setting, {}, seed=0))
+    ours = [
+        arm for p in view.proposals for arm in arms_of_proposal(search, name, p.number, p.point)
+    ]
+    best = []
+    for arms in (ours, baselines(search, name)):
+        found = [_measured(read(arm.signature)).get("ood_mean") for arm in arms]
+        best.append(max((sign * value for value in found if value is not None), default=None))
+    return None if best[0] is None or best[1] is None else best[0] - best[1]
+
+
+def _measured(record: ArmRecord | None) -> Measures:
+    if record is None or record.evaluation is None:
+        return {}
+    return measures_of(record.config, record.evaluation)

@@ -1,0 +1,179 @@
+"""Controls of a confirmation: what else could explain a difference, as arms.
+
+A control trains beside the pair, on the same seeds, batches and noise, and differs in who sets the
+layer weights or in one thing of plain training. If a constrained network is no better than its
+controls, the constraint is not what works (docs/confirmation.md, Controls).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from search_spaces.ranges import Choice, LogUniform, Range, Uniform
+from trainables.config.arm import ArmConfig
+from trainables.errors import UnknownName
+from trainables.plain import Json
+from trainables.records.arm_record import ArmRecord
+
+# matched: only who sets the layer weights differs; tuned: each side is the best of as many tries
+# over a space of its own; other: something of plain training differs, too.
+Question = Literal["matched", "tuned", "other"]
+Fields = dict[str, Json]  # of ArmConfig, by dotted name
+PLAIN: Fields = {"constraint.weights_by": "last_layer"}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The constrained arm that a control stands beside, as the search trained it on one seed."""
+
+    config: ArmConfig
+    record: ArmRecord
+
+
+@dataclass(frozen=True)
+class Control:
+    """One control."""
+
+    says: str  # what it is, below tables
+    question: Question
+    fields: Callable[[Searched], Fields | None]  # None: there is no such control of this network
+    # Searched by as many proposals on the same seeds as the constrained side was; empty: nothing.
+    ranges: Callable[[ArmConfig], dict[str, Range]] = field(default=lambda config: {})
+
+
+def _detached(of: Searched) -> Fields | None:
+    constraint = of.config.constraint
+    assert constraint is not None
+    if not constraint.grad_through_previous:
+        return None  # the constrained arm is that itself
+    return {"constraint.grad_through_previous": False}
+
+
+def _replayed(of: Searched) -> Fields | None:
+    """The weights' mean over the reports of a constrained run, of another seed than any here."""
+    rows = [report.layers["weights"] for report in of.record.reports if "weights" in report.layers]
+    if not rows:
+        return None
+    mean_F = np.mean(rows, axis=0)
+    return {
+        "constraint.weights_by": "replayed",
+        "constraint.replayed_weights": [float(w) for w in mean_F],
+    }
+
+
+def _one_dictionary(of: Searched) -> Fields | None:
+    model = of.config.model
+    if "shared" not in model.spec.variants or model.variant != model.spec.variants[0]:
+        return None
+    return {**PLAIN, "model.variant": "shared"}
+
+
+def _times(config: ArmConfig, factor: float) -> float:
+    """So many times the noise that the setting trains on."""
+    return round(factor * config.train_gamma, 2)
+
+
+def _plain_ranges(config: ArmConfig) -> dict[str, Range]:
+    """What one tunes of plain training: step size, decay, length, and the noise it is shown."""
+    lr = config.primal_lr
+    steps = tuple(max(config.steps // part, 1) for part in (8, 4, 2, 1))
+    return {
+        "primal_lr": LogUniform(lr / 4, lr * 4),
+        "weight_decay": LogUniform(1e-6, 1e-1),
+        "steps": Choice(steps),
+        "train_gamma_high": Choice(tuple(_times(config, factor) for factor in (1.5, 2, 3))),
+    }
+
+
+CONTROLS: Mapping[str, Control] = {
+    "deep_supervision": Control(
+        "fixed weights omega q^(L - l) on the inner layers' losses; omega and q tuned as the "
+        "constraint was",
+        "matched",
+        lambda of: {"constraint.weights_by": "deep_supervision"},
+        lambda config: {
+            "constraint.supervision": LogUniform(1e-3, 1.0),
+            "constraint.supervision_decay": Uniform(0.2, 1.0),
+        },
+    ),
+    "replayed_weights": Control(
+        "the constrained run's layer weights, their mean over its training on a search seed, held "
+        "fixed",
+        "matched",
+        _replayed,
+    ),
+    "penalty": Control(
+        "the squared violations at a fixed weight mu, tuned as the constraint was",
+        "matched",
+        lambda of: {"constraint.weights_by": "penalty"},
+        lambda config: {"constraint.penalty": LogUniform(1e-2, 1e2)},
+    ),
+    "detached": Control(
+        "the same multipliers without the gradient that rewards a worse layer before",
+        "matched",
+        _detached,
+    ),
+    "mixed_gamma": Control(
+        "plain training on noise of train_gamma to three times as much",
+        "other",
+        lambda of: {**PLAIN, "train_gamma_high": _times(of.config, 3)},
+    ),
+    "larger_gamma": Control(
+        "plain training on twice the noise",
+        "other",
+        lambda of: {
+            **PLAIN,
+            "train_gamma_low": _times(of.config, 2),
+            "train_gamma_high": _times(of.config, 2),
+        },
+    ),
+    "early_stopped": Control(
+        "plain training for a quarter of the steps",
+        "other",
+        lambda of: {
+            **PLAIN,
+            "steps": max(of.config.steps // 4, 1),
+            "report_every": max(of.config.report_every // 4, 1),
+        },
+    ),
+    "one_dictionary": Control(
+        "plain training of DUST with one dictionary for all layers: fewer parameters",
+        "other",
+        _one_dictionary,
+    ),
+    "tuned_plain": Control(
+        "plain training at its best of as many tries over its own step size, decay, length and "
+        "noise: best against best",
+        "tuned",
+        lambda of: dict(PLAIN),
+        _plain_ranges,
+    ),
+}
+DECISIVE = ("deep_supervision", "replayed_weights", "penalty", "detached", "mixed_gamma")
+
+
+def control_of(name: str) -> Control:
+    """The control called ``name``, or UnknownName."""
+    if name not in CONTROLS:
+        raise UnknownName.of("control", name, CONTROLS)
+    return CONTROLS[name]
+
+
+def parse_controls(text: str) -> tuple[str, ...]:
+    """``--controls``: names with commas, ``all``, ``decisive`` or ``none``.
+
+    >>> parse_controls("none"), parse_controls("penalty, detached")
+    ((), ('penalty', 'detached'))
+    """
+    groups = {"none": (), "all": tuple(CONTROLS), "decisive": DECISIVE}
+    if text.strip() in groups:
+        return groups[text.strip()]
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    for name in names:
+        if name not in CONTROLS:
+            raise UnknownName.of("control", name, [*CONTROLS, *groups])
+    return names

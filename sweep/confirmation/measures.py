@@ -1,0 +1,82 @@
+"""Measures of one arm that a confirmation compares: means of its metric. Pure.
+
+Intention to treat: an arm that diverged, was stopped or failed is not left out. It counts as the
+best constant prediction does on the same data, which was planned before (``Plan.worst_score``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from sweep.confirmation.plan import Measure
+from trainables.config.arm import ArmConfig
+from trainables.config.test_conditions import unseen_gammas
+from trainables.records.arm_record import ArmRecord, Evaluation, Status
+
+Measures = dict[Measure, float]  # the task's metric; what was not measured is not there
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one arm of a confirmation ended, and what it counts for."""
+
+    record: ArmRecord
+    measures: Measures
+    counted_as_constant: bool  # it has no result of its own
+
+    @property
+    def status(self) -> Status:
+        """How its training ended."""
+        return self.record.status
+
+
+def measures_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
+    """The metric's means over blocks of test conditions."""
+    return _measures(config, evaluation.scores, evaluation.shift_scores)
+
+
+def constant_of(config: ArmConfig, evaluation: Evaluation) -> Measures:
+    """The same of the best constant prediction, on the data that an arm was measured on."""
+    shifts = evaluation.shift_references.get("constant", {})
+    return _measures(config, evaluation.references["constant"], shifts)
+
+
+def outcomes(records: Iterable[ArmRecord], worst: Measures) -> dict[int, Outcome]:
+    """Final arms of one kind by their seed, each with what it counts for.
+
+    Args:
+        records: of one setting and one kind of arm; those that still train are passed over.
+        worst: what one without a result counts for; empty: nothing is known yet.
+    """
+    found = {}
+    for record in records:
+        if record.is_final:
+            own = record.evaluation if record.status == "finished" else None
+            measures = worst if own is None else measures_of(record.config, own)
+            found[record.config.seed] = Outcome(record, measures, own is None)
+    return found
+
+
+def sign_of(config: ArmConfig) -> int:
+    """1 where a higher metric is better, -1 where a lower one is."""
+    return 1 if config.facts.metric.higher_is_better else -1
+
+
+def has_unseen(config: ArmConfig) -> bool:
+    """Whether there are test gammas that neither training nor selection looks at."""
+    return bool(unseen_gammas(config))
+
+
+def _measures(
+    config: ArmConfig, scores: Mapping[str, float], shifts: Mapping[str, Mapping[str, float]]
+) -> Measures:
+    unseen = set(unseen_gammas(config))
+    blocks: dict[Measure, list[float]] = {
+        "unseen_mean": [s for gamma, s in scores.items() if float(gamma) in unseen],
+        "seen_mean": [s for gamma, s in scores.items() if float(gamma) not in unseen],
+        "shift_mean": [score for family in shifts.values() for score in family.values()],
+        "ood_mean": list(scores.values()),
+    }
+    return {name: fmean(values) for name, values in blocks.items() if values}

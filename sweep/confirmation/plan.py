@@ -1,0 +1,168 @@
+"""Plan of a confirmation: what is compared and how, stored before anything trains.
+
+    sweeps/NAME/plan.json      beside the definition of the confirmation NAME; the first one counts
+
+Its digest stands below every table, and so does whatever departs from it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from sweep.errors import NameTaken
+from sweep.statistics.design import Design
+from sweep.study.definition import folder
+from trainables.config.arm import ArmConfig
+from trainables.plain import Json
+from trainables.records.objects import ObjectStore
+
+# What is compared, each a mean over the test split: the first one is tested.
+Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "ood_mean"]
+MEASURES: Mapping[Measure, str] = {
+    "unseen_mean": "mean over the test gammas beyond what training or selection looked at",
+    "seen_mean": "mean over the test gammas that training or selection looked at",
+    "shift_mean": "mean over the shifts beside Gaussian noise and their severities",
+    "ood_mean": "mean over all test gammas",
+}
+FIRST_STAGE = 3  # seeds before the first look of a plan that may look at any time
+FIRST_SEED = 1000  # of confirmations; seeds of the search are passed over
+
+
+@dataclass(frozen=True)
+class PlannedSetting:
+    """One setting: the proposal that is confirmed, and what the search saw of it."""
+
+    name: str
+    family: str  # data set and network: what is tested first, its settings after it
+    proposal: int  # of the search
+    chosen: Literal["winner", "named"]
+    point: Mapping[str, Json]
+    search_gain: Mapping[Measure, float]  # > 0 better, on the data that selected it
+    best_of_search: float | None = None
+    # ^ the measure of the best of all its proposals on dev, against that of the best of its plain
+    #   seeds, > 0 better: the paper's protocol
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a reader must know to have been decided before the test split was read."""
+
+    name: str
+    search: str  # the sweep whose winners are confirmed
+    settings: tuple[PlannedSetting, ...]
+    controls: tuple[str, ...]
+    measure: Measure  # that is tested; the others are reported beside it
+    design: Design
+    seeds: tuple[int, ...]  # fresh ones, as many as are trained at most
+    code: str  # version of this project
+    until_decided: bool = False  # trained look by look, and no further than to a decision
+    # What stands for an arm that diverged, was stopped or failed: the best constant prediction's
+    # score on the test split.
+    worst_score: str = "constant prediction"
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values that ``from_json`` turns back into an equal plan."""
+        return {**asdict(self), "design": self.design.to_json()}
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Plan:
+        """The plan that ``to_json`` wrote."""
+        values = dict(plain)
+        values["settings"] = tuple(PlannedSetting(**one) for one in plain["settings"])
+        values["design"] = Design.from_json(plain["design"])
+        for name in ("controls", "seeds"):
+            values[name] = tuple(plain[name])
+        return cls(**values)
+
+    @property
+    def first_seeds(self) -> tuple[int, ...]:
+        """Those that are trained before the first decision; all, where none is waited for."""
+        if not self.until_decided:
+            return self.seeds
+        return self.seeds[: self.design.looks[0] if self.design.looks else FIRST_STAGE]
+
+    def more_seeds(self, asked: int) -> tuple[int, ...]:
+        """The seeds of the next stage, after ``asked`` of them; empty: there is none."""
+        if asked >= len(self.seeds):
+            return ()
+        later = [look for look in self.design.looks if look > asked]
+        return self.seeds[: later[0] if later else asked + 1]
+
+    @property
+    def digest(self) -> str:
+        """12 hex digits that name it: a hash of everything in it."""
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    def planned(self, setting: str) -> PlannedSetting:
+        """What is planned for a setting."""
+        return next(one for one in self.settings if one.name == setting)
+
+
+def family_of(config: ArmConfig) -> str:
+    """The family of a setting: what it trains on, and what."""
+    return f"{config.data.name}, {config.model.name}"
+
+
+def families(settings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The settings of each family, from the family of each setting, in their order.
+
+    >>> families({"a-L3": "a, ut", "b-L3": "b, ut", "a-L5": "a, ut"})
+    {'a, ut': ('a-L3', 'a-L5'), 'b, ut': ('b-L3',)}
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for name, family in settings.items():
+        found[family] = (*found.get(family, ()), name)
+    return found
+
+
+def put_plan(objects: ObjectStore, plan: Plan) -> Plan:
+    """Store the plan, or attach to the equal one that is there; NameTaken for another one."""
+    content = json.dumps(plan.to_json(), sort_keys=True).encode()
+    there = Plan.from_json(json.loads(objects.put_once(_name(plan.name), content)))
+    differences = list(_differences(there, plan))
+    if differences:
+        raise NameTaken(
+            f"the confirmation {plan.name} has a plan already, and it stays as it is:\n"
+            + "\n".join(f"  {line}" for line in differences)
+            + "\nLeave these options out to go on with it, or give another --name: every table "
+            "says which other confirmations of the sweep there are."
+        )
+    return there
+
+
+def load_plan(objects: ObjectStore, name: str) -> Plan | None:
+    """The plan of a confirmation; None where there is none."""
+    return objects.get_value(_name(name), Plan.from_json)
+
+
+def confirmations_of(objects: ObjectStore, search: str) -> list[str]:
+    """Names of all confirmations of a sweep, in alphabetical order."""
+    plans = (load_plan(objects, name) for name in objects.names("sweeps"))
+    return sorted(plan.name for plan in plans if plan is not None and plan.search == search)
+
+
+def _differences(there: Plan, given: Plan) -> Iterator[str]:
+    ours, theirs = (json.loads(json.dumps(plan.to_json())) for plan in (given, there))
+    for key in ours:
+        if key not in ("code", "settings") and ours[key] != theirs[key]:
+            yield f"{key}: planned {theirs[key]}, asked for {ours[key]}"
+    planned = {one.name: one for one in there.settings}
+    for one in given.settings:
+        before = planned.pop(one.name, None)
+        if before is None or (before.proposal, dict(before.point)) != (
+            one.proposal,
+            dict(one.point),
+        ):
+            number = "none" if before is None else f"proposal {before.proposal}"
+            yield f"{one.name}: planned {number}, asked for proposal {one.proposal}"
+    for name in planned:
+        yield f"{name}: planned, not asked for"
+
+
+def _name(sweep: str) -> str:
+    return f"{folder(sweep)}/plan.json"

@@ -1,0 +1,38 @@
+"""Stages of a confirmation that trains until all is decided, from the store."""
+
+from __future__ import annotations
+
+from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.plan import Plan, load_plan
+from sweep.study.definition import Definition
+from trainables.errors import StoreError
+from trainables.plain import Json
+from trainables.records.objects import ObjectStore
+
+
+def plan_of(objects: ObjectStore, definition: Definition) -> Plan:
+    """The plan of a stored confirmation; StoreError where it is gone."""
+    plan = load_plan(objects, definition.name)
+    if plan is None:
+        raise StoreError(
+            f"the plan of {definition.name} is gone below {objects.root}: what it would say is no "
+            "confirmation. Restore it from a copy, or confirm again under another --name."
+        )
+    return plan
+
+
+def shown_now(objects: ObjectStore, definition: Definition) -> dict[str, Json]:
+    """What a stored confirmation shows now."""
+    return confirmed(objects, definition, plan_of(objects, definition))
+
+
+def next_seeds(objects: ObjectStore, definition: Definition) -> tuple[int, ...]:
+    """The seeds that a confirmation goes on with; empty where it has ended."""
+    plan = plan_of(objects, definition)
+    if not plan.until_decided:
+        return ()
+    entry = confirmed(objects, definition, plan)
+    outcomes = [family["outcome"] for family in entry["families"]]
+    if "undecided" not in outcomes:
+        return ()
+    return plan.more_seeds(len(definition.space.search_seeds))

@@ -1,0 +1,115 @@
+"""Tables of a confirmation for a paper: pairs, and contrasts with controls. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
+from sweep.confirmation.plan import MEASURES
+from sweep.confirmation.words import sentences
+from sweep.results.tables.formats import NOTHING, Row, Table, number
+from trainables.plain import Json
+
+QUESTIONS = {
+    "matched": "only who sets the layer weights differs",
+    "tuned": "each side is the best of as many tries over its own space",
+    "other": "plain training that differs in one thing more",
+}
+
+
+def confirmed_table(entry: Mapping[str, Json]) -> Table:
+    """One row a family, a setting and a contrast; > 0: the constrained network is better."""
+    rows: list[Row] = []
+    for family in entry["families"]:
+        rows.append({"level": "family", "setting": family["name"], **_numbers(family)})
+    for one in entry["settings"]:
+        for other, contrast in one["contrasts"].items():
+            rows.append(_contrast_row(one, other, contrast))
+    shown_rows = [row for row in rows if row["level"] == "setting"]
+    shown = [
+        ("setting", [str(row["setting"]) for row in shown_rows]),
+        ("against", [str(row["against"]).replace("_", " ") for row in shown_rows]),
+        ("seeds", [str(row["seeds"]) for row in shown_rows]),
+        ("difference", [number(row["difference"], "+.3f") for row in shown_rows]),
+        ("from", [number(row["low"], "+.3f") for row in shown_rows]),
+        ("to", [number(row["high"], "+.3f") for row in shown_rows]),
+        ("p", [number(row["p_adjusted"], ".2g") for row in shown_rows]),
+        ("outcome", [str(row["outcome"]) for row in shown_rows]),
+        ("certified", [str(row["certified"] or NOTHING) for row in shown_rows]),
+    ]
+    return Table("confirmed", caption(entry), rows, shown, notes(entry), texts=2, headed=1)
+
+
+def caption(entry: Mapping[str, Json]) -> str:
+    """What is in the table."""
+    return f"Constrained against other training on fresh seeds, {entry['metric']}, test split"
+
+
+def notes(entry: Mapping[str, Json]) -> list[str]:
+    """How to read it, and what departs from the plan."""
+    design = entry["design"]
+    intervals = {c["interval"] for one in entry["settings"] for c in one["contrasts"].values()}
+    questions = {c["question"] for one in entry["settings"] for c in one["contrasts"].values()}
+    return [
+        f"Difference: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
+        "the constrained network is better. Paired by seed; every planned seed counts, one that "
+        f"ended without a result as the {entry['worst_score']}.",
+        f"Interval: {'; '.join(sorted(intervals))}. p: adjusted, families first and their settings "
+        f"after them (Holm); the error of the whole table is {design['error']:g}"
+        + (", and that of all controls together the same." if entry["controls"] else "."),
+        "certified: constrained networks that the test units certify as feasible, of all.",
+        *[f"{name}: {says}." for name, says in entry["controls"].items()],
+        *[f"Question {name}: {QUESTIONS[name]}." for name in QUESTIONS if name in questions],
+        f"Plan {entry['plan']}, stored before the test split was read.",
+        *[f"Departs from the plan: {text}" for text in entry["deviations"]],
+        *sentences(entry),
+    ]
+
+
+def _contrast_row(one: Mapping[str, Json], other: str, contrast: Mapping[str, Json]) -> Row:
+    is_plain = other == UNCONSTRAINED
+    ours = one["arms"][CONSTRAINED]
+    return {
+        "level": "setting",
+        "setting": one["setting"],
+        "against": other,
+        "question": contrast["question"],
+        **_numbers(contrast),
+        "outcome": one["marked"] if is_plain else contrast["outcome"],
+        "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,
+        "units_low": one["units"]["low"] if is_plain and one["units"] else None,
+        "units_high": one["units"]["high"] if is_plain and one["units"] else None,
+        "search_gain": one["search_gain"] if is_plain else None,
+        "shrinkage": one["shrinkage"] if is_plain else None,
+        "paper_protocol": one["paper_protocol"] if is_plain else None,
+        **{
+            f"{measure}_difference": None if values is None else values["mean"]
+            for measure, values in contrast["beside"].items()
+        },
+    }
+
+
+def _numbers(contrast: Mapping[str, Json]) -> Row:
+    flip, signed, shift = (contrast[n] for n in ("sign_flip", "wilcoxon", "hodges_lehmann"))
+    return {
+        "family": contrast["family"],
+        "seeds": contrast["counted"],
+        "difference": contrast["mean"],
+        "low": contrast["low"],
+        "high": contrast["high"],
+        "interval": contrast["interval"],
+        "p": contrast["p"],
+        "p_adjusted": contrast["p_adjusted"],
+        "p_equivalent": contrast["p_equivalent"],
+        "e_value": contrast["e_value"],
+        "d_z": contrast["d_z"],
+        "outcome": contrast["outcome"],
+        "decided_at": contrast["decided_at"],
+        "sign_flip_p": flip["p"],
+        "sign_flip_least_p": flip["least_p"],
+        "wilcoxon_p": signed["p"],
+        "wilcoxon_least_p": signed["least_p"],
+        "hodges_lehmann": shift["estimate"],
+        "hodges_lehmann_low": shift["low"],
+        "hodges_lehmann_high": shift["high"],
+    }

@@ -1,0 +1,114 @@
+"""Findings of a confirmation in sentences, from the entry of ``confirmed``. Pure.
+
+Claims are those of the plan's test alone; whatever is undecided is told with what it leaves open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
+from sweep.confirmation.plan import MEASURES
+from trainables.plain import Json
+
+SUPERVISION = ("deep_supervision", "replayed_weights", "penalty")
+
+
+def sentences(entry: Mapping[str, Json]) -> list[str]:
+    """What was found, setting by setting; what it does not show comes last."""
+    found = [text for one in entry["settings"] for text in of_setting(one, entry)]
+    return [*found, *limits(entry)]
+
+
+def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> list[str]:
+    """The outcome of one setting, against plain training and then against its controls."""
+    contrast, unit = one["contrasts"][UNCONSTRAINED], entry["unit"]
+    what = MEASURES[entry["measure"]].removeprefix("mean over ")
+    name, seeds = one["setting"], contrast["counted"]
+    if contrast["mean"] is None or not seeds:
+        return [f"{name}: nothing to compare yet; {ended_text(one)}."]
+    interval = interval_text(contrast)
+    size = f"{abs(contrast['mean']):.3g} {unit}"
+    on = f"on {what}, over {seeds} fresh seed{'s' * (seeds != 1)}"
+    outcome = one["marked"]
+    if one["vacuous"]:
+        texts = [
+            f"{name}: plain training meets the constraint by itself (not binding), so that the "
+            "pair says nothing about constraining."
+        ]
+    elif outcome in ("better", "worse"):
+        texts = [f"{name}: the constrained network is {outcome} by {size} {on} ({interval})."]
+    elif outcome == "equivalent":
+        least = entry["design"]["smallest_effect"]
+        texts = [
+            f"{name}: the two are equivalent {on}: a difference of {least:g} {unit} or more either "
+            f"way is ruled out ({interval})."
+        ]
+    elif contrast["outcome"] in ("better", "worse"):
+        texts = [
+            f"{name}: {contrast['outcome']} by {size} {on} for these test units ({interval}), but "
+            "not where other units are drawn as well: undecided."
+        ]
+    else:
+        texts = [f"{name}: undecided {on}: {contrast['mean']:+.3g} {unit} ({interval})."]
+    ours = one["arms"][CONSTRAINED]
+    certified = ours["certified"]["feasible"]
+    texts.append(
+        f"{certified} of {ours['seeds']} constrained networks are certified feasible on the test "
+        f"split{'' if ours['feasible'] else ', so that it is no result about feasible networks'}."
+    )
+    if outcome == "better":
+        texts += _against_controls(one)
+    return texts
+
+
+def _against_controls(one: Mapping[str, Json]) -> list[str]:
+    """Whether it is the constraint, or mere supervision of inner layers, say."""
+    others = {n: c for n, c in one["contrasts"].items() if n != UNCONSTRAINED}
+    beaten = [name for name, c in others.items() if c["outcome"] == "better"]
+    open_ = [name for name, c in others.items() if c["outcome"] in ("undecided", "equivalent")]
+    lost = [name for name, c in others.items() if c["outcome"] == "worse"]
+    if not others:
+        return ["Whether it is the constraint that does it, controls would tell (--controls)."]
+    texts = []
+    if beaten:
+        texts.append(f"It is better than {_listed(beaten)}, too.")
+    if open_:
+        texts.append(f"It is not told apart from {_listed(open_)}: that may explain the gain.")
+    if lost:
+        texts.append(f"It is worse than {_listed(lost)}: the constraint is not what works.")
+    return texts
+
+
+def limits(entry: Mapping[str, Json]) -> list[str]:
+    """What the table does not show."""
+    texts = []
+    names = [one["setting"] for one in entry["settings"] if one["units"] is None]
+    if names:
+        texts.append("Intervals are over seeds, for the test units at hand.")
+    return texts
+
+
+def interval_text(contrast: Mapping[str, Json]) -> str:
+    """An interval with its name.
+
+    >>> interval_text({"low": -0.1, "high": 0.25, "interval": "paired t interval, 95 %"})
+    'paired t interval, 95 %: -0.1 to +0.25'
+    """
+    if contrast["low"] is None or contrast["high"] is None:
+        return f"{contrast['interval']}: not before the first look"
+    return f"{contrast['interval']}: {contrast['low']:+.3g} to {contrast['high']:+.3g}"
+
+
+def ended_text(one: Mapping[str, Json]) -> str:
+    """How a setting's arms ended."""
+    parts = []
+    for kind, arm in one["arms"].items():
+        ended = ", ".join(f"{count} {status}" for status, count in arm["ended"].items())
+        parts.append(f"{kind}: {ended or 'none has ended'}")
+    return "; ".join(parts)
+
+
+def _listed(names: Sequence[str]) -> str:
+    plain = [name.replace("_", " ") for name in names]
+    return plain[0] if len(plain) == 1 else f"{', '.join(plain[:-1])} and {plain[-1]}"

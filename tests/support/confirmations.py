@@ -1,0 +1,70 @@
+"""Confirmations whose arms get records written by hand, scored as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from sweep.confirmation.chosen import Wanted, planned
+from sweep.confirmation.plan import Plan, put_plan
+from sweep.results.sweep_view import load_sweep
+from sweep.statistics.design import Design, Rule
+from sweep.study.arms import arms_of_proposal, baselines
+from sweep.study.definition import Definition, put_definition
+from tests.support.records import ended, finished
+from tests.support.sweeps import FEASIBLE, FIRST, PLAIN, SECOND, store_sweep
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+NAME = "tiny.confirmation"
+# The metric at every gamma of an arm of this setting, kind and seed, lower is better; or
+# how the arm ended instead; None: not yet.
+ScoreOf = Callable[[str, str, int], float | str | None]
+
+
+def searched(objects: ObjectStore, **options: Any) -> Definition:
+    """A finished search with a winner, proposal 1, in both of its settings."""
+    came_to = [FEASIBLE] * 3
+    best = {(setting, 1): -0.9 for setting in (FIRST, SECOND)}
+    return store_sweep(objects, {FIRST: came_to, SECOND: came_to}, objectives=best, **options)
+
+
+def wanted(
+    seeds: int = 10,
+    rule: Rule = "fixed",
+    smallest_effect: float | None = 0.2,
+    **fields: Any,
+) -> Wanted:
+    design = partial(Design.planned, seeds=seeds, rule=rule, smallest_effect=smallest_effect)
+    return Wanted(name=NAME, seeds=seeds, design=design, **fields)
+
+
+def stored(objects: ObjectStore, of: Wanted | None = None) -> tuple[Plan, Definition]:
+    """The plan and the definition of a confirmation of the search, stored; nothing trained."""
+    view = load_sweep(objects, "tiny", "pairs")
+    plan, definition = planned(view, of or wanted(), {}, ArmStore(objects).record)
+    return put_plan(objects, plan), put_definition(objects, definition)
+
+
+def trained(
+    objects: ObjectStore, definition: Definition, score_of: ScoreOf, losses: Sequence[float] = ()
+) -> None:
+    """Give every arm its record."""
+    store = ArmStore(objects)
+    for setting in definition.space.settings:
+        of = {"unconstrained": baselines(definition, setting.name)}
+        for number, (kind, point) in enumerate(setting.points.items()):
+            of[kind] = arms_of_proposal(definition, setting.name, number, point)
+        for kind, arms in of.items():
+            for arm in arms:
+                score = score_of(setting.name, kind, arm.config.seed)
+                if score is None:
+                    continue
+                if isinstance(score, str):
+                    store.put_record(ended(arm.config, score, "the loss is nan."))
+                    continue
+                scores = dict.fromkeys(("0.00", "0.20", "0.40"), score)
+                own = PLAIN if kind == "unconstrained" else list(losses) or FEASIBLE
+                units = {"dev_units": [f"c{i}:0" for i in range(12)], "dev_losses": [own] * 12}
+                store.put_record(finished(arm.config, own, scores=scores, split="test", **units))

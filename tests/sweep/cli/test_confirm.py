@@ -1,0 +1,127 @@
+"""The verb `sweep confirm` as its users meet it: plans, training, tables, refusals."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sweep.confirmation.plan import load_plan
+from tests.support import confirmations as hand
+from tests.support.command_line import SPACE_FILE, refused, sweep
+from tests.support.sweeps import FIRST, INFEASIBLE, SECOND, store_sweep
+from trainables.records.objects import ObjectStore
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished search of one setting below this root."""
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "mine.py").write_text(SPACE_FILE)
+    root = folder / "store"
+    sweep("run", str(folder / "mine.py"), "--storage", str(root), "--where", "inline")
+    return root
+
+
+@pytest.fixture
+def mine(searched: Path, tmp_path: Path) -> str:
+    """A copy of it."""
+    return str(shutil.copytree(searched, tmp_path / "store"))
+
+
+def confirm(store: str, *words: str, **options: Any) -> Any:
+    named = ("--proposal", "only=0")
+    return sweep("confirm", "mine", *named, *words, "--storage", store, **options)
+
+
+def test_a_dry_run_prints_the_plan_its_power_and_its_cost(mine: str) -> None:
+    out = confirm(mine, "--dry-run", "--seeds", "6").stdout
+    assert "6 fresh seeds from 1000, 12 arms at most" in out
+    assert "d_z 1" in out
+    assert "Estimate, within a factor of 2" in out
+    assert load_plan(ObjectStore(mine), "mine.confirmation") is None
+    assert "mine.confirmation" not in sweep("list", "--storage", mine).stdout
+
+
+def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) -> None:
+    out = confirm(mine, "--seeds", "3", "--controls", "detached", "--where", "inline").stdout
+    plan = load_plan(ObjectStore(mine), "mine.confirmation")
+    assert plan is not None
+    assert f"3 of 3 planned seeds count. Plan {plan.digest}." in " ".join(out.split())
+    again = sweep("confirm", "mine", "--storage", mine, "--where", "inline").stdout
+    shown = sweep("best", "mine.confirmation", "--storage", mine).stdout
+    assert shown.strip() in again
+    entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
+    (setting,) = entry["settings"]
+    assert set(setting["contrasts"]) == {"unconstrained", "detached"}
+    assert len(setting["contrasts"]["detached"]["per_seed"]) == 3
+    exported = tmp_path / "out"
+    sweep("export", "mine.confirmation", "--storage", mine, "--out", str(exported))
+    files = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
+    assert files == {
+        "confirmed.json", "manifest.json", "plan.json",
+        "tables/confirmed.csv", "tables/confirmed.md", "tables/confirmed.tex",
+    }  # fmt: skip
+    assert json.loads((exported / "confirmed.json").read_text()) == entry
+
+
+def test_another_plan_under_that_name_is_refused(mine: str) -> None:
+    confirm(mine, "--seeds", "2", "--where", "inline")
+    said = refused("confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", mine)
+    assert "has a plan already" in said
+    assert "seeds: planned" in said
+    other = ("--seeds", "3", "--name", "mine.again")
+    out = confirm(mine, *other, "--where", "inline").stdout
+    assert "was confirmed 2 times, also as mine.confirmation" in " ".join(out.split())
+
+
+def test_until_decided_trains_from_look_to_look(mine: str) -> None:
+    confirm(mine, "--seeds", "6", "--until-decided", "--error", "0.01", "--where", "inline")
+    entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
+    (family,) = entry["families"]
+    asked = entry["seeds"]["asked"]
+    assert asked in ([1000, 1001, 1002, 1003, 1004], [1000, 1001, 1002, 1003, 1004, 1005])
+    assert (family["outcome"] == "undecided") <= (len(asked) == 6)
+
+
+def test_no_winner_is_said_with_the_way_out(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE] * 3, SECOND: [INFEASIBLE] * 3})
+    said = refused("confirm", "tiny", "--storage", objects.root)
+    assert "tiny has no winner to confirm" in said
+    assert "no proposal is feasible" in said
+    assert "--proposal SETTING=NUMBER" in said
+
+
+def test_what_cannot_be_confirmed_is_refused(objects: ObjectStore) -> None:
+    hand.searched(objects)
+    root = ("--storage", objects.root)
+    assert "Did you mean 'penalty'" in refused("confirm", "tiny", "--controls", "penalti", *root)
+    assert "SETTING=NUMBER, got 'a'" in refused("confirm", "tiny", "--proposal", "a", *root)
+    assert "has proposals [0, 1, 2], got 9" in refused(
+        "confirm", "tiny", "--proposal", f"{FIRST}=9", *root
+    )
+    assert "nobody" in refused("confirm", "nobody", *root)
+    hand.stored(objects)
+    assert "is a confirmation itself" in refused("confirm", hand.NAME, *root)
+
+
+def test_a_search_that_goes_on_is_not_confirmed(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE]})
+    said = refused("confirm", "tiny", "--storage", objects.root)
+    assert "tiny is not finished" in said
+    assert "sweep resume tiny" in said
+
+
+def test_the_text_of_a_whole_confirmation(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    hand.searched(objects)
+    _, definition = hand.stored(objects, hand.wanted(controls=("detached",)))
+    hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + 0.01 * (seed % 7))
+    out = sweep("best", hand.NAME, "--storage", objects.root).stdout
+    for word in ("family", "against", "certified", "in search", "detached", "p flips"):
+        assert word in out

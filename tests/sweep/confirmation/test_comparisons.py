@@ -1,0 +1,165 @@
+"""Comparisons against scipy, closed forms and planted outcomes, from stored records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.words import sentences
+from sweep.study.definition import Definition
+from tests.support import confirmations as hand
+from tests.support.sweeps import FIRST, INFEASIBLE, SECOND
+from trainables.records.objects import ObjectStore
+
+NOISE = np.random.default_rng(7).normal(0.0, 0.3, 64)
+CONSTANT = 50.0  # what the constant prediction scores at every gamma
+
+
+def score(setting: str, kind: str, seed: int, gain: float = 1.0) -> float:
+    """RMSE: the constrained arm is ``gain`` better, with noise of its own and one of the seed's."""
+    place = 2 * (seed - 1000) + (setting == SECOND)
+    shared = 9.0 + NOISE[place]
+    return shared - (gain + 0.2 * NOISE[place + 30] if kind == "constrained" else 0.0)
+
+
+def shown(objects: ObjectStore, score_of: Any = score, of: Any = None, **options: Any) -> Any:
+    hand.searched(objects)
+    plan, definition = hand.stored(objects, of)
+    hand.trained(objects, definition, score_of, **options)
+    return confirmed(objects, definition, plan)
+
+
+def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> Any:
+    return next(s for s in entry["settings"] if s["setting"] == setting)["contrasts"][other]
+
+
+def test_numbers_are_scipys(objects: ObjectStore) -> None:
+    entry = shown(objects)
+    seeds = range(1000, 1010)
+    pairs = {
+        setting: (
+            [score(setting, "unconstrained", s) for s in seeds],
+            [score(setting, "constrained", s) for s in seeds],
+        )
+        for setting in (FIRST, SECOND)
+    }
+    for setting, (plain, ours) in pairs.items():
+        found = contrast(entry, setting)
+        test = stats.ttest_rel(plain, ours)  # plain - ours: RMSE, lower is better
+        low, high = test.confidence_interval(0.95)
+        assert (found["mean"], found["p"], found["low"], found["high"]) == pytest.approx(
+            (np.mean(np.subtract(plain, ours)), test.pvalue, low, high), rel=1e-9
+        )
+        assert found["counted"] == 10
+        assert found["outcome"] == "better"
+    both = np.mean([np.subtract(plain, ours) for plain, ours in pairs.values()], axis=0)
+    (family,) = entry["families"]
+    assert family["p"] == pytest.approx(stats.ttest_1samp(both, 0.0).pvalue, rel=1e-9)
+
+
+def test_every_planned_seed_counts(objects: ObjectStore) -> None:
+    def with_failures(setting: str, kind: str, seed: int) -> float | str:
+        if setting == FIRST and kind == "constrained" and seed in (1002, 1005):
+            return "diverged" if seed == 1002 else "failed"
+        return score(setting, kind, seed)
+
+    entry = shown(objects, with_failures)
+    per_seed = contrast(entry)["per_seed"]
+    assert len(per_seed) == 10
+    for seed in (1002, 1005):
+        worst = score(FIRST, "unconstrained", seed) - CONSTANT
+        assert per_seed[str(seed)] == pytest.approx(worst)
+    ours = entry["settings"][0]["arms"]["constrained"]
+    assert ours["ended"] == {"finished": 8, "diverged": 1, "failed": 1}
+    assert ours["counted_as_constant"] == 2
+    assert any("2 constrained and 0 unconstrained" in text for text in entry["deviations"])
+    assert contrast(entry, SECOND)["counted"] == 10
+
+
+def test_pairs_are_of_one_seed_and_count_up_to_the_first_that_is_missing(
+    objects: ObjectStore,
+) -> None:
+    def without(setting: str, kind: str, seed: int) -> float | None:
+        return None if (kind, seed) == ("unconstrained", 1006) else score(setting, kind, seed)
+
+    entry = shown(objects, without, hand.wanted(rule="any_time"))
+    assert "1006" not in contrast(entry)["per_seed"]
+    assert contrast(entry)["counted"] == 6  # a later seed cannot stand for an earlier one
+
+
+def test_equal_arms_are_undecided_or_equivalent(objects: ObjectStore) -> None:
+    entry = shown(objects, lambda setting, kind, seed: 9.0)
+    assert {contrast(entry)["outcome"], contrast(entry, SECOND)["outcome"]} <= {
+        "undecided",
+        "equivalent",
+    }
+    assert contrast(entry)["mean"] == 0.0
+    small = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.0))
+    assert small["settings"][0]["marked"] in ("undecided", "equivalent")
+
+
+def test_all_arms_diverged(objects: ObjectStore) -> None:
+    entry = shown(objects, lambda setting, kind, seed: "diverged")
+    assert contrast(entry)["mean"] is None
+    assert contrast(entry)["outcome"] == "undecided"
+    assert "nothing to compare yet; unconstrained: 10 diverged" in sentences(entry)[0]
+
+
+def test_networks_that_miss_their_constraint_are_no_result_about_feasible_ones(
+    objects: ObjectStore,
+) -> None:
+    entry = shown(objects, losses=INFEASIBLE)
+    ours = entry["settings"][0]["arms"]["constrained"]
+    assert ours["certified"] == {"feasible": 0, "infeasible": 10, "undecided": 0}
+    assert not ours["feasible"]
+    assert "no result about feasible networks" in " ".join(sentences(entry))
+    good = shown(objects, score)  # the same arms are stored already: records are final
+    assert good["settings"][0]["arms"]["constrained"]["certified"]["infeasible"] == 10
+
+
+@pytest.mark.parametrize(
+    ("penalty", "text"),
+    [(0.0, "better than penalty, too"), (1.0, "not told apart from penalty")],
+)
+def test_controls_say_whether_it_is_the_constraint(
+    objects: ObjectStore, penalty: float, text: str
+) -> None:
+    def with_control(setting: str, kind: str, seed: int) -> float:
+        if kind == "penalty":
+            place = 2 * (seed - 1000) + (setting == SECOND)
+            return score(setting, "unconstrained", seed) - penalty - 0.2 * NOISE[place + 10]
+        return score(setting, kind, seed)
+
+    entry = shown(objects, with_control, hand.wanted(controls=("penalty",)))
+    assert text in " ".join(sentences(entry))
+    assert contrast(entry, other="penalty")["question"] == "matched"
+
+
+def test_search_and_confirmed_gain_stand_side_by_side(objects: ObjectStore) -> None:
+    entry = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.5))
+    for one in entry["settings"]:
+        # the search's arms differ from their baseline by 0.5 - seed at every gamma
+        assert one["search_gain"] == pytest.approx(0.0)
+        assert one["confirmed_gain"] == pytest.approx(0.5, abs=0.2)
+
+
+def definition_of(objects: ObjectStore) -> Definition:
+    hand.searched(objects)
+    return hand.stored(objects)[1]
+
+
+def test_what_is_trained_is_fresh(objects: ObjectStore) -> None:
+    definition = definition_of(objects)
+    space = definition.space
+    assert space.phase == "confirmation"
+    assert space.search_seeds == tuple(range(1000, 1010))
+    for setting in space.settings:
+        config = space.run(setting, setting.points["constrained"], seed=1000)
+        assert config.measured_on == "test"
+        assert not config.early_stop
+        assert config.constraint is not None
+        assert config.constraint.alpha == pytest.approx(0.2001)  # the winner's, proposal 1

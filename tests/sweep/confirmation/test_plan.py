@@ -1,0 +1,90 @@
+"""Plans: put once, compared, and what is trained from stage to stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sweep.confirmation.plan import (
+    Plan,
+    PlannedSetting,
+    confirmations_of,
+    load_plan,
+    put_plan,
+)
+from sweep.errors import NameTaken
+from sweep.statistics.design import Design, Rule
+from trainables.records.objects import ObjectStore
+
+ROW = PlannedSetting(
+    name="L3",
+    family="ped2, ut",
+    proposal=4,
+    chosen="winner",
+    point={"constraint.alpha": 0.1},
+    search_gain={"unseen_mean": 0.3},
+)
+
+
+def plan(seeds: int = 20, rule: Rule = "looks", **fields: object) -> Plan:
+    made = Plan(
+        name="mine.confirmation",
+        search="mine",
+        settings=(ROW,),
+        controls=("penalty",),
+        measure="unseen_mean",
+        design=Design.planned({"ped2, ut": ("L3",)}, seeds, rule=rule, smallest_effect=0.2),
+        seeds=tuple(range(1000, 1000 + seeds)),
+        code="0.1",
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def test_a_plan_is_put_once_and_names_itself(objects: ObjectStore) -> None:
+    assert load_plan(objects, "mine.confirmation") is None
+    assert put_plan(objects, plan()) == plan() == load_plan(objects, "mine.confirmation")
+    assert put_plan(objects, plan(code="0.2")) == plan()  # who made it first counts
+    assert plan().digest != plan(seeds=19).digest
+    assert len(plan().digest) == 12
+    assert confirmations_of(objects, "mine") == ["mine.confirmation"]
+    assert confirmations_of(objects, "another") == []
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (plan(seeds=10), "seeds: planned"),
+        (plan(controls=()), "controls: planned ['penalty'], asked for []"),
+        (plan(rule="any_time"), "design: planned"),
+        (
+            plan(settings=(replace(ROW, proposal=5),)),
+            "L3: planned proposal 4, asked for proposal 5",
+        ),
+        (plan(settings=(replace(ROW, name="L5"),)), "L5: planned none"),
+        (plan(settings=()), "L3: planned, not asked for"),
+    ],
+)
+def test_another_plan_of_that_name_is_refused(objects: ObjectStore, other: Plan, text: str) -> None:
+    put_plan(objects, plan())
+    with pytest.raises(NameTaken) as refused:
+        put_plan(objects, other)
+    assert text in str(refused.value)
+    assert "--name" in str(refused.value)
+    assert load_plan(objects, "mine.confirmation") == plan()
+
+
+def stages(of: Plan) -> list[int]:
+    asked = [len(of.first_seeds)]
+    while more := of.more_seeds(asked[-1]):
+        asked.append(len(more))
+        assert more == of.seeds[: len(more)]
+    return asked
+
+
+def test_stages_are_the_looks_or_seed_by_seed() -> None:
+    assert stages(plan()) == [20]
+    assert stages(plan(until_decided=True)) == [5, 10, 20]
+    assert stages(plan(seeds=7, until_decided=True)) == [5, 7]
+    assert stages(plan(seeds=6, rule="any_time", until_decided=True)) == [3, 4, 5, 6]
+    assert stages(plan(seeds=6, rule="fixed", until_decided=True)) == [6]
