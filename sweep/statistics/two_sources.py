@@ -82,18 +82,18 @@ def crossed_bootstrap(
 
     def differences_DK(weights_DU: Floats) -> Floats:
         shares_DU = weights_DU / weights_DU.sum(axis=-1, keepdims=True)
-        with threadpool_limits(1):  # the same sums everywhere; and two threads only wait here
-            means = (shares_DU @ losses.T).reshape(-1, 2, seeds, conditions)
+        means = (shares_DU @ losses.T).reshape(-1, 2, seeds, conditions)
         found: Floats = (score(means[:, 0]) - score(means[:, 1])).mean(axis=-1)
         return found
 
     found = []
-    for start in range(0, draws, _AT_ONCE):
-        count = min(_AT_ONCE, draws - start)
-        units_DU, seeds_DK = _drawn(generator, count, units), _drawn(generator, count, seeds)
-        found.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
+    with threadpool_limits(1):  # the same sums everywhere; and two threads only wait here
+        mean = float(differences_DK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
+        for start in range(0, draws, _AT_ONCE):
+            count = min(_AT_ONCE, draws - start)
+            units_DU, seeds_DK = _drawn(generator, count, units), _drawn(generator, count, seeds)
+            found.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
     low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    mean = float(differences_DK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
     name = f"crossed bootstrap of seeds and units, {100 * level:g} %, {draws} draws"
     return CrossedInterval(mean, float(low), float(high), name)
 
