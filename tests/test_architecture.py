@@ -68,6 +68,7 @@ TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- en
 # What a file that cannot say it itself is for.
 TREE_COMMENTS = {
     ".ci/stamps.json": "slow tests that passed, as what, where, and in how many seconds",
+    "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
     "benchmarks/landscape/ut_l4_600.json": "48 arms of UT with 4 layers, 600 steps",
     "benchmarks/landscape/ut_l5_240.json": "64 arms of UT with 5 layers, 240 steps: 9 ended early",
     "benchmarks/landscape/ut_l5_600.json": "128 arms of UT with 5 layers, 600 steps, in two forms",
@@ -76,6 +77,7 @@ TREE_COMMENTS = {
     "CONTRIBUTING.md": "the rules, and how to run the checks",
     "LICENSE": "MIT",
     "README.md": "the project in one screen, and where things are",
+    "docs/pictures/best_of_n.svg": "the best of N and confirmation, where nothing has an effect",
     "docs/pictures/live_view.svg": "the live view of a running quickstart sweep",
     "docs/pictures/mlflow.png": "MLflow's charts of the quickstart sweep",
     "tests/golden/": "small expected texts; `pytest --update-golden` rewrites them",
