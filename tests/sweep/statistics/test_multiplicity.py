@@ -47,7 +47,7 @@ def test_adjusted_p_values_are_where_the_procedure_rejects(p_F: list, p_S: list)
         assert passed[1] >= {s for s in range(6) if inside[s] <= error - close}
 
 
-@settings(max_examples=20)  # statsmodels takes 0.1 s each
+@settings(max_examples=8)  # statsmodels takes 0.1 s each
 @given(st.lists(P, min_size=1, max_size=8))
 def test_holm_is_statsmodels_and_families_of_one_setting_are_holm(p: list[float]) -> None:
     values = np.array(p)
