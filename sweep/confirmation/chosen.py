@@ -69,8 +69,8 @@ def tuning_of(search: Definition, control: str) -> Definition | None:
     the first of them is searched.
     """
     base = search.space.base
-    ranges = control_of(control).ranges(base)
-    if not ranges:
+    ranges_of = control_of(control).ranges
+    if ranges_of is None:
         return None
     searched = Searched(base, ArmRecord(signature=base.signature(), config=base))
     fields = control_of(control).fields(searched) or {}
@@ -88,7 +88,7 @@ def tuning_of(search: Definition, control: str) -> Definition | None:
         summary=f"{control} of {search.name}",
         base=base.with_fields(fields),
         settings=tuple(settings.values()),
-        ranges=ranges,
+        ranges=ranges_of(base),
     )
     return Definition(tuning_name(search.name, control), space, search.mlflow_uri)
 

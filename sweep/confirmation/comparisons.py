@@ -141,7 +141,7 @@ def confirmed(objects: ObjectStore, definition: Definition, plan: Plan) -> dict[
         "search": plan.search,
         "plan": plan.digest,
         "measure": plan.measure,
-        "metric": facts.metric.key,
+        "metric": facts.metric.label,
         "unit": facts.metric.unit,
         "design": plan.design.to_json(),
         "worst_score": plan.worst_score,
@@ -221,10 +221,17 @@ def _setting(
         "marked": mark(ours, crossed),
         "search_gain": gain,
         "confirmed_gain": mean,
-        "shrinkage": None if not gain or mean is None else 1 - mean / gain,
+        "shrinkage": _shrinkage(gain, mean),
         "paper_protocol": planned.best_of_search,
         "vacuous": _share(arms, UNCONSTRAINED, tolerance) >= CERTIFIED,
     }
+
+
+def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
+    """The share of a search's gain that was lost; None where it saw no gain."""
+    if searched is None or confirmed is None or searched <= 0:
+        return None
+    return 1 - confirmed / searched
 
 
 def mark(row: Row, crossed: CrossedInterval | None) -> str:
@@ -290,16 +297,13 @@ def crossed_interval(
 ) -> CrossedInterval | None:
     """The interval over seeds and test units of the first ``seeds`` seeds' differences.
 
-    None where fewer than two have it, a unit's scores are not stored, or the metric does not follow
-    from them.
+    None with fewer than two, where one of them ended without a result (to leave it out would not be
+    intention to treat), a unit's scores are not stored, or the metric does not follow from them.
     """
     both = [(arms.outcomes[kind], arms.signatures[kind]) for kind in (CONSTRAINED, UNCONSTRAINED)]
-    kept = [
-        s
-        for s in plan.seeds[:seeds]
-        if all(s in of and not of[s].counted_as_constant for of, _ in both)
-    ]
-    if len(kept) < 2:
+    kept = plan.seeds[:seeds]
+    measured = all(s in of and not of[s].counted_as_constant for of, _ in both for s in kept)
+    if len(kept) < 2 or not measured or plan.measure not in ("unseen_mean", "ood_mean"):
         return None
     store = ArmStore(objects)
     scores = [[store.unit_scores(by[seed]) for seed in kept] for _, by in both]

@@ -8,7 +8,7 @@ controls, the constraint is not what works (docs/confirmation.md, Controls).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -41,8 +41,8 @@ class Control:
     says: str  # what it is, below tables
     question: Question
     fields: Callable[[Searched], Fields | None]  # None: there is no such control of this network
-    # Searched by as many proposals on the same seeds as the constrained side was; empty: nothing.
-    ranges: Callable[[ArmConfig], dict[str, Range]] = field(default=lambda config: {})
+    # Searched by as many proposals on the same seeds as the constrained side was; None: nothing is.
+    ranges: Callable[[ArmConfig], dict[str, Range]] | None = None
 
 
 def _detached(of: Searched) -> Fields | None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
+from sweep.confirmation.controls import CONTROLS
 from sweep.confirmation.plan import MEASURES
 from trainables.plain import Json
-
-SUPERVISION = ("deep_supervision", "replayed_weights", "penalty")
 
 
 def sentences(entry: Mapping[str, Json]) -> list[str]:
@@ -77,6 +76,8 @@ def _against_controls(one: Mapping[str, Json]) -> list[str]:
         texts.append(f"It is not told apart from {_listed(open_)}: that may explain the gain.")
     if lost:
         texts.append(f"It is worse than {_listed(lost)}: the constraint is not what works.")
+    if any(CONTROLS[name].ranges for name in others):
+        texts.append("What was tuned was tuned once: this is about these configurations.")
     return texts
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
 from sweep.confirmation.plan import MEASURES
 from sweep.confirmation.words import sentences
-from sweep.results.names import short_names
-from sweep.results.tables.formats import NOTHING, number
+from sweep.results.tables.formats import number
 from trainables.plain import Json
 
 
@@ -27,24 +26,22 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         )
     )
     out.print()
-    out.print(table([_row(f["name"], f, f["outcome"]) for f in entry["families"]], right=_RIGHT))
-    out.print()
-    names = short_names([one["setting"] for one in entry["settings"]])
-    rows = []
+    families = {f["name"]: _row(f, f["outcome"]) for f in entry["families"]}
+    out.print(table([{"family": name, **row} for name, row in families.items()], right=_RIGHT))
     for one in entry["settings"]:
+        out.print()
+        how = ", named by hand" if one["chosen"] == "named" else ""
+        out.print(Paragraph(f"{one['setting']}, proposal {one['proposal']}{how}", style="bold"))
+        rows = []
         for other, contrast in one["contrasts"].items():
             plain = other == UNCONSTRAINED
-            name = f"{names[one['setting']]} p{one['proposal']}" if plain else ""
+            against = "plain training" if plain else other.replace("_", " ")
             outcome = one["marked"] if plain else contrast["outcome"]
-            against = "plain" if plain else other.replace("_", " ")
-            row = _row(name, contrast, outcome, against)
-            rows.append(row | {"certified": _certified(one) if plain else ""})
-    out.print(table(rows, right=_RIGHT, whole=("against",)))
+            rows.append({"  against": f"  {against}", **_row(contrast, outcome)})
+        out.print(table(rows, right=_RIGHT, whole=("  against",)))
+        for line in _lines(one):
+            out.print(Paragraph(line, 2))
     out.print()
-    gains = [one for one in entry["settings"] if one["search_gain"] is not None]
-    if gains:
-        out.print(table([_gain_row(one, names) for one in gains], right=("in search", "confirmed")))
-        out.print()
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))
     for text in entry["deviations"]:
@@ -52,57 +49,56 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
     out.print("\n" + " ".join(sentences(entry)))
 
 
-_RIGHT = ("seeds", "difference", "from", "to", "p", "p flips")
+_RIGHT = ("seeds", "diff.", "from", "to", "p")
 
 
 def _plain(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     return [one["contrasts"][UNCONSTRAINED] for one in entry["settings"]]
 
 
-def _row(
-    name: str, contrast: Mapping[str, Json], outcome: str, against: str | None = None
-) -> dict[str, str]:
-    first = {"family": name} if against is None else {"setting": name, "against": against}
+def _row(contrast: Mapping[str, Json], outcome: str) -> dict[str, str]:
     return {
-        **first,
         "seeds": str(contrast["counted"]),
-        "difference": number(contrast["mean"], "+.3f"),
+        "diff.": number(contrast["mean"], "+.3f"),
         "from": number(contrast["low"], "+.3f"),
         "to": number(contrast["high"], "+.3f"),
         "p": number(contrast["p_adjusted"], ".2g"),
-        "p flips": number(contrast["sign_flip"]["p"], ".2g"),
         "outcome": outcome,
     }
 
 
-def _certified(one: Mapping[str, Json]) -> str:
+def _lines(one: Mapping[str, Json]) -> Iterator[str]:
+    """What stands below the numbers of a setting."""
     arm = one["arms"][CONSTRAINED]
-    return f"{arm['certified']['feasible']} of {arm['seeds']}"
-
-
-def _gain_row(one: Mapping[str, Json], names: Mapping[str, str]) -> dict[str, str]:
-    shrinkage = one["shrinkage"]
-    return {
-        "setting": names[one["setting"]],
-        "in search": number(one["search_gain"], "+.3f"),
-        "confirmed": number(one["confirmed_gain"], "+.3f"),
-        "shrunk by": NOTHING if shrinkage is None else f"{shrinkage:.0%}",
-        "best of N against best seed": number(one["paper_protocol"], "+.3f"),
-    }
+    if arm["certified_interval"] is not None:
+        low, high = arm["certified_interval"]
+        yield (
+            f"certified feasible: {arm['certified']['feasible']} of {arm['seeds']} (95 % of seeds: "
+            f"{low:.0%} to {high:.0%}); infeasible: {arm['certified']['infeasible']}"
+        )
+    if one["units"] is not None:
+        low, high = one["units"]["low"], one["units"]["high"]
+        yield f"over other seeds and other test units: {low:+.3f} to {high:+.3f} (95 %)"
+    if one["search_gain"] is not None:
+        shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
+        yield (
+            f"in search: {one['search_gain']:+.3f}; confirmed: "
+            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}; best try against best plain seed: "
+            f"{number(one['paper_protocol'], '+.3f')}"
+        )
 
 
 def _legend(entry: Mapping[str, Json]) -> list[str]:
     design = entry["design"]
     intervals = {c["interval"] for c in _plain(entry)}
     return [
-        f"difference: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
+        f"diff.: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
         f"counts as the {entry['worst_score']}.",
         f"from, to: {'; '.join(sorted(intervals))}.",
         f"p: adjusted: families first, then their settings (Holm), {design['error']:g} for the "
-        "whole table. p flips: exact sign flips, unadjusted, decides nothing.",
-        "certified: constrained networks that the test units certify as feasible.",
-        "in search: the winner's difference on the data that selected it. best of N against best "
-        "seed: the paper's protocol, which finds gains where there are none.",
+        "whole table.",
+        "in search: the difference on the data that selected it. best try against best plain seed: "
+        "the paper's protocol, which finds gains where there are none.",
         *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],
     ]

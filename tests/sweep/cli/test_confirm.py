@@ -123,5 +123,5 @@ def test_the_text_of_a_whole_confirmation(
     _, definition = hand.stored(objects, hand.wanted(controls=("detached",)))
     hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + 0.01 * (seed % 7))
     out = sweep("best", hand.NAME, "--storage", objects.root).stdout
-    for word in ("family", "against", "certified", "in search", "detached", "p flips"):
+    for word in ("family", "against", "certified", "in search", "detached", "plain training"):
         assert word in out
