@@ -12,7 +12,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected
+from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected, refuse_confirmation
 from sweep.cli.options import (
     address_option,
     given_storage,
@@ -70,7 +70,8 @@ def submit(
     definition again attaches to it; a different one under a name that is taken is refused.
     """
     where = _required(address)
-    _, definition, wanted = asked.definition()
+    found, definition, wanted = asked.definition()
+    refuse_confirmation(found)
     _refuse_places_of_here(definition.space, mlflow)
     sent = Submission(
         definition.name,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from typing import cast, get_args
@@ -25,7 +27,13 @@ from sweep.cli.spaces import print_estimate
 from sweep.cli.text.table import Paragraph, table
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
-from sweep.confirmation.chosen import Wanted, confirmation_name, planned, tuning_of
+from sweep.confirmation.chosen import (
+    Wanted,
+    confirmation_name,
+    planned,
+    points_of,
+    tuning_of,
+)
 from sweep.confirmation.controls import CONTROLS, parse_controls
 from sweep.confirmation.plan import Plan, load_plan, put_plan
 from sweep.executors.executor import Executor
@@ -33,7 +41,7 @@ from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.statistics.design import Design, Rule
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import Definition, load_definition
+from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.registration import refuse_second_driver, registered, resolved
 from trainables.errors import InvalidValue, Misuse
@@ -139,9 +147,14 @@ def confirm(
     plan = load_plan(objects, own)
     if plan is not None and plan.search != name:
         raise Misuse(f"{own} confirms {plan.search}, not {name}. Give another --name.")
-    if plan is None or any(map(named_here, _PLANNING)):
+    is_stored = objects.exists(definition_name(own))
+    if plan is None and is_stored:
+        raise Misuse(f"{own} is another sweep. Give the confirmation another --name.")
+    if plan is None or not is_stored or any(map(named_here, _PLANNING)):
         view = _finished(objects, name)
-        smallest = smallest_effect or view.definition.space.base.facts.metric.smallest_effect
+        smallest = view.definition.space.base.facts.metric.smallest_effect
+        if smallest_effect is not None:
+            smallest = smallest_effect
         wanted = Wanted(
             name=own,
             design=partial(
@@ -177,7 +190,8 @@ def confirm(
         click.echo(own)
         return
     refuse_second_driver(objects, own)
-    code = train(objects, definition, executor, notify=notify)
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        code = train(objects, definition, executor, notify=notify)
     if as_json:
         from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
 
@@ -202,7 +216,14 @@ def _finished(objects: ObjectStore, name: str) -> SweepView:
     view = load_sweep(objects, name, "pairs")
     if view.definition.space.phase == "confirmation":
         raise Misuse(f"{name} is a confirmation itself. Give the sweep that it confirms.")
-    if not view.is_finished and not view.retired:
+    wanted = view.definition.space.proposals_of
+    unfinished = [
+        one
+        for one in view.settings
+        if not all(arm.is_final for arm in one.arms)
+        or (len(one.proposals) < wanted(one.setting) and one.setting.name not in view.retired)
+    ]
+    if unfinished:
         again = advice.command("resume", name, storage=objects.root)
         raise Misuse(
             f"{name} is not finished, so that its winners may change. `{again}` continues it."
@@ -229,8 +250,9 @@ def _tuned(
     None, with a note, where one is missing and may not be trained now.
     """
     found = {}
+    points = points_of(view, wanted)
     for control in wanted.controls:
-        definition = tuning_of(view.definition, control)
+        definition = tuning_of(view.definition, control, points)
         if definition is None:
             continue
         if not may_train and definition.name not in objects.names("sweeps"):

@@ -237,7 +237,10 @@ def best(name: str, at: ShownSettings, as_json: bool) -> None:
             entries = shown_now(objects, view.definition)
         else:
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
-    entries = entries if isinstance(entries, Mapping) else chosen(name, entries, at.patterns)
+    if isinstance(entries, Mapping):  # of a confirmation
+        entries = {**entries, "settings": chosen(name, entries["settings"], at.patterns)}
+    else:
+        entries = chosen(name, entries, at.patterns)
     if as_json:
         print_json(entries)
         return

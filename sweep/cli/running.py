@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from search_spaces import catalog
-from sweep.cli.asked import Asked, Place, SweepOptions, collected
+from sweep.cli.asked import Asked, Place, SweepOptions, collected, refuse_confirmation
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
     console,
@@ -33,6 +33,7 @@ from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN, request_stop
 from sweep.study import advice
 from sweep.study.advice import note
+from sweep.study.arms import all_judged
 from sweep.study.definition import Definition, definition_name
 from sweep.study.lock import driver_of, driving_jobs
 from sweep.study.opening import find_sweep, open_store, parse_seeds
@@ -87,6 +88,7 @@ def run(
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
     found, definition, wanted = asked.definition()
+    refuse_confirmation(found)
     objects = open_store(storage)
     place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
     if executor.where != "cluster":  # its head needs no GPU
@@ -136,6 +138,13 @@ def resume(
     require_torch()
     objects = open_store(at.storage)
     there = find_sweep(objects, name)
+    grown = options.seeds is not None or options.proposals is not None
+    if there.space.phase == "confirmation" and (grown or retry_failed):
+        raise Misuse(
+            f"{name} is a confirmation: its seeds and arms are those of its plan, and an arm that "
+            "failed counts as planned, so --seeds, --proposals and --retry-failed are not for it. "
+            "Leave them out, or confirm again with `sweep confirm` under another --name."
+        )
     if options.stall_after is not None:
         there = replace(there, space=replace(there.space, stall_after_s=options.stall_after))
     if options.data is not None:
@@ -203,8 +212,8 @@ def train(
             objects, definition, executor,
             retry_failed=retry_failed, mlflow=mlflow, notify=notify,
         )  # fmt: skip
-        if code or definition.space.phase != "confirmation":
-            return code
+        if definition.space.phase != "confirmation" or not all_judged(objects, definition):
+            return code  # arms that failed count there: it goes on
         from sweep.confirmation.stages import next_seeds  # scipy, statsmodels: two seconds
 
         more = next_seeds(objects, definition)

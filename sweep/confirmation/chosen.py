@@ -7,12 +7,14 @@ fresh seed. So its arms train, resume, go to a cluster and are tracked as any sw
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from search_spaces import catalog
-from search_spaces.space import Setting
+from search_spaces.space import SearchSpace, Setting
 from sweep.confirmation.controls import CONTROLS, Fields, Searched, control_of
 from sweep.confirmation.measures import Measures, has_unseen, measures_of, sign_of
 from sweep.confirmation.plan import (
@@ -62,11 +64,16 @@ def tuning_name(search: str, control: str) -> str:
     return f"{search}.{control}"
 
 
-def tuning_of(search: Definition, control: str) -> Definition | None:
+def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) -> Definition | None:
     """The search that gives a control as many tries as the constrained side had; None: no knobs.
 
-    On the same settings, seeds and data. Settings that differ in their constraint alone share it:
-    the first of them is searched.
+    On the same seeds and data, in the settings that are confirmed. Those that differ in their
+    constraint alone share it, unless the control reads the constraint: the first is searched.
+
+    Args:
+        search: the sweep that is confirmed.
+        control: its name.
+        points: by setting, the point that is confirmed.
     """
     base = search.space.base
     ranges_of = control_of(control).ranges
@@ -74,33 +81,39 @@ def tuning_of(search: Definition, control: str) -> Definition | None:
         return None
     searched = Searched(base, ArmRecord(signature=base.signature(), config=base))
     fields = control_of(control).fields(searched) or {}
+    shared = ranges_of(base)
     settings: dict[str, Setting] = {}
     for setting in search.space.settings:
-        only = {n: v for n, v in setting.fields.items() if not n.startswith("constraint.")}
+        if setting.name not in points:
+            continue
         most = search.space.proposals_of(setting)
-        key = repr(sorted(only.items()))
+        at = points[setting.name] if control_of(control).at_point else {}
+        key = setting.name if at else repr(sorted(_primal(setting).items()))
         if key not in settings or most > (settings[key].n_proposals or 0):
             kept = settings.get(key, setting)
-            settings[key] = Setting(kept.name, kept.fields, most)
+            own = ranges_of(base.with_fields(setting.fields))
+            ranges = {name: values for name, values in own.items() if values != shared[name]}
+            settings[key] = Setting(kept.name, {**kept.fields, **at}, most, ranges)
     space = replace(
         search.space,
         name=search.space.name,
         summary=f"{control} of {search.name}",
         base=base.with_fields(fields),
         settings=tuple(settings.values()),
-        ranges=ranges_of(base),
+        ranges=shared,
     )
     return Definition(tuning_name(search.name, control), space, search.mlflow_uri)
 
 
-def tuned_point(tuning: SweepView, plain: Setting) -> Fields:
+def tuned_point(tuning: SweepView, plain: Setting, *, at_point: bool) -> Fields:
     """The values that a control's own search found for a setting, or one that shares its search.
 
     Raises:
         Misuse: it found none.
     """
     for view in tuning.settings:
-        if _primal(view.setting) == _primal(plain):
+        same = _primal(view.setting) == _primal(plain)
+        if view.setting.name == plain.name or (same and not at_point):
             shown = view.chosen.winner
             if shown is not None:
                 return dict(shown.point)
@@ -167,7 +180,10 @@ def planned(
         for control in wanted.controls:
             fields = control_of(control).fields(searched)
             if fields is not None:
-                own = tuned_point(tuned[control], setting) if control in tuned else {}
+                own: Fields = {}
+                if control in tuned:
+                    at_point = control_of(control).at_point
+                    own = tuned_point(tuned[control], setting, at_point=at_point)
                 points[control] = {**point, **fields, **own}
         settings.append(
             Setting(
@@ -209,7 +225,8 @@ def planned(
         name=wanted.name,
         search=view.definition.name,
         settings=tuple(rows),
-        controls=tuple(c for c in CONTROLS if c in wanted.controls),
+        controls=tuple(c for c in CONTROLS if any(c in setting.points for setting in settings)),
+        trained=_digest(confirmation),
         measure=measure,
         design=design,
         seeds=seeds,
@@ -227,6 +244,20 @@ FRESH: Fields = {"measured_on": "test", "early_stop": False}
 def fresh_start(config: ArmConfig) -> Fields:
     """What makes a seed draw the start of a network whose start is otherwise fixed."""
     return {"model.start_jitter": JITTER} if config.model.spec.fixed_start else {}
+
+
+def _digest(space: SearchSpace) -> str:
+    """12 hex digits of everything that is trained but for its seeds and where its data lie."""
+    plain = space.to_json()
+    plain["base"]["data"]["folder"] = plain["search_seeds"] = None
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def points_of(view: SweepView, wanted: Wanted) -> dict[str, Fields]:
+    """By setting the point that is confirmed."""
+    by_name = {one.setting.name: one for one in view.settings}
+    chosen = chosen_proposals(view, wanted).items()
+    return {name: _point(by_name[name], number) for name, (number, _) in chosen}
 
 
 def _point(view: SettingView, number: int) -> Fields:

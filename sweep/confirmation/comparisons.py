@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from statistics import fmean, stdev
 
 import numpy as np
@@ -53,11 +53,7 @@ class SettingArms:
     seeds: tuple[int, ...]  # planned ones that are asked for so far
     signatures: Mapping[str, Mapping[int, str]]  # every arm asked for
     outcomes: Mapping[str, Mapping[int, Outcome]]
-
-    @cached_property
-    def config(self) -> ArmConfig:
-        """A constrained arm's."""
-        return next(iter(self.outcomes[CONSTRAINED].values())).record.config
+    config: ArmConfig  # a constrained arm's
 
     def differences(self, other: str, measure: str) -> dict[int, float]:
         """Constrained minus ``other`` on every seed that both have, > 0 better."""
@@ -74,8 +70,8 @@ class SettingArms:
         }
 
 
-def read_arms(objects: ObjectStore, definition: Definition) -> list[SettingArms]:
-    """Every setting of a confirmation with its final arms, read at once."""
+def read_arms(objects: ObjectStore, definition: Definition, plan: Plan) -> list[SettingArms]:
+    """Every setting of a confirmation with its final arms on planned seeds, read at once."""
     store = ArmStore(objects)
     asked: dict[str, dict[str, dict[int, str]]] = {}
     for setting in definition.space.settings:
@@ -83,7 +79,8 @@ def read_arms(objects: ObjectStore, definition: Definition) -> list[SettingArms]
         for number, (kind, point) in enumerate(setting.points.items()):
             of[kind] = arms_of_proposal(definition, setting.name, number, point)
         asked[setting.name] = {
-            kind: {arm.config.seed: arm.signature for arm in arms} for kind, arms in of.items()
+            kind: {a.config.seed: a.signature for a in arms if a.config.seed in plan.seeds}
+            for kind, arms in of.items()
         }
     every = list(
         dict.fromkeys(s for of in asked.values() for by in of.values() for s in by.values())
@@ -102,9 +99,16 @@ def read_arms(objects: ObjectStore, definition: Definition) -> list[SettingArms]
                 definition.space.search_seeds,
                 kinds,
                 {kind: outcomes(of, worst) for kind, of in final.items()},
+                _constrained(definition, setting_name),
             )
         )
     return found
+
+
+def _constrained(definition: Definition, setting: str) -> ArmConfig:
+    space = definition.space
+    found = space.setting(setting)
+    return space.run(found, found.points[CONSTRAINED], seed=space.search_seeds[0])
 
 
 def _worst(records: Sequence[ArmRecord]) -> Measures:
@@ -121,7 +125,7 @@ def confirmed(objects: ObjectStore, definition: Definition, plan: Plan) -> dict[
 
     While it still trains the seeds that are whole count, and of its looks those that are reached.
     """
-    arms = {one.name: one for one in read_arms(objects, definition)}
+    arms = {one.name: one for one in read_arms(objects, definition, plan)}
     facts = definition.space.base.facts
     differences = {
         other: {name: of.differences(other, plan.measure) for name, of in arms.items()}
@@ -192,6 +196,7 @@ def _setting(
     crossed = crossed_interval(objects, arms, plan, ours.counted)
     gain = planned.search_gain.get(plan.measure)
     mean = None if math.isnan(ours.mean) else ours.mean
+    vacuous = _share(arms, UNCONSTRAINED, tolerance) >= CERTIFIED
     per_seed = {
         other: {str(seed): d for seed, d in arms.differences(other, plan.measure).items()}
         for other in rows
@@ -218,12 +223,12 @@ def _setting(
             for other, row in rows.items()
         },
         "units": None if crossed is None else vars(crossed),
-        "marked": mark(ours, crossed),
+        "marked": "vacuous" if vacuous else mark(ours, crossed),
         "search_gain": gain,
         "confirmed_gain": mean,
         "shrinkage": _shrinkage(gain, mean),
         "paper_protocol": planned.best_of_search,
-        "vacuous": _share(arms, UNCONSTRAINED, tolerance) >= CERTIFIED,
+        "vacuous": vacuous,
     }
 
 
@@ -386,13 +391,12 @@ def deviations(
         others_text = ", ".join(sorted(versions - {plan.code}))
         yield f"planned with version {plan.code} of the code, trained by {others_text}, too."
     for of in arms:
-        ended = {
-            kind: [o.counted_as_constant for o in by.values()] for kind, by in of.outcomes.items()
-        }
-        ours, theirs = ended[CONSTRAINED], ended[UNCONSTRAINED]
+        both_arms = [of.outcomes[kind] for kind in (CONSTRAINED, UNCONSTRAINED)]
+        seeds = sorted(both_arms[0].keys() & both_arms[1].keys())
+        ours, theirs = ([by[seed].counted_as_constant for seed in seeds] for by in both_arms)
         if sum(ours) or sum(theirs):
             both = f"{sum(ours)} constrained and {sum(theirs)} unconstrained"
-            p = failure_rates_p(ours, theirs) if len(ours) == len(theirs) else math.nan
+            p = failure_rates_p(ours, theirs)
             yield (
                 f"{of.name}: {both} arms ended without a result and count as the best constant "
                 f"prediction, as planned (exact McNemar p = {p:.2g})."

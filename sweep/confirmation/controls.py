@@ -43,6 +43,7 @@ class Control:
     fields: Callable[[Searched], Fields | None]  # None: there is no such control of this network
     # Searched by as many proposals on the same seeds as the constrained side was; None: nothing is.
     ranges: Callable[[ArmConfig], dict[str, Range]] | None = None
+    at_point: bool = False  # searched at the constraint of the chosen proposal, which it reads
 
 
 def _detached(of: Searched) -> Fields | None:
@@ -77,6 +78,18 @@ def _times(config: ArmConfig, factor: float) -> float:
     return round(factor * config.train_gamma, 2)
 
 
+def _mixed_gamma(of: Searched) -> Fields | None:
+    high = _times(of.config, 3)
+    return {**PLAIN, "train_gamma_high": high} if high > of.config.train_gamma else None
+
+
+def _larger_gamma(of: Searched) -> Fields | None:
+    gamma = _times(of.config, 2)
+    if gamma <= of.config.train_gamma:
+        return None  # there is no noise to have more of
+    return {**PLAIN, "train_gamma_low": gamma, "train_gamma_high": gamma}
+
+
 def _plain_ranges(config: ArmConfig) -> dict[str, Range]:
     """What one tunes of plain training: step size, decay, length, and the noise it is shown."""
     lr = config.primal_lr
@@ -85,8 +98,15 @@ def _plain_ranges(config: ArmConfig) -> dict[str, Range]:
         "primal_lr": LogUniform(lr / 4, lr * 4),
         "weight_decay": LogUniform(1e-6, 1e-1),
         "steps": Choice(steps),
-        "train_gamma_high": Choice(tuple(_times(config, factor) for factor in (1.5, 2, 3))),
+        "train_gamma_high": Choice(_gammas(config)),
     }
+
+
+def _gammas(config: ArmConfig) -> tuple[float, ...]:
+    """The setting's own noise, and more; where it has none, a little."""
+    gamma = config.train_gamma
+    more = [_times(config, factor) for factor in (1.5, 2, 3)] if gamma else [0.05, 0.1]
+    return tuple(dict.fromkeys([gamma, *(g for g in more if g > gamma)]))
 
 
 CONTROLS: Mapping[str, Control] = {
@@ -109,8 +129,9 @@ CONTROLS: Mapping[str, Control] = {
     "penalty": Control(
         "the squared violations at a fixed weight mu, tuned as the constraint was",
         "matched",
-        lambda of: {"constraint.weights_by": "penalty"},
+        lambda of: {"constraint.weights_by": "penalty"} if of.config.accumulate == 1 else None,
         lambda config: {"constraint.penalty": LogUniform(1e-2, 1e2)},
+        at_point=True,
     ),
     "detached": Control(
         "the same multipliers without the gradient that rewards a worse layer before",
@@ -120,16 +141,12 @@ CONTROLS: Mapping[str, Control] = {
     "mixed_gamma": Control(
         "plain training on noise of train_gamma to three times as much",
         "other",
-        lambda of: {**PLAIN, "train_gamma_high": _times(of.config, 3)},
+        _mixed_gamma,
     ),
     "larger_gamma": Control(
         "plain training on twice the noise",
         "other",
-        lambda of: {
-            **PLAIN,
-            "train_gamma_low": _times(of.config, 2),
-            "train_gamma_high": _times(of.config, 2),
-        },
+        _larger_gamma,
     ),
     "early_stopped": Control(
         "plain training for a quarter of the steps",

@@ -1,7 +1,8 @@
 """Measures of one arm that a confirmation compares: means of its metric. Pure.
 
 Intention to treat: an arm that diverged, was stopped or failed is not left out. It counts as the
-best constant prediction does on the same data, which was planned before (``Plan.worst_score``).
+best constant prediction does on the same data, which was planned before (``Plan.worst_score``); and
+so does one that finished below it, so that to diverge is never better than to finish.
 """
 
 from __future__ import annotations
@@ -54,9 +55,19 @@ def outcomes(records: Iterable[ArmRecord], worst: Measures) -> dict[int, Outcome
     for record in records:
         if record.is_final:
             own = record.evaluation if record.status == "finished" else None
-            measures = worst if own is None else measures_of(record.config, own)
+            measures = worst
+            if own is not None:
+                measures = _bounded(measures_of(record.config, own), worst, sign_of(record.config))
             found[record.config.seed] = Outcome(record, measures, own is None)
     return found
+
+
+def _bounded(own: Measures, worst: Measures, sign: int) -> Measures:
+    """No arm counts for less than the constant prediction, whether it diverged or finished."""
+    return {
+        name: sign * max(sign * value, sign * worst[name]) if name in worst else value
+        for name, value in own.items()
+    }
 
 
 def sign_of(config: ArmConfig) -> int:

@@ -59,6 +59,7 @@ class Plan:
     design: Design
     seeds: tuple[int, ...]  # fresh ones, as many as are trained at most
     code: str  # version of this project
+    trained: str = ""  # a hash of every arm's configuration, the controls' and their tuning's
     until_decided: bool = False  # trained look by look, and no further than to a decision
     # What stands for an arm that diverged, was stopped or failed: the best constant prediction's
     # score on the test split.

@@ -31,11 +31,11 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> list[str]:
     on = f"on {what}, over {seeds} fresh seed{'s' * (seeds != 1)}"
     outcome = one["marked"]
     if one["vacuous"]:
-        texts = [
+        return [
             f"{name}: plain training meets the constraint by itself (not binding), so that the "
             "pair says nothing about constraining."
         ]
-    elif outcome in ("better", "worse"):
+    if outcome in ("better", "worse"):
         texts = [f"{name}: the constrained network is {outcome} by {size} {on} ({interval})."]
     elif outcome == "equivalent":
         least = entry["design"]["smallest_effect"]

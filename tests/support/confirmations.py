@@ -48,7 +48,11 @@ def stored(objects: ObjectStore, of: Wanted | None = None) -> tuple[Plan, Defini
 
 
 def trained(
-    objects: ObjectStore, definition: Definition, score_of: ScoreOf, losses: Sequence[float] = ()
+    objects: ObjectStore,
+    definition: Definition,
+    score_of: ScoreOf,
+    losses: Sequence[float] = FEASIBLE,
+    plain: Sequence[float] = PLAIN,
 ) -> None:
     """Give every arm its record."""
     store = ArmStore(objects)
@@ -65,6 +69,6 @@ def trained(
                     store.put_record(ended(arm.config, score, "the loss is nan."))
                     continue
                 scores = dict.fromkeys(("0.00", "0.20", "0.40"), score)
-                own = PLAIN if kind == "unconstrained" else list(losses) or FEASIBLE
+                own = list(plain if kind == "unconstrained" else losses)
                 units = {"dev_units": [f"c{i}:0" for i in range(12)], "dev_losses": [own] * 12}
                 store.put_record(finished(arm.config, own, scores=scores, split="test", **units))

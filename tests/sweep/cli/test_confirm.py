@@ -78,6 +78,42 @@ def test_another_plan_under_that_name_is_refused(mine: str) -> None:
     assert "was confirmed 2 times, also as mine.confirmation" in " ".join(out.split())
 
 
+def test_its_seeds_and_failed_arms_are_those_of_the_plan(mine: str) -> None:
+    confirm(mine, "--seeds", "2", "--where", "inline")
+    for words in (("--seeds", "5"), ("--retry-failed",)):
+        said = refused("resume", "mine.confirmation", *words, "--storage", mine)
+        assert "those of its plan" in said
+    said = refused("best", "mine.confirmation", "--only", "nosuch", "--storage", mine)
+    assert "nosuch" in said
+
+
+def test_json_is_all_that_is_printed(mine: str) -> None:
+    entry = json.loads(confirm(mine, "--seeds", "2", "--where", "inline", "--json").stdout)
+    assert entry["settings"][0]["contrasts"]["unconstrained"]["counted"] == 2
+
+
+def test_a_space_that_reads_the_test_split_needs_a_plan(tmp_path: Path) -> None:
+    peeks = SPACE_FILE.replace(
+        "report_every=2)", 'report_every=2, measured_on="test", early_stop=False)'
+    )
+    (tmp_path / "peek.py").write_text(
+        peeks.replace("search_seeds", 'phase="confirmation", search_seeds')
+    )
+    said = refused("run", str(tmp_path / "peek.py"), "--storage", str(tmp_path / "store"))
+    assert "`sweep confirm NAME` makes one of a finished sweep, with a plan" in said
+    assert not (tmp_path / "store" / "arms").exists()
+
+
+def test_a_tuned_control_is_searched_first(mine: str) -> None:
+    words = ("--seeds", "2", "--controls", "penalty,tuned_plain,one_dictionary")
+    confirm(mine, *words, "--where", "inline")
+    entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
+    (setting,) = entry["settings"]
+    assert set(setting["contrasts"]) == {"unconstrained", "penalty", "tuned_plain"}
+    assert setting["contrasts"]["tuned_plain"]["question"] == "tuned"
+    assert "mine.penalty" in sweep("list", "--storage", mine).stdout
+
+
 def test_until_decided_trains_from_look_to_look(mine: str) -> None:
     confirm(mine, "--seeds", "6", "--until-decided", "--error", "0.01", "--where", "inline")
     entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)

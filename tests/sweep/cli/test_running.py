@@ -153,7 +153,7 @@ def test_a_driver_that_is_started_again_asks_nobody_to_resume(
     coordinator.store_trouble("the disk is full")
     if is_supervised:
         monkeypatch.setenv(KNOWN, "0")
-    cli_running._print_summary(load_sweep(objects, "toy"), coordinator.summary(), objects.root)
+    cli_running._print_summary(objects, load_sweep(objects, "toy"), coordinator.summary())
     said = capsys.readouterr().err
     assert ("Continue with `sweep resume toy --storage" in said) is not is_supervised
     assert ("Its job sees whether it goes on" in said) is is_supervised

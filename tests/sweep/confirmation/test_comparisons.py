@@ -12,7 +12,7 @@ from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.words import sentences
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
-from tests.support.sweeps import FIRST, INFEASIBLE, SECOND
+from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND
 from trainables.records.objects import ObjectStore
 
 NOISE = np.random.default_rng(7).normal(0.0, 0.3, 64)
@@ -21,7 +21,7 @@ CONSTANT = 50.0  # what the constant prediction scores at every gamma
 
 def score(setting: str, kind: str, seed: int, gain: float = 1.0) -> float:
     """RMSE: the constrained arm is ``gain`` better, with noise of its own and one of the seed's."""
-    place = 2 * (seed - 1000) + (setting == SECOND)
+    place = (2 * (seed - 1000) + (setting == SECOND)) % 30
     shared = 9.0 + NOISE[place]
     return shared - (gain + 0.2 * NOISE[place + 30] if kind == "constrained" else 0.0)
 
@@ -98,8 +98,49 @@ def test_equal_arms_are_undecided_or_equivalent(objects: ObjectStore) -> None:
         "equivalent",
     }
     assert contrast(entry)["mean"] == 0.0
-    small = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.0))
-    assert small["settings"][0]["marked"] in ("undecided", "equivalent")
+
+
+def test_no_gain_is_no_claim(objects: ObjectStore) -> None:
+    entry = shown(objects, lambda s, k, seed: score(s, k, seed, gain=0.0))
+    assert entry["settings"][0]["marked"] in ("undecided", "equivalent")
+
+
+def test_to_diverge_is_never_better_than_to_finish_badly(objects: ObjectStore) -> None:
+    def bad(setting: str, kind: str, seed: int) -> float | str:
+        return "diverged" if kind == "constrained" else CONSTANT + 10.0
+
+    hand.searched(objects)
+    plan, definition = hand.stored(objects)
+    hand.trained(objects, definition, bad)
+    entry = confirmed(objects, definition, plan)
+    assert set(contrast(entry)["per_seed"].values()) == {0.0}
+    assert entry["settings"][0]["marked"] != "better"
+
+
+def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectStore) -> None:
+    hand.searched(objects)
+    plan, definition = hand.stored(objects)
+    hand.trained(objects, definition, score, plain=FEASIBLE)
+    entry = confirmed(objects, definition, plan)
+    assert [one["marked"] for one in entry["settings"]] == ["vacuous", "vacuous"]
+    assert "not binding" in sentences(entry)[0]
+    assert not any("is better" in text for text in sentences(entry))
+
+
+def test_it_can_be_shown_while_baselines_alone_are_final(objects: ObjectStore) -> None:
+    entry = shown(objects, lambda s, kind, seed: 9.0 if kind == "unconstrained" else None)
+    assert contrast(entry)["mean"] is None
+    assert "nothing to compare yet" in sentences(entry)[0]
+
+
+def test_seeds_that_were_not_planned_do_not_count(objects: ObjectStore) -> None:
+    hand.searched(objects)
+    plan, definition = hand.stored(objects)
+    more = definition.extended(search_seeds=(*plan.seeds, 77))
+    hand.trained(objects, more, score)
+    entry = confirmed(objects, more, plan)
+    assert contrast(entry)["counted"] == 10
+    assert any("1 seeds that were not planned ([77])" in text for text in entry["deviations"])
 
 
 def test_all_arms_diverged(objects: ObjectStore) -> None:
@@ -145,6 +186,7 @@ def test_search_and_confirmed_gain_stand_side_by_side(objects: ObjectStore) -> N
         # the search's arms differ from their baseline by 0.5 - seed at every gamma
         assert one["search_gain"] == pytest.approx(0.0)
         assert one["confirmed_gain"] == pytest.approx(0.5, abs=0.2)
+        assert one["shrinkage"] is None  # the search saw no gain that could shrink
 
 
 def definition_of(objects: ObjectStore) -> Definition:
