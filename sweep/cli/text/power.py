@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.statistics import power
-from sweep.statistics.design import Design
+from sweep.statistics.design import Design, Rule
 
 EFFECTS = (0.5, 1.0, 2.0)  # d_z whose power is printed
 SEEDS = 10  # of a confirmation, unless more are asked for
@@ -16,18 +17,12 @@ SEEDS = 10  # of a confirmation, unless more are asked for
 def print_power(design: Design, seeds: Sequence[int]) -> None:
     """How often so many seeds mark an effect, by the design's rule, for each number of them."""
     largest = max(map(len, design.families.values()))
-    rows = []
-    for count in seeds:
-        asked = Design.planned(
-            design.families, count, rule=design.rule, error=design.error
-        )  # fmt: skip
-        for what, tests in (
-            ("a family", len(design.families)),
-            ("a setting", len(design.families) * largest),
-        ):
-            marked = {f"d_z {d:g}": f"{power.power(asked, d, count, tests):.2f}" for d in EFFECTS}
-            least = power.smallest_effect(asked, count, tests)
-            rows.append({"seeds": str(count), "mark": what, **marked, "80 % from": f"{least:.2f}"})
+    tests = {"a family": len(design.families), "a setting": len(design.families) * largest}
+    rows = [
+        {"seeds": str(count), "mark": what, **_marked(design.rule, design.error, count, number)}
+        for count in seeds
+        for what, number in tests.items()
+    ]
     out = console()
     out.print(table(rows, right=("seeds", *list(rows[0])[2:])))
     count = seeds[0]
@@ -40,3 +35,11 @@ def print_power(design: Design, seeds: Sequence[int]) -> None:
             f"seeds is {2 / 2**count:.2g}."
         )
     )
+
+
+@cache
+def _marked(rule: Rule, error: float, seeds: int, tests: int) -> dict[str, str]:
+    """A row: it depends on how many families and settings there are, not on which."""
+    design = Design.planned({"a family": ("a setting",)}, seeds, rule=rule, error=error)
+    found = {f"d_z {d:g}": f"{power.power(design, d, seeds, tests):.2f}" for d in EFFECTS}
+    return found | {"80 % from": f"{power.smallest_effect(design, seeds, tests):.2f}"}
