@@ -35,7 +35,7 @@ from sweep.confirmation.chosen import (
     tuning_of,
 )
 from sweep.confirmation.controls import CONTROLS, parse_controls
-from sweep.confirmation.plan import Plan, load_plan, put_plan
+from sweep.confirmation.plan import SEEDS, Plan, load_plan, put_plan
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.statistics.design import Design, Rule
@@ -74,7 +74,7 @@ _PLANNING = (
 @click.option(
     "--seeds",
     type=click.IntRange(min=2),
-    default=10,
+    default=SEEDS,
     show_default=True,
     metavar="N",
     help="How many fresh seeds, at most.",

@@ -306,8 +306,8 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
 
 def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
     """What confirming a winner of every setting could show, and what it would cost."""
-    from sweep.cli.text.power import SEEDS, print_power  # scipy
-    from sweep.confirmation.plan import families, family_of
+    from sweep.cli.text.power import print_power  # scipy
+    from sweep.confirmation.plan import SEEDS, families, family_of
     from sweep.statistics.design import Design
 
     runs = {setting.name: space.run(setting, {}, seed=0) for setting in space.settings}

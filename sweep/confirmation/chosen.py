@@ -11,15 +11,18 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from statistics import fmean
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace, Setting
 from sweep.confirmation.controls import CONTROLS, Fields, Searched, control_of
-from sweep.confirmation.measures import Measures, has_unseen, measures_of, sign_of
+from sweep.confirmation.measures import Measures, measures_of, sign_of
 from sweep.confirmation.plan import (
+    CONSTRAINED,
     FIRST_SEED,
     MEASURES,
+    SEEDS,
     Measure,
     Plan,
     PlannedSetting,
@@ -32,11 +35,11 @@ from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
+from trainables.config.test_conditions import unseen_gammas
 from trainables.errors import InvalidValue, Misuse
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 
-CONSTRAINED = "constrained"  # the listed point of the proposal that is confirmed
 Read = Callable[[str], ArmRecord | None]  # the record of a signature
 JITTER = 0.01  # of the start of networks that have no random one, over their weights' rms
 
@@ -50,7 +53,7 @@ class Wanted:
     patterns: Sequence[str] = ()  # of settings; none: all
     proposals: Mapping[str, int] = field(default_factory=dict)  # in the place of winners
     controls: tuple[str, ...] = ()
-    seeds: int = 10
+    seeds: int = SEEDS
     until_decided: bool = False
 
 
@@ -96,7 +99,6 @@ def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) ->
             settings[key] = Setting(kept.name, {**kept.fields, **at}, most, ranges)
     space = replace(
         search.space,
-        name=search.space.name,
         summary=f"{control} of {search.name}",
         base=base.with_fields(fields),
         settings=tuple(settings.values()),
@@ -168,6 +170,14 @@ def planned(
         tuned: by control, its finished search.
         read: the record of a signature.
     """
+
+    @cache  # of baselines and winners more than once
+    def measured(signature: str) -> Measures:
+        record = read(signature)
+        if record is None or record.evaluation is None:
+            return {}
+        return measures_of(record.config, record.evaluation)
+
     space = view.definition.space
     by_name = {one.setting.name: one for one in view.settings}
     settings: list[Setting] = []
@@ -200,8 +210,8 @@ def planned(
                 proposal=number,
                 chosen="named" if is_named else "winner",
                 point=point,
-                search_gain=_gain(view.definition, by_name[name], number, read),
-                best_of_search=_best_of_search(view.definition, by_name[name], read),
+                search_gain=_gain(view.definition, by_name[name], number, measured),
+                best_of_search=_best_of_search(view.definition, by_name[name], measured),
             )
         )
     design = wanted.design(families({row.name: row.family for row in rows}))
@@ -220,7 +230,7 @@ def planned(
         phase="confirmation",
     )
     runs = [space.run(setting, {}, seed=0) for setting in space.settings]
-    measure: Measure = "unseen_mean" if all(map(has_unseen, runs)) else "ood_mean"
+    measure: Measure = "unseen_mean" if all(map(unseen_gammas, runs)) else "ood_mean"
     plan = Plan(
         name=wanted.name,
         search=view.definition.name,
@@ -284,12 +294,14 @@ def _searched(
     return Searched(arm.config, record)
 
 
-def _gain(search: Definition, view: SettingView, number: int, read: Read) -> dict[Measure, float]:
+def _gain(
+    search: Definition, view: SettingView, number: int, measured: Callable[[str], Measures]
+) -> dict[Measure, float]:
     """What the search saw of a proposal, mean over its seeds, > 0 better than plain training."""
     sign = sign_of(search.space.run(view.setting, {}, seed=0))
     arms = arms_of_proposal(search, view.setting.name, number, _point(view, number))
-    ours = [_measured(read(arm.signature)) for arm in arms]
-    theirs = [_measured(read(arm.signature)) for arm in baselines(search, view.setting.name)]
+    ours = [measured(arm.signature) for arm in arms]
+    theirs = [measured(arm.signature) for arm in baselines(search, view.setting.name)]
     pairs = list(zip(ours, theirs, strict=True))
     return {
         measure: fmean(sign * (our[measure] - their[measure]) for our, their in pairs)
@@ -298,7 +310,9 @@ def _gain(search: Definition, view: SettingView, number: int, read: Read) -> dic
     }
 
 
-def _best_of_search(search: Definition, view: SettingView, read: Read) -> float | None:
+def _best_of_search(
+    search: Definition, view: SettingView, measured: Callable[[str], Measures]
+) -> float | None:
     """The paper's protocol on dev: the best of all tries less the best of the plain seeds."""
     name, sign = view.setting.name, sign_of(search.space.run(view.setting, {}, seed=0))
     ours = [
@@ -306,12 +320,6 @@ def _best_of_search(search: Definition, view: SettingView, read: Read) -> float 
     ]
     best = []
     for arms in (ours, baselines(search, name)):
-        found = [_measured(read(arm.signature)).get("ood_mean") for arm in arms]
+        found = [measured(arm.signature).get("ood_mean") for arm in arms]
         best.append(max((sign * value for value in found if value is not None), default=None))
     return None if best[0] is None or best[1] is None else best[0] - best[1]
-
-
-def _measured(record: ArmRecord | None) -> Measures:
-    if record is None or record.evaluation is None:
-        return {}
-    return measures_of(record.config, record.evaluation)

@@ -15,18 +15,20 @@ from statistics import fmean, stdev
 import numpy as np
 
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.measures import (
-    Measures,
-    Outcome,
-    constant_of,
-    outcomes,
-    sign_of,
+from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
+from sweep.confirmation.plan import (
+    CONSTRAINED,
+    MEASURES,
+    UNCONSTRAINED,
+    Measure,
+    Plan,
+    PlannedSetting,
+    confirmations_of,
 )
-from sweep.confirmation.plan import Plan, PlannedSetting, confirmations_of
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
-from sweep.statistics.paired import Floats
+from sweep.statistics.paired import Floats, paired_differences
 from sweep.statistics.two_sources import CrossedInterval, crossed_bootstrap
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
@@ -40,7 +42,6 @@ from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 from trainables.records.unit_scores import UnitScores, at_gamma
 
-CONSTRAINED, UNCONSTRAINED = "constrained", "unconstrained"
 CERTIFIED = 0.8  # share of seeds certified feasible from which a cell says feasible
 Differences = Mapping[int, float]  # by seed, > 0 the constrained arm is better
 
@@ -55,19 +56,14 @@ class SettingArms:
     outcomes: Mapping[str, Mapping[int, Outcome]]
     config: ArmConfig  # a constrained arm's
 
-    def differences(self, other: str, measure: str) -> dict[int, float]:
+    def differences(self, other: str, measure: Measure) -> dict[int, float]:
         """Constrained minus ``other`` on every seed that both have, > 0 better."""
-        ours, theirs = self.outcomes[CONSTRAINED], self.outcomes.get(other, {})
-        sign = {seed: sign_of(ours[seed].record.config) for seed in ours.keys() & theirs.keys()}
-        found = {
-            seed: (ours[seed].measures.get(measure), theirs[seed].measures.get(measure))  # type: ignore[call-overload]
-            for seed in sorted(sign)
-        }
-        return {
-            seed: sign[seed] * (our - their)
-            for seed, (our, their) in found.items()
-            if our is not None and their is not None
-        }
+        ours, theirs = (
+            {s: o.measures[measure] for s, o in of.items() if measure in o.measures}
+            for of in (self.outcomes[CONSTRAINED], self.outcomes.get(other, {}))
+        )
+        higher = self.config.facts.metric.higher_is_better
+        return paired_differences(ours, theirs, higher_is_better=higher)
 
 
 def read_arms(objects: ObjectStore, definition: Definition, plan: Plan) -> list[SettingArms]:
@@ -127,15 +123,11 @@ def confirmed(objects: ObjectStore, definition: Definition, plan: Plan) -> dict[
     """
     arms = {one.name: one for one in read_arms(objects, definition, plan)}
     facts = definition.space.base.facts
-    differences = {
-        other: {name: of.differences(other, plan.measure) for name, of in arms.items()}
-        for other in (UNCONSTRAINED, *plan.controls)
-    }
-    tables = {UNCONSTRAINED: _table(plan.design, differences[UNCONSTRAINED], plan)}
+    tables = {UNCONSTRAINED: _table(plan.design, arms, UNCONSTRAINED, plan)}
     for control in plan.controls:
         design = control_design(plan, [n for n, of in arms.items() if control in of.signatures])
         if design is not None:
-            tables[control] = _table(design, differences[control], plan)
+            tables[control] = _table(design, arms, control, plan)
     settings = [
         _setting(objects, plan, one, arms[one.name], tables, definition.space.tolerance)
         for one in plan.settings
@@ -173,9 +165,19 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
     return replace(plan.design, families=kept, error=plan.design.error / len(plan.controls))
 
 
-def _table(design: Design, differences: Mapping[str, Differences], plan: Plan) -> tuple[Row, ...]:
-    kept = {name: differences[name] for name in design.settings}
-    return table(design, kept, plan.seeds)
+def is_decided(objects: ObjectStore, definition: Definition, plan: Plan) -> bool:
+    """Whether every family has an outcome against plain training, whatever its settings have."""
+    arms = {one.name: one for one in read_arms(objects, definition, plan)}
+    rows = _table(plan.design, arms, UNCONSTRAINED, plan)
+    return all(row.outcome != "undecided" for row in rows if row.settings)
+
+
+def _table(
+    design: Design, arms: Mapping[str, SettingArms], other: str, plan: Plan
+) -> tuple[Row, ...]:
+    """The constrained arms against one other kind, in the settings of the design."""
+    found = {name: arms[name].differences(other, plan.measure) for name in design.settings}
+    return table(design, found, plan.seeds)
 
 
 def _setting(
@@ -196,7 +198,8 @@ def _setting(
     crossed = crossed_interval(objects, arms, plan, ours.counted)
     gain = planned.search_gain.get(plan.measure)
     mean = None if math.isnan(ours.mean) else ours.mean
-    vacuous = _share(arms, UNCONSTRAINED, tolerance) >= CERTIFIED
+    kinds = {kind: _arm(of, arms, tolerance) for kind, of in arms.outcomes.items()}
+    vacuous = bool(arms.outcomes[CONSTRAINED]) and kinds[UNCONSTRAINED]["feasible"]
     per_seed = {
         other: {str(seed): d for seed, d in arms.differences(other, plan.measure).items()}
         for other in rows
@@ -207,9 +210,7 @@ def _setting(
         "proposal": planned.proposal,
         "chosen": planned.chosen,
         "point": dict(planned.point),
-        "arms": {
-            kind: _arm(of, arms, tolerance, len(arms.seeds)) for kind, of in arms.outcomes.items()
-        },
+        "arms": kinds,
         "contrasts": {
             other: {
                 **row.to_json(),
@@ -217,7 +218,7 @@ def _setting(
                 "per_seed": per_seed[other],
                 "beside": {
                     measure: _mean_difference(arms.differences(other, measure))
-                    for measure in ("seen_mean", "unseen_mean", "shift_mean", "ood_mean")
+                    for measure in MEASURES
                 },
             }
             for other, row in rows.items()
@@ -251,9 +252,7 @@ def mark(row: Row, crossed: CrossedInterval | None) -> str:
     return row.outcome if agrees else "undecided"
 
 
-def _arm(
-    of: Mapping[int, Outcome], arms: SettingArms, tolerance: float, seeds: int
-) -> dict[str, Json]:
+def _arm(of: Mapping[int, Outcome], arms: SettingArms, tolerance: float) -> dict[str, Json]:
     """One kind of arm over its seeds."""
     values: dict[str, list[float]] = {}
     for outcome in of.values():
@@ -264,7 +263,7 @@ def _arm(
     certified = verdicts.count("feasible")
     return {
         "seeds": len(of),
-        "wanted": seeds,
+        "wanted": len(arms.seeds),
         "mean": {name: fmean(v) for name, v in values.items() if len(v) == len(of)},
         "sd": {name: stdev(v) for name, v in values.items() if len(v) == len(of) > 1},
         "ended": {status: ended.count(status) for status in dict.fromkeys(ended)},
@@ -281,13 +280,6 @@ def verdict(outcome: Outcome, arms: SettingArms, tolerance: float) -> str:
     assert constraint is not None
     judged = judge([outcome.record], constraint, tolerance)
     return "infeasible" if judged is None else judged.certificate.verdict
-
-
-def _share(arms: SettingArms, kind: str, tolerance: float) -> float:
-    of = arms.outcomes.get(kind, {})
-    if not of or not arms.outcomes.get(CONSTRAINED):
-        return 0.0
-    return fmean(verdict(outcome, arms, tolerance) == "feasible" for outcome in of.values())
 
 
 def _mean_difference(differences: Differences) -> dict[str, float] | None:
@@ -311,22 +303,19 @@ def crossed_interval(
     if len(kept) < 2 or not measured or plan.measure not in ("unseen_mean", "ood_mean"):
         return None
     store = ArmStore(objects)
-    scores = [[store.unit_scores(by[seed]) for seed in kept] for _, by in both]
-    if any(one is None for of in scores for one in of):
+    stored = [[store.unit_scores(by[seed]) for seed in kept] for _, by in both]
+    scores = [[one for one in of if one is not None] for of in stored]
+    if min(map(len, scores)) < len(kept) or len(scores[0][0].units) < 2:
         return None
     config = arms.config
     gammas = unseen_gammas(config) if plan.measure == "unseen_mean" else config.test_gammas
     conditions = [at_gamma(g) for g in gammas]
-    first = scores[0][0]
-    assert first is not None
-    sizes_U = np.array(first.samples, dtype=np.float64)
-    if len(first.units) < 2:
-        return None
+    first, factor = scores[0][0], None
     if first.scores_N:
-        arrays, factor = [_right(of, conditions) for of in scores], None
+        arrays, sizes_U = [_right(of, conditions) for of in scores], np.array(first.samples)
     else:
         arrays, factor = [_losses(of, conditions) for of in scores], _root_factor(arms)
-        sizes_U = np.ones_like(sizes_U)  # the mean of a split is that of its units
+        sizes_U = np.ones(len(first.units))  # the mean of a split is that of its units
         if factor is None:
             return None
     return crossed_bootstrap(
@@ -339,23 +328,20 @@ def _score(means: Floats, factor: float | None) -> Floats:
     return means if factor is None else -factor * np.sqrt(means)
 
 
-def _losses(scores: Sequence[UnitScores | None], conditions: Sequence[str]) -> Floats:
+def _losses(scores: Sequence[UnitScores], conditions: Sequence[str]) -> Floats:
     """Last layer's mean loss of every unit, [C, K, U]."""
-    rows = [[one.losses_UF[c][:, -1] for one in scores if one is not None] for c in conditions]
+    rows = [[one.losses_UF[c][:, -1] for one in scores] for c in conditions]
     return np.array(rows, dtype=np.float64)
 
 
-def _right(scores: Sequence[UnitScores | None], conditions: Sequence[str]) -> Floats:
+def _right(scores: Sequence[UnitScores], conditions: Sequence[str]) -> Floats:
     """Mean score of every unit's samples, [C, K, U]."""
 
     def by_unit(one: UnitScores, condition: str) -> list[float]:
         ends = np.cumsum(one.samples)[:-1]
         return [float(part.mean()) for part in np.split(one.scores_N[condition], ends)]
 
-    return np.array(
-        [[by_unit(one, c) for one in scores if one is not None] for c in conditions],
-        dtype=np.float64,
-    )
+    return np.array([[by_unit(one, c) for one in scores] for c in conditions], dtype=np.float64)
 
 
 def _root_factor(arms: SettingArms) -> float | None:

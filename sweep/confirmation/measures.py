@@ -7,13 +7,13 @@ so does one that finished below it, so that to diverge is never better than to f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from sweep.confirmation.plan import Measure
+from sweep.results.aggregates import seen_and_unseen
 from trainables.config.arm import ArmConfig
-from trainables.config.test_conditions import unseen_gammas
 from trainables.records.arm_record import ArmRecord, Evaluation, Status
 
 Measures = dict[Measure, float]  # the task's metric; what was not measured is not there
@@ -75,19 +75,18 @@ def sign_of(config: ArmConfig) -> int:
     return 1 if config.facts.metric.higher_is_better else -1
 
 
-def has_unseen(config: ArmConfig) -> bool:
-    """Whether there are test gammas that neither training nor selection looks at."""
-    return bool(unseen_gammas(config))
-
-
 def _measures(
     config: ArmConfig, scores: Mapping[str, float], shifts: Mapping[str, Mapping[str, float]]
 ) -> Measures:
-    unseen = set(unseen_gammas(config))
-    blocks: dict[Measure, list[float]] = {
-        "unseen_mean": [s for gamma, s in scores.items() if float(gamma) in unseen],
-        "seen_mean": [s for gamma, s in scores.items() if float(gamma) not in unseen],
-        "shift_mean": [score for family in shifts.values() for score in family.values()],
-        "ood_mean": list(scores.values()),
+    blocks = seen_and_unseen(config, scores)
+    found: dict[Measure, float | None] = {
+        "unseen_mean": blocks["unseen_mean"],
+        "seen_mean": blocks["seen_mean"],
+        "shift_mean": _mean([score for family in shifts.values() for score in family.values()]),
+        "ood_mean": _mean(list(scores.values())),
     }
-    return {name: fmean(values) for name, values in blocks.items() if values}
+    return {name: mean for name, mean in found.items() if mean is not None}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None

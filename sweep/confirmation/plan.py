@@ -14,12 +14,14 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from sweep.errors import NameTaken
+from sweep.results.aggregates import ARMS
 from sweep.statistics.design import Design
 from sweep.study.definition import folder
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
+CONSTRAINED, UNCONSTRAINED = ARMS  # the listed point that is confirmed, and its baseline
 # What is compared, each a mean over the test split: the first one is tested.
 Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "ood_mean"]
 MEASURES: Mapping[Measure, str] = {
@@ -28,6 +30,7 @@ MEASURES: Mapping[Measure, str] = {
     "shift_mean": "mean over the shifts beside Gaussian noise and their severities",
     "ood_mean": "mean over all test gammas",
 }
+SEEDS = 10  # of a confirmation, unless another number is asked for
 FIRST_STAGE = 3  # seeds before the first look of a plan that may look at any time
 FIRST_SEED = 1000  # of confirmations; seeds of the search are passed over
 
@@ -98,10 +101,6 @@ class Plan:
         """12 hex digits that name it: a hash of everything in it."""
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-    def planned(self, setting: str) -> PlannedSetting:
-        """What is planned for a setting."""
-        return next(one for one in self.settings if one.name == setting)
 
 
 def family_of(config: ArmConfig) -> str:

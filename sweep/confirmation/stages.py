@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.comparisons import confirmed, is_decided
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.study.definition import Definition
 from trainables.errors import StoreError
@@ -31,8 +31,6 @@ def next_seeds(objects: ObjectStore, definition: Definition) -> tuple[int, ...]:
     plan = plan_of(objects, definition)
     if not plan.until_decided:
         return ()
-    entry = confirmed(objects, definition, plan)
-    outcomes = [family["outcome"] for family in entry["families"]]
-    if "undecided" not in outcomes:
+    if is_decided(objects, definition, plan):
         return ()
     return plan.more_seeds(len(definition.space.search_seeds))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
-from sweep.confirmation.plan import MEASURES
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.confirmation.words import sentences
 from sweep.results.tables.formats import NOTHING, Row, Table, number
 from trainables.plain import Json

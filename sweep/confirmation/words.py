@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.plan import MEASURES
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from trainables.plain import Json
 
 

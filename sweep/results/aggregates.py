@@ -156,10 +156,11 @@ def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
     done = [record.evaluation for record in records if record.evaluation is not None]
     means = _means([m.scores for m in done])
     shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
-    return {**_seen_and_unseen(records[0].config, means), "shifts": shifts}
+    return {**seen_and_unseen(records[0].config, means), "shifts": shifts}
 
 
-def _seen_and_unseen(config: ArmConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+def seen_and_unseen(config: ArmConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Mean metric over the seen and over the unseen test gammas; None where there are none."""
     seen = set(seen_gammas(config))
     blocks = {
         "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
@@ -185,7 +186,7 @@ def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
         name: {
             "ood_mean": fmean(list(scores.values())),
             "ood_auc": area(scores),
-            **_seen_and_unseen(first.config, scores),
+            **seen_and_unseen(first.config, scores),
             "shifts": measured.shift_references.get(name, {}),
             "held_out_loss": measured.reference_losses.get(name),
             "scores": scores,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
-from sweep.confirmation.comparisons import CONSTRAINED, UNCONSTRAINED
-from sweep.confirmation.plan import MEASURES
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.confirmation.words import sentences
 from sweep.results.tables.formats import number
 from trainables.plain import Json

@@ -11,7 +11,6 @@ from sweep.statistics import power
 from sweep.statistics.design import Design, Rule
 
 EFFECTS = (0.5, 1.0, 2.0)  # d_z whose power is printed
-SEEDS = 10  # of a confirmation, unless more are asked for
 
 
 def print_power(design: Design, seeds: Sequence[int]) -> None:
