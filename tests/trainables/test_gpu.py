@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from tests.support.data.text_runs import text_task, tiny_text
-from tests.support.forms import EPOCH, FORMS, config_of
 from tests.support.oracles import TINY
+from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.primal_dual.weighting import weighting_of

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.support.oracles import TINY
-from tests.support.trainings import CPU, Louder, task_of, training_of, weighting_for
+from tests.support.training.trainings import CPU, Louder, task_of, training_of, weighting_for
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.layer_losses import layer_losses
 from trainables.primal_dual.constraints import descent_constraints, violations

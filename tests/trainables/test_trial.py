@@ -17,7 +17,7 @@ import torch
 from ray._private.label_utils import validate_label_selector
 
 from tests.support.drivers import ROOT, tiny
-from tests.support.trials import told, trial_of
+from tests.support.training.trials import told, trial_of
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
 from trainables.records.arms import ArmStore

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from tests.support.data.text_checkpoints import tiny_encoder
 from tests.support.data.text_folders import TEXT_LAYOUTS
@@ -13,6 +15,7 @@ from tests.support.data.tokenizer_folders import BERT_TOKENS, write_bert
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.layer_losses import introduce
+from trainables.tasks.base import Batch, Tokens
 from trainables.tasks.text_classification import TextClassification
 
 LONGEST = 32  # tokens of a text
@@ -66,3 +69,27 @@ def text_task(config: ArmConfig, device: str = "cpu") -> TextClassification:
     assert isinstance(task, TextClassification)
     introduce(build_model(config, task).to(device), task)
     return task
+
+
+def tokens_of(batch: Batch) -> Tokens:
+    assert isinstance(batch.inputs, Tokens)
+    return batch.inputs
+
+
+def noise_of(batch: Batch) -> Tensor:
+    noise = tokens_of(batch).noise
+    assert noise is not None
+    return noise
+
+
+def by_sample(batches: Iterator[Batch]) -> dict[tuple[object, ...], tuple[int, Tensor | None]]:
+    """Unit, tokens and occurrence -> (label, noise without padding), whatever the batches were."""
+    found: dict[tuple[object, ...], tuple[int, Tensor | None]] = {}
+    for batch in batches:
+        given = tokens_of(batch)
+        for row, unit in enumerate(batch.units):
+            mask = given.attention_mask[row]
+            noise = None if given.noise is None else given.noise[row][mask]
+            key = (unit, tuple(given.ids[row][mask].tolist()))
+            found[(*key, sum(k[:2] == key for k in found))] = (int(batch.targets[row]), noise)
+    return found

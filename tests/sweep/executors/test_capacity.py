@@ -22,7 +22,7 @@ from sweep.executors.capacity import (
 from sweep.executors.fair_share import BEAT_EVERY_S, Shares
 from sweep.executors.ray_cluster import RayCluster
 from sweep.executors.resources import Machine, ResourceClass
-from tests.support.stand_ins import Clock, DictBoard
+from tests.support.training.stand_ins import Clock, DictBoard
 from trainables.errors import Failure, Misuse
 
 ARM = ResourceClass(1, 0.5)

@@ -19,7 +19,7 @@ from sweep.executors.fair_share import (
     others_wait,
 )
 from sweep.executors.resources import ResourceClass
-from tests.support.stand_ins import DictBoard
+from tests.support.training.stand_ins import DictBoard
 
 WANTS = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6)
 ONE_CPU = ResourceClass(1)

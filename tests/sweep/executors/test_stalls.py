@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sweep.executors.stalls import Stalls
-from tests.support.stand_ins import Clock, looks
+from tests.support.training.stand_ins import Clock, looks
 
 
 def hanging(stalls: Stalls, clock: Clock, until: float, *training: str) -> dict[str, bool]:

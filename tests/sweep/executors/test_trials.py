@@ -24,8 +24,8 @@ from sweep.executors.tune import _PlanSearcher, _Scheduler
 from sweep.run.events import Event
 from sweep.study.definition import Definition
 from tests.support.records import finished
-from tests.support.stand_ins import Clock, looks
 from tests.support.toy_sweeps import LOSSES, definition, started
+from tests.support.training.stand_ins import Clock, looks
 from trainables.records.arm_record import Report
 from trainables.records.objects import ObjectStore
 from trainables.trial import GPU_LOST, NODE, PROBLEM

@@ -14,8 +14,8 @@ from sweep.results.tables.formats import to_csv, to_markdown
 from sweep.results.tables.layers import layers_table
 from sweep.study.feasibility import judge
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
-from tests.support.text_records import LOSSES, TEXT, finished
-from tests.support.text_records import SPACE as TEXTS
+from tests.support.training.text_records import LOSSES, TEXT, finished
+from tests.support.training.text_records import SPACE as TEXTS
 from trainables.records.objects import ObjectStore
 
 

@@ -21,7 +21,7 @@ from sweep.tracking.rows import TrackedArm, final_rows
 from tests.support.proposals import pair as video_pair
 from tests.support.proposals import proposal
 from tests.support.records import SCALES
-from tests.support.text_records import LOSSES, SPACE, TEXT, finished
+from tests.support.training.text_records import LOSSES, SPACE, TEXT, finished
 from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue
 from trainables.records.arm_record import ArmRecord, Report

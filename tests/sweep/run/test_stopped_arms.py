@@ -20,7 +20,7 @@ from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal, st
 from sweep.study.sampler import propose
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished, pair_config
-from tests.support.trials import told
+from tests.support.training.trials import told
 from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord, Report, Status
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore

@@ -23,7 +23,7 @@ from tests.support.drivers import ROOT, Driver, records, tiny, undisturbed
 from tests.support.oracles import TINY
 from tests.support.servers.clouds import BUCKET, Cloud
 from tests.support.sweeps import SPACE as TWO
-from tests.support.trials import trial_of
+from tests.support.training.trials import trial_of
 from trainables.config.arm import ArmConfig
 from trainables.fetching import fetched_folders
 from trainables.records.arms import ArmStore

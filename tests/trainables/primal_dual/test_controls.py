@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.support.forms import STEPS, config_of
 from tests.support.oracles import naive_violations
-from tests.support.trainings import CPU, task_of, training_of
+from tests.support.training.forms import STEPS, config_of
+from tests.support.training.trainings import CPU, task_of, training_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.early_signs import EarlySigns
 from trainables.errors import InvalidValue

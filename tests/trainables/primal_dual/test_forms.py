@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support.forms import EPOCH, FORMS, STEPS, config_of
 from tests.support.oracles import NaiveAdam
-from tests.support.trainings import CPU, Louder, task_of, training_of
+from tests.support.training.forms import EPOCH, FORMS, STEPS, config_of
+from tests.support.training.trainings import CPU, Louder, task_of, training_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
 from trainables.models.ut import UT

@@ -1,0 +1,148 @@
+"""Space files: those of users in Python and JSON, configurations, and what is wrong in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from search_spaces import catalog
+from search_spaces.space import (
+    SearchSpace,
+)
+from tests.support.oracles import TINY
+from tests.support.sweeps import SPACE
+from trainables.errors import InvalidValue, Misuse
+
+SPACE_FILE = """
+from search_spaces.space import SearchSpace, Setting, Uniform
+from trainables.config.arm import ConstraintConfig, ArmConfig
+
+SPACE = SearchSpace(
+    name="mine",
+    summary="my own",
+    base=ArmConfig(constraint=ConstraintConfig()),
+    settings=(Setting("only", {}),),
+    ranges={"constraint.alpha": Uniform(0.05, 0.2)},
+)
+"""
+
+
+def test_a_space_file_of_ones_own_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(SPACE_FILE)
+    assert catalog.find(str(path)).name == "mine"
+
+
+def test_a_space_in_json_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(SPACE.to_json()))
+    assert catalog.find(str(path)).space == SPACE
+
+
+def test_how_a_space_runs_is_kept() -> None:
+    packed = catalog.with_values(SPACE, {"gpus_per_arm": "measured", "stall_after_s": 60})
+    assert SearchSpace.from_json(packed.to_json()) == packed
+    assert packed.to_json()["gpus_per_arm"] == "measured"
+
+
+def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    for config in (TINY, TINY.unconstrained()):
+        path.write_text(json.dumps(config.to_json()))
+        space = catalog.find(str(path)).space
+        run = space.run(space.settings[0], {}, seed=space.search_seeds[0])
+        assert config in (run, run.unconstrained())
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.py", "SPACE = 3", "must be a SearchSpace, got int"),
+        ("a.py", "", "must define SPACE"),
+        ("a.py", "import nothing_like_this", "line 1, stops with ModuleNotFoundError"),
+        ("a.py", "\n\nSPACE = ", "line 3, stops with SyntaxError"),
+        ("a.py", "\nimport sys\nsys.exit(3)", "line 3, stops with SystemExit: 3"),
+        ("a.py", "raise SystemExit('no')", "line 1, stops with SystemExit: no"),
+        ("a.py", "\nraise SyntaxError('odd')", "line 2, stops with SyntaxError: odd"),
+        ("a.py", SPACE_FILE.replace("constraint.alpha", "constraint.alhpa"), "mean.*alpha"),
+        ("a.py", SPACE_FILE.replace("0.05, 0.2", "0.2, 0.05"), "a range must run from"),
+        ("a.json", "{", "not readable JSON"),
+        ("a.json", "[]", "must hold a JSON object"),
+        ("a.json", "{}", "a search space needs name, base, settings"),
+        ("a.json", '{"kind": "descent-sweep configuration"}', "neither a search space nor"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler": "x"}), "unknown sampler"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler": 3}), "unknown sampler '3'"),
+        ("a.json", json.dumps(SPACE.to_json() | {"summary": 3}), "summary must be text, got 3"),
+        ("a.json", json.dumps(SPACE.to_json() | {"name": None}), "name must be text, got None"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": "x"}), "n_proposals must be a wh"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": 2.5}), "n_proposals must be a wh"),
+        ("a.json", json.dumps(SPACE.to_json() | {"n_proposals": True}), "n_proposals must be a w"),
+        ("a.json", json.dumps(SPACE.to_json() | {"sampler_seed": "x"}), "sampler_seed must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"search_seeds": "01"}), "search_seeds must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"gpus_per_arm": 2}), "gpus_per_arm must be a"),
+        ("a.json", json.dumps(SPACE.to_json() | {"gpus_per_arm": "x"}), "or 'measured', got 'x'"),
+        ("a.json", json.dumps(SPACE.to_json() | {"stall_after_s": 0}), "stall_after_s must be a p"),
+        ("a.json", json.dumps(SPACE.to_json() | {"settings": [{}]}), "neither|setting"),
+        ("a.json", json.dumps(SPACE.to_json() | {"ranges": []}), "neither"),
+        ("a.json", json.dumps(SPACE.to_json() | {"typo": 1}), "unknown field"),
+        ("a.yaml", "", "must end in .py or .json"),
+    ],
+)
+def test_a_file_that_defines_no_space_says_what_is_wrong(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(Misuse, match=message) as caught:
+        catalog.find(str(path))
+    assert name in str(caught.value)
+
+
+def test_a_file_by_its_relative_path_says_the_line_it_stops_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.py").write_text("\n1 / 0")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Misuse, match=r"space file a\.py, line 2, stops with ZeroDivisionError"):
+        catalog.find("a.py")
+
+
+def _configuration(**changes: object) -> dict[str, object]:
+    config = TINY.with_fields({"seed": 0})
+    arm = {"signature": "a" * 16, "status": "finished", "evaluation": {}, "environment": {}}
+    run = {"config": config.to_json(), "constrained": arm, "unconstrained": None}
+    plain = {"kind": catalog.CONFIGURATION, "sweep": "s", "space": "mine", "setting": "only"}
+    return {**plain, "proposal": 0, "training_version": 1, "runs": {"0": {**run, **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        (_configuration() | {"runs": {}}, "runs must hold a run for each seed"),
+        (_configuration() | {"runs": [1]}, "runs must hold a run for each seed"),
+        (_configuration() | {"training_version": None}, "training_version must be a whole number"),
+        (_configuration(constrained={"signature": "a"}), "status, evaluation, environment"),
+        (_configuration(constrained=None), "the constrained arm of seed 0 must say"),
+        (_configuration(unconstrained=3), "the unconstrained arm of seed 0 must say"),
+    ],
+)
+def test_a_damaged_configuration_is_refused_when_it_is_read(
+    tmp_path: Path, plain: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "only.json"
+    path.write_text(json.dumps(_configuration()))
+    assert catalog.find(str(path)).name == "only"
+    path.write_text(json.dumps(plain))
+    with pytest.raises(InvalidValue, match=message):
+        catalog.find(str(path))
+
+
+def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match=r"does not exist.*quickstart"):
+        catalog.find(str(tmp_path / "gone.py"))
+    with pytest.raises(Misuse, match="is a folder"):
+        catalog.find(str(tmp_path))
+    with pytest.raises(Misuse, match="cannot be looked up"):
+        catalog.find("x" * 300 + ".py")
