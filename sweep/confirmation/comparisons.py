@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from statistics import fmean, stdev
 
-import numpy as np
-
+from sweep.confirmation import units
+from sweep.confirmation.arms import SettingArms, read_arms
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
+from sweep.confirmation.measures import Outcome
 from sweep.confirmation.plan import (
     CONSTRAINED,
     MEASURES,
     UNCONSTRAINED,
-    Measure,
     Plan,
     PlannedSetting,
     confirmations_of,
@@ -28,92 +26,14 @@ from sweep.confirmation.plan import (
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
-from sweep.statistics.paired import Floats, paired_differences
-from sweep.statistics.two_sources import CrossedInterval, crossed_bootstrap
-from sweep.study.arms import arms_of_proposal, baselines
+from sweep.statistics.two_sources import CrossedInterval
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
-from trainables.config.arm import ArmConfig
-from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json, finite
-from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.records.parallel_reads import at_once
-from trainables.records.unit_scores import UnitScores, at_gamma
 
 CERTIFIED = 0.8  # share of seeds certified feasible from which a cell says feasible
 Differences = Mapping[int, float]  # by seed, > 0 the constrained arm is better
-
-
-@dataclass(frozen=True)
-class SettingArms:
-    """The arms of one setting of a confirmation that are final, by kind and seed."""
-
-    name: str
-    seeds: tuple[int, ...]  # planned ones that are asked for so far
-    signatures: Mapping[str, Mapping[int, str]]  # every arm asked for
-    outcomes: Mapping[str, Mapping[int, Outcome]]
-    config: ArmConfig  # a constrained arm's
-
-    def differences(self, other: str, measure: Measure) -> dict[int, float]:
-        """Constrained minus ``other`` on every seed that both have, > 0 better."""
-        ours, theirs = (
-            {s: o.measures[measure] for s, o in of.items() if measure in o.measures}
-            for of in (self.outcomes[CONSTRAINED], self.outcomes.get(other, {}))
-        )
-        higher = self.config.facts.metric.higher_is_better
-        return paired_differences(ours, theirs, higher_is_better=higher)
-
-
-def read_arms(objects: ObjectStore, definition: Definition, plan: Plan) -> list[SettingArms]:
-    """Every setting of a confirmation with its final arms on planned seeds, read at once."""
-    store = ArmStore(objects)
-    asked: dict[str, dict[str, dict[int, str]]] = {}
-    for setting in definition.space.settings:
-        of = {UNCONSTRAINED: baselines(definition, setting.name)}
-        for number, (kind, point) in enumerate(setting.points.items()):
-            of[kind] = arms_of_proposal(definition, setting.name, number, point)
-        asked[setting.name] = {
-            kind: {a.config.seed: a.signature for a in arms if a.config.seed in plan.seeds}
-            for kind, arms in of.items()
-        }
-    every = list(
-        dict.fromkeys(s for of in asked.values() for by in of.values() for s in by.values())
-    )
-    records = dict(zip(every, at_once(store.record, every), strict=True))
-    found = []
-    for setting_name, kinds in asked.items():
-        final = {
-            kind: [r for r in map(records.get, by.values()) if r is not None and r.is_final]
-            for kind, by in kinds.items()
-        }
-        worst = _worst([r for of in final.values() for r in of])
-        found.append(
-            SettingArms(
-                setting_name,
-                definition.space.search_seeds,
-                kinds,
-                {kind: outcomes(of, worst) for kind, of in final.items()},
-                _constrained(definition, setting_name),
-            )
-        )
-    return found
-
-
-def _constrained(definition: Definition, setting: str) -> ArmConfig:
-    space = definition.space
-    found = space.setting(setting)
-    return space.run(found, found.points[CONSTRAINED], seed=space.search_seeds[0])
-
-
-def _worst(records: Sequence[ArmRecord]) -> Measures:
-    """What an arm without a result counts for: the best constant prediction, on the same data."""
-    measured = (r for r in records if r.status == "finished" and r.evaluation is not None)
-    first = next(measured, None)
-    if first is None or first.evaluation is None:
-        return {}
-    return constant_of(first.config, first.evaluation)
 
 
 def confirmed(objects: ObjectStore, definition: Definition, plan: Plan) -> dict[str, Json]:
@@ -195,7 +115,8 @@ def _setting(
         if row.name == planned.name and not row.settings
     }
     ours = rows[UNCONSTRAINED]
-    crossed = crossed_interval(objects, arms, plan, ours.counted)
+    read = units.reader(objects, arms, plan.measure)
+    crossed = units.crossed_interval(arms, UNCONSTRAINED, plan.seeds[: ours.counted], read)
     gain = planned.search_gain.get(plan.measure)
     mean = None if math.isnan(ours.mean) else ours.mean
     kinds = {kind: _arm(of, arms, tolerance) for kind, of in arms.outcomes.items()}
@@ -287,75 +208,6 @@ def _mean_difference(differences: Differences) -> dict[str, float] | None:
         return None
     values = list(differences.values())
     return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else math.nan}
-
-
-def crossed_interval(
-    objects: ObjectStore, arms: SettingArms, plan: Plan, seeds: int
-) -> CrossedInterval | None:
-    """The interval over seeds and test units of the first ``seeds`` seeds' differences.
-
-    None with fewer than two, where one of them ended without a result (to leave it out would not be
-    intention to treat), a unit's scores are not stored, or the metric does not follow from them.
-    """
-    both = [(arms.outcomes[kind], arms.signatures[kind]) for kind in (CONSTRAINED, UNCONSTRAINED)]
-    kept = plan.seeds[:seeds]
-    measured = all(s in of and not of[s].counted_as_constant for of, _ in both for s in kept)
-    if len(kept) < 2 or not measured or plan.measure not in ("unseen_mean", "ood_mean"):
-        return None
-    store = ArmStore(objects)
-    stored = [[store.unit_scores(by[seed]) for seed in kept] for _, by in both]
-    scores = [[one for one in of if one is not None] for of in stored]
-    if min(map(len, scores)) < len(kept) or len(scores[0][0].units) < 2:
-        return None
-    config = arms.config
-    gammas = unseen_gammas(config) if plan.measure == "unseen_mean" else config.test_gammas
-    conditions = [at_gamma(g) for g in gammas]
-    first, factor = scores[0][0], None
-    if first.scores_N:
-        arrays, sizes_U = [_right(of, conditions) for of in scores], np.array(first.samples)
-    else:
-        arrays, factor = [_losses(of, conditions) for of in scores], _root_factor(arms)
-        sizes_U = np.ones(len(first.units))  # the mean of a split is that of its units
-        if factor is None:
-            return None
-    return crossed_bootstrap(
-        arrays[0], arrays[1], sizes_U, partial(_score, factor=factor), key=len(kept)
-    )
-
-
-def _score(means: Floats, factor: float | None) -> Floats:
-    """Higher is better: mean losses by their root, as RMSE is; mean scores (None) as they are."""
-    return means if factor is None else -factor * np.sqrt(means)
-
-
-def _losses(scores: Sequence[UnitScores], conditions: Sequence[str]) -> Floats:
-    """Last layer's mean loss of every unit, [C, K, U]."""
-    rows = [[one.losses_UF[c][:, -1] for one in scores] for c in conditions]
-    return np.array(rows, dtype=np.float64)
-
-
-def _right(scores: Sequence[UnitScores], conditions: Sequence[str]) -> Floats:
-    """Mean score of every unit's samples, [C, K, U]."""
-
-    def by_unit(one: UnitScores, condition: str) -> list[float]:
-        ends = np.cumsum(one.samples)[:-1]
-        return [float(part.mean()) for part in np.split(one.scores_N[condition], ends)]
-
-    return np.array([[by_unit(one, c) for one in scores] for c in conditions], dtype=np.float64)
-
-
-def _root_factor(arms: SettingArms) -> float | None:
-    """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
-    for outcome in arms.outcomes[CONSTRAINED].values():
-        found = outcome.record.evaluation
-        if found is not None:
-            factors = [
-                score / math.sqrt(found.layer_losses_by_gamma[gamma][-1])
-                for gamma, score in found.scores.items()
-                if found.layer_losses_by_gamma[gamma][-1] > 0
-            ]
-            return factors[0] if factors and np.ptp(factors) < 1e-6 * factors[0] else None
-    return None
 
 
 def deviations(

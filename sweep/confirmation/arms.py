@@ -1,0 +1,87 @@
+"""Arms of a confirmation, as the store has them: by setting, kind and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
+from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
+from sweep.statistics.paired import paired_differences
+from sweep.study.arms import arms_of_proposal, baselines
+from sweep.study.definition import Definition
+from trainables.config.arm import ArmConfig
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
+
+
+@dataclass(frozen=True)
+class SettingArms:
+    """The arms of one setting of a confirmation that are final, by kind and seed."""
+
+    name: str
+    seeds: tuple[int, ...]  # planned ones that are asked for so far
+    signatures: Mapping[str, Mapping[int, str]]  # every arm asked for
+    outcomes: Mapping[str, Mapping[int, Outcome]]
+    config: ArmConfig  # a constrained arm's
+
+    def differences(self, other: str, measure: Measure) -> dict[int, float]:
+        """Constrained minus ``other`` on every seed that both have, > 0 better."""
+        ours, theirs = (
+            {s: o.measures[measure] for s, o in of.items() if measure in o.measures}
+            for of in (self.outcomes[CONSTRAINED], self.outcomes.get(other, {}))
+        )
+        higher = self.config.facts.metric.higher_is_better
+        return paired_differences(ours, theirs, higher_is_better=higher)
+
+
+def read_arms(objects: ObjectStore, definition: Definition, plan: Plan) -> list[SettingArms]:
+    """Every setting of a confirmation with its final arms on planned seeds, read at once."""
+    store = ArmStore(objects)
+    asked: dict[str, dict[str, dict[int, str]]] = {}
+    for setting in definition.space.settings:
+        of = {UNCONSTRAINED: baselines(definition, setting.name)}
+        for number, (kind, point) in enumerate(setting.points.items()):
+            of[kind] = arms_of_proposal(definition, setting.name, number, point)
+        asked[setting.name] = {
+            kind: {a.config.seed: a.signature for a in arms if a.config.seed in plan.seeds}
+            for kind, arms in of.items()
+        }
+    every = list(
+        dict.fromkeys(s for of in asked.values() for by in of.values() for s in by.values())
+    )
+    records = dict(zip(every, at_once(store.record, every), strict=True))
+    found = []
+    for setting_name, kinds in asked.items():
+        final = {
+            kind: [r for r in map(records.get, by.values()) if r is not None and r.is_final]
+            for kind, by in kinds.items()
+        }
+        worst = _worst([r for of in final.values() for r in of])
+        found.append(
+            SettingArms(
+                setting_name,
+                definition.space.search_seeds,
+                kinds,
+                {kind: outcomes(of, worst) for kind, of in final.items()},
+                _constrained(definition, setting_name),
+            )
+        )
+    return found
+
+
+def _constrained(definition: Definition, setting: str) -> ArmConfig:
+    space = definition.space
+    found = space.setting(setting)
+    return space.run(found, found.points[CONSTRAINED], seed=space.search_seeds[0])
+
+
+def _worst(records: Sequence[ArmRecord]) -> Measures:
+    """What an arm without a result counts for: the best constant prediction, on the same data."""
+    measured = (r for r in records if r.status == "finished" and r.evaluation is not None)
+    first = next(measured, None)
+    if first is None or first.evaluation is None:
+        return {}
+    return constant_of(first.config, first.evaluation)

@@ -1,0 +1,118 @@
+"""Intervals over seeds and test units of a confirmation, from unit scores.
+
+Shape suffixes: C conditions (test gammas), K seeds, U units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+
+import numpy as np
+
+from sweep.confirmation.arms import SettingArms
+from sweep.confirmation.measures import Outcome
+from sweep.confirmation.plan import CONSTRAINED, Measure
+from sweep.statistics.paired import Floats
+from sweep.statistics.two_sources import CrossedInterval, crossed_bootstrap
+from trainables.config.test_conditions import unseen_gammas
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import at_gamma
+
+
+@dataclass(frozen=True)
+class UnitMeans:
+    """What one arm came to on every test unit, at the conditions of a measure."""
+
+    names: tuple[str, ...]
+    sizes_U: Floats  # what each unit weighs in the mean of the split
+    means_CU: Floats  # of the last layer's loss, or of scores
+    are_scores: bool  # higher is better, and their mean is the metric
+
+
+Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
+
+
+def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
+    """Reads unit scores of a setting's arms at the conditions of a measure, each arm once."""
+    gammas = {
+        "unseen_mean": unseen_gammas(arms.config),
+        "ood_mean": arms.config.test_gammas,
+    }.get(measure, ())
+    conditions = [at_gamma(gamma) for gamma in gammas]
+    store = ArmStore(objects)
+
+    @cache
+    def read(signature: str) -> UnitMeans | None:
+        stored = store.unit_scores(signature) if conditions else None
+        if stored is None:
+            return None
+        sizes_U = np.array(stored.samples, dtype=np.float64)
+        if stored.scores_N:
+            firsts = (np.cumsum(stored.samples) - stored.samples).astype(np.intp)
+            sums = [
+                np.add.reduceat(stored.scores_N[c].astype(np.float64), firsts) for c in conditions
+            ]
+            return UnitMeans(tuple(stored.units), sizes_U, np.array(sums) / sizes_U, True)
+        losses = [stored.losses_UF[c][:, -1].astype(np.float64) for c in conditions]
+        # The mean of a split is that of its units, whatever samples they have.
+        return UnitMeans(tuple(stored.units), np.ones_like(sizes_U), np.array(losses), False)
+
+    return read
+
+
+def crossed_interval(
+    arms: SettingArms, other: str, seeds: Sequence[int], read: Read
+) -> CrossedInterval | None:
+    """The interval over seeds and test units of the constrained arms against ``other``'s.
+
+    None with fewer than two seeds, where one of them ended without a result (to leave it out would
+    not be intention to treat), a unit's scores are not stored, or the metric does not follow from
+    them.
+    """
+    kinds = (CONSTRAINED, other)
+    if len(seeds) < 2 or not all(
+        _measured(arms.outcomes[kind].get(seed)) for kind in kinds for seed in seeds
+    ):
+        return None
+    found = [[read(arms.signatures[kind][seed]) for seed in seeds] for kind in kinds]
+    ours, theirs = ([one for one in of if one is not None] for of in found)
+    if min(len(ours), len(theirs)) < len(seeds) or len(ours[0].names) < 2:
+        return None
+    first = ours[0]
+    factor = None if first.are_scores else _root_factor(arms)
+    if factor is None and not first.are_scores:
+        return None
+    return crossed_bootstrap(
+        np.stack([one.means_CU for one in ours], axis=1),
+        np.stack([one.means_CU for one in theirs], axis=1),
+        first.sizes_U,
+        partial(_score, factor=factor),
+        key=len(seeds),
+    )
+
+
+def _measured(outcome: Outcome | None) -> bool:
+    return outcome is not None and not outcome.counted_as_constant
+
+
+def _score(means: Floats, factor: float | None) -> Floats:
+    """Higher is better: mean losses by their root, as RMSE is; mean scores (None) as they are."""
+    return means if factor is None else -factor * np.sqrt(means)
+
+
+def _root_factor(arms: SettingArms) -> float | None:
+    """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
+    for outcome in arms.outcomes[CONSTRAINED].values():
+        found = outcome.record.evaluation
+        if found is not None:
+            factors = [
+                score / math.sqrt(found.layer_losses_by_gamma[gamma][-1])
+                for gamma, score in found.scores.items()
+                if found.layer_losses_by_gamma[gamma][-1] > 0
+            ]
+            return factors[0] if factors and np.ptp(factors) < 1e-6 * factors[0] else None
+    return None
