@@ -116,7 +116,10 @@ def _setting(
     }
     ours = rows[UNCONSTRAINED]
     read = units.reader(objects, arms, plan.measure)
-    crossed = units.crossed_interval(arms, UNCONSTRAINED, plan.seeds[: ours.counted], read)
+    crossed = {
+        other: units.crossed_interval(arms, other, plan.seeds[: row.counted], plan.measure, read)
+        for other, row in rows.items()
+    }
     gain = planned.search_gain.get(plan.measure)
     mean = None if math.isnan(ours.mean) else ours.mean
     kinds = {kind: _arm(of, arms, tolerance) for kind, of in arms.outcomes.items()}
@@ -135,6 +138,10 @@ def _setting(
         "contrasts": {
             other: {
                 **row.to_json(),
+                "marked": "vacuous"
+                if vacuous and other == UNCONSTRAINED
+                else mark(row, crossed[other]),
+                "units": None if (found := crossed[other]) is None else vars(found),
                 "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
                 "per_seed": per_seed[other],
                 "beside": {
@@ -144,8 +151,6 @@ def _setting(
             }
             for other, row in rows.items()
         },
-        "units": None if crossed is None else vars(crossed),
-        "marked": "vacuous" if vacuous else mark(ours, crossed),
         "search_gain": gain,
         "confirmed_gain": mean,
         "shrinkage": _shrinkage(gain, mean),
@@ -162,7 +167,7 @@ def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
 
 
 def mark(row: Row, crossed: CrossedInterval | None) -> str:
-    """The outcome that a table may print of a setting.
+    """The outcome that a table may print of a contrast in a setting.
 
     A difference is claimed only where the interval over seeds and test units, too, lies on its side
     of 0; without unit scores the claim holds for these test units alone.

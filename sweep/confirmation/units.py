@@ -13,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from sweep.confirmation.arms import SettingArms
-from sweep.confirmation.measures import Outcome
+from sweep.confirmation.measures import Outcome, measures_of
 from sweep.confirmation.plan import CONSTRAINED, Measure
 from sweep.statistics.paired import Floats
 from sweep.statistics.two_sources import CrossedInterval, crossed_bootstrap
@@ -65,17 +65,17 @@ def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
 
 
 def crossed_interval(
-    arms: SettingArms, other: str, seeds: Sequence[int], read: Read
+    arms: SettingArms, other: str, seeds: Sequence[int], measure: Measure, read: Read
 ) -> CrossedInterval | None:
     """The interval over seeds and test units of the constrained arms against ``other``'s.
 
-    None with fewer than two seeds, where one of them ended without a result (to leave it out would
-    not be intention to treat), a unit's scores are not stored, or the metric does not follow from
-    them.
+    None with fewer than two seeds, where an arm counts for something else than what it measured (to
+    leave it out would not be intention to treat), a unit's scores are not stored, or the metric
+    does not follow from them.
     """
     kinds = (CONSTRAINED, other)
     if len(seeds) < 2 or not all(
-        _measured(arms.outcomes[kind].get(seed)) for kind in kinds for seed in seeds
+        _measured(arms.outcomes[kind].get(seed), measure) for kind in kinds for seed in seeds
     ):
         return None
     found = [[read(arms.signatures[kind][seed]) for seed in seeds] for kind in kinds]
@@ -83,6 +83,8 @@ def crossed_interval(
     if min(len(ours), len(theirs)) < len(seeds) or len(ours[0].names) < 2:
         return None
     first = ours[0]
+    if any((one.names, one.are_scores) != (first.names, first.are_scores) for one in ours + theirs):
+        return None
     factor = None if first.are_scores else _root_factor(arms)
     if factor is None and not first.are_scores:
         return None
@@ -95,8 +97,12 @@ def crossed_interval(
     )
 
 
-def _measured(outcome: Outcome | None) -> bool:
-    return outcome is not None and not outcome.counted_as_constant
+def _measured(outcome: Outcome | None, measure: Measure) -> bool:
+    """Whether an arm counts for what its test units came to."""
+    if outcome is None or outcome.record.evaluation is None or outcome.counted_as_constant:
+        return False
+    own = measures_of(outcome.record.config, outcome.record.evaluation)
+    return measure in own and own[measure] == outcome.measures[measure]
 
 
 def _score(means: Floats, factor: float | None) -> Floats:

@@ -28,7 +28,7 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> list[str]:
     interval = interval_text(contrast)
     size = f"{abs(contrast['mean']):.3g} {unit}"
     on = f"on {what}, over {seeds} fresh seed{'s' * (seeds != 1)}"
-    outcome = one["marked"]
+    outcome = contrast["marked"]
     if one["vacuous"]:
         return [
             f"{name}: plain training meets the constraint by itself (not binding), so that the "
@@ -63,9 +63,9 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> list[str]:
 def _against_controls(one: Mapping[str, Json]) -> list[str]:
     """Whether it is the constraint, or mere supervision of inner layers, say."""
     others = {n: c for n, c in one["contrasts"].items() if n != UNCONSTRAINED}
-    beaten = [name for name, c in others.items() if c["outcome"] == "better"]
-    open_ = [name for name, c in others.items() if c["outcome"] in ("undecided", "equivalent")]
-    lost = [name for name, c in others.items() if c["outcome"] == "worse"]
+    beaten = [name for name, c in others.items() if c["marked"] == "better"]
+    open_ = [name for name, c in others.items() if c["marked"] in ("undecided", "equivalent")]
+    lost = [name for name, c in others.items() if c["marked"] == "worse"]
     if not others:
         return ["Whether it is the constraint that does it, controls would tell (--controls)."]
     texts = []
@@ -82,11 +82,10 @@ def _against_controls(one: Mapping[str, Json]) -> list[str]:
 
 def limits(entry: Mapping[str, Json]) -> list[str]:
     """What the table does not show."""
-    texts = []
-    names = [one["setting"] for one in entry["settings"] if one["units"] is None]
-    if names:
-        texts.append("Intervals are over seeds, for the test units at hand.")
-    return texts
+    contrasts = [c for one in entry["settings"] for c in one["contrasts"].values()]
+    if any(contrast["units"] is None for contrast in contrasts):
+        return ["Where no interval over test units is given, the test units are those at hand."]
+    return []
 
 
 def interval_text(contrast: Mapping[str, Json]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition, put_definition
 from tests.support.records import ended, finished
 from tests.support.sweeps import FEASIBLE, FIRST, PLAIN, SECOND, store_sweep
+from trainables.config.arm import ArmConfig
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -56,19 +57,25 @@ def trained(
 ) -> None:
     """Give every arm its record."""
     store = ArmStore(objects)
+    for setting, kind, config in every_arm(definition):
+        score = score_of(setting, kind, config.seed)
+        if score is None:
+            continue
+        if isinstance(score, str):
+            store.put_record(ended(config, score, "the loss is nan."))
+            continue
+        scores = dict.fromkeys(("0.00", "0.20", "0.40"), score)
+        own = list(plain if kind == "unconstrained" else losses)
+        units = {"dev_units": [f"c{i}:0" for i in range(12)], "dev_losses": [own] * 12}
+        store.put_record(finished(config, own, scores=scores, split="test", **units))
+
+
+def every_arm(definition: Definition) -> Iterator[tuple[str, str, ArmConfig]]:
+    """All arms with their setting and kind."""
     for setting in definition.space.settings:
         of = {"unconstrained": baselines(definition, setting.name)}
         for number, (kind, point) in enumerate(setting.points.items()):
             of[kind] = arms_of_proposal(definition, setting.name, number, point)
         for kind, arms in of.items():
             for arm in arms:
-                score = score_of(setting.name, kind, arm.config.seed)
-                if score is None:
-                    continue
-                if isinstance(score, str):
-                    store.put_record(ended(arm.config, score, "the loss is nan."))
-                    continue
-                scores = dict.fromkeys(("0.00", "0.20", "0.40"), score)
-                own = list(plain if kind == "unconstrained" else losses)
-                units = {"dev_units": [f"c{i}:0" for i in range(12)], "dev_losses": [own] * 12}
-                store.put_record(finished(arm.config, own, scores=scores, split="test", **units))
+                yield setting.name, kind, arm.config

@@ -33,10 +33,7 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         out.print(Paragraph(f"{one['setting']}, proposal {one['proposal']}{how}", style="bold"))
         rows = []
         for other, contrast in one["contrasts"].items():
-            plain = other == UNCONSTRAINED
-            against = "plain training" if plain else other.replace("_", " ")
-            outcome = one["marked"] if plain else contrast["outcome"]
-            rows.append({"  against": f"  {against}", **_row(contrast, outcome)})
+            rows.append({"  against": f"  {_plainly(other)}", **_row(contrast, contrast["marked"])})
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
         for line in _lines(one):
             out.print(Paragraph(line, 2))
@@ -46,6 +43,11 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
     for text in entry["deviations"]:
         out.print(Paragraph(f"departs from the plan: {text}", style="yellow", hanging=2))
     out.print("\n" + " ".join(sentences(entry)))
+
+
+def _plainly(other: str) -> str:
+    """What an arm is called that the constrained one is compared with."""
+    return "plain training" if other == UNCONSTRAINED else other.replace("_", " ")
 
 
 _RIGHT = ("seeds", "diff.", "from", "to", "p")
@@ -75,9 +77,13 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
             f"certified feasible: {arm['certified']['feasible']} of {arm['seeds']} (95 % of seeds: "
             f"{low:.0%} to {high:.0%}); infeasible: {arm['certified']['infeasible']}"
         )
-    if one["units"] is not None:
-        low, high = one["units"]["low"], one["units"]["high"]
-        yield f"over other seeds and other test units: {low:+.3f} to {high:+.3f} (95 %)"
+    intervals = [
+        f"{_plainly(other)} {units['low']:+.3f} to {units['high']:+.3f}"
+        for other, contrast in one["contrasts"].items()
+        if (units := contrast["units"]) is not None
+    ]
+    if intervals:
+        yield f"over other seeds and other test units (95 %): {', '.join(intervals)}"
     if one["search_gain"] is not None:
         shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
         yield (
