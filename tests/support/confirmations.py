@@ -41,10 +41,14 @@ def wanted(
     return Wanted(name=NAME, seeds=seeds, design=design, **fields)
 
 
+def planned_of(objects: ObjectStore, of: Wanted) -> tuple[Plan, Definition]:
+    """The plan and the definition of a confirmation of the search; nothing stored."""
+    return planned(load_sweep(objects, "tiny", "pairs"), of, {}, ArmStore(objects).record)
+
+
 def stored(objects: ObjectStore, of: Wanted | None = None) -> tuple[Plan, Definition]:
-    """The plan and the definition of a confirmation of the search, stored; nothing trained."""
-    view = load_sweep(objects, "tiny", "pairs")
-    plan, definition = planned(view, of or wanted(), {}, ArmStore(objects).record)
+    """The same, stored; nothing trained."""
+    plan, definition = planned_of(objects, of or wanted())
     return put_plan(objects, plan), put_definition(objects, definition)
 
 
