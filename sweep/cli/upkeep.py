@@ -166,8 +166,11 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
 def rm(name: str, yes: bool, storage: str) -> None:
     """Show, then delete, a sweep and the arms that no other sweep uses.
 
-    MLflow keeps its experiment: delete that in its own UI.
+    MLflow keeps its experiment: delete that in its own UI. Of a confirmation it stays known that
+    it read the test split.
     """
+    from sweep.confirmation import readings
+
     tell_that_it_is_here(ON_HEAD)
     objects = open_store(storage)
     if name not in sweep_names(objects):
@@ -185,9 +188,17 @@ def rm(name: str, yes: bool, storage: str) -> None:
         click.echo(f"{len(own & others)} arms stay: other sweeps use them")
     if unknown:
         click.echo(f"no arm goes: it is not known which ones {', '.join(unknown)} uses (damaged)")
+    left = readings.left_by(objects, name, own)
+    if left is not None:
+        click.echo(
+            f"{objects.root}/{readings.left_at(left)} stays: {left.final_arms} arms had ended on "
+            "the test split, which the tables of later confirmations say"
+        )
     if not yes and not click.confirm(f"Delete the sweep {name}?"):
         click.echo("Nothing was deleted.")
         return
+    if left is not None:
+        readings.leave(objects, left)
     store = ArmStore(objects)
     for signature in doomed:
         store.forget(signature)

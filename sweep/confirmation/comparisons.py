@@ -21,8 +21,8 @@ from sweep.confirmation.plan import (
     UNCONSTRAINED,
     Plan,
     PlannedSetting,
-    confirmations_of,
 )
+from sweep.confirmation.readings import other_readings
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
@@ -219,11 +219,11 @@ def deviations(
     objects: ObjectStore, definition: Definition, plan: Plan, arms: Sequence[SettingArms]
 ) -> Iterator[str]:
     """What departs from the plan, a sentence each."""
-    others = [name for name in confirmations_of(objects, plan.search) if name != plan.name]
+    others = other_readings(objects, definition)
     if others:
         yield (
-            f"{plan.search} was confirmed {len(others) + 1} times, also as {', '.join(others)}: "
-            "whoever reports one of them reports all."
+            f"test data of it are read {len(others) + 1} times for the same network, also by "
+            f"{', '.join(map(str, others))}: whoever reports one of them reports all."
         )
     extra = [s for s in definition.space.search_seeds if s not in plan.seeds]
     if extra:

@@ -130,7 +130,7 @@ def put_plan(objects: ObjectStore, plan: Plan) -> Plan:
             f"the confirmation {plan.name} has a plan already, and it stays as it is:\n"
             + "\n".join(f"  {line}" for line in differences)
             + "\nLeave these options out to go on with it, or give another --name: every table "
-            "says which other confirmations of the sweep there are."
+            "says which other confirmations read the same test data."
         )
     return there
 
@@ -138,12 +138,6 @@ def put_plan(objects: ObjectStore, plan: Plan) -> Plan:
 def load_plan(objects: ObjectStore, name: str) -> Plan | None:
     """The plan of a confirmation; None where there is none."""
     return objects.get_value(_name(name), Plan.from_json)
-
-
-def confirmations_of(objects: ObjectStore, search: str) -> list[str]:
-    """Names of all confirmations of a sweep, in alphabetical order."""
-    plans = (load_plan(objects, name) for name in objects.names("sweeps"))
-    return sorted(plan.name for plan in plans if plan is not None and plan.search == search)
 
 
 def _differences(there: Plan, given: Plan) -> Iterator[str]:

@@ -41,14 +41,16 @@ def wanted(
     return Wanted(name=NAME, seeds=seeds, design=design, **fields)
 
 
-def planned_of(objects: ObjectStore, of: Wanted) -> tuple[Plan, Definition]:
+def planned_of(objects: ObjectStore, of: Wanted, search: str = "tiny") -> tuple[Plan, Definition]:
     """The plan and the definition of a confirmation of the search; nothing stored."""
-    return planned(load_sweep(objects, "tiny", "pairs"), of, {}, ArmStore(objects).record)
+    return planned(load_sweep(objects, search, "pairs"), of, {}, ArmStore(objects).record)
 
 
-def stored(objects: ObjectStore, of: Wanted | None = None) -> tuple[Plan, Definition]:
+def stored(
+    objects: ObjectStore, of: Wanted | None = None, search: str = "tiny"
+) -> tuple[Plan, Definition]:
     """The same, stored; nothing trained."""
-    plan, definition = planned_of(objects, of or wanted())
+    plan, definition = planned_of(objects, of or wanted(), search)
     return put_plan(objects, plan), put_definition(objects, definition)
 
 

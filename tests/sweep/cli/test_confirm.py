@@ -74,8 +74,13 @@ def test_another_plan_under_that_name_is_refused(mine: str) -> None:
     assert "has a plan already" in said
     assert "seeds: planned" in said
     other = ("--seeds", "3", "--name", "mine.again")
-    out = confirm(mine, *other, "--where", "inline").stdout
-    assert "was confirmed 2 times, also as mine.confirmation" in " ".join(out.split())
+    out = " ".join(confirm(mine, *other, "--where", "inline").stdout.split())
+    assert "read 2 times for the same network, also by mine.confirmation (of mine)" in out
+    told = sweep("rm", "mine.confirmation", "--yes", "--storage", mine).stdout
+    assert "4 arms had ended on the test split" in told
+    out = " ".join(sweep("best", "mine.again", "--storage", mine).stdout.split())
+    assert "mine.confirmation (of mine, plan" in out
+    assert "after 4 of its arms had ended" in out
 
 
 def test_its_seeds_and_failed_arms_are_those_of_the_plan(mine: str) -> None:

@@ -9,7 +9,6 @@ import pytest
 from sweep.confirmation.plan import (
     Plan,
     PlannedSetting,
-    confirmations_of,
     load_plan,
     put_plan,
 )
@@ -47,8 +46,6 @@ def test_a_plan_is_put_once_and_names_itself(objects: ObjectStore) -> None:
     assert put_plan(objects, plan(code="0.2")) == plan()  # who made it first counts
     assert plan().digest != plan(seeds=19).digest
     assert len(plan().digest) == 12
-    assert confirmations_of(objects, "mine") == ["mine.confirmation"]
-    assert confirmations_of(objects, "another") == []
 
 
 @pytest.mark.parametrize(

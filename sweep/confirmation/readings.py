@@ -1,0 +1,111 @@
+"""Readings of a test split: confirmations in a storage, deleted ones too.
+
+    confirmations/NAME-<ms>.json   what is left of one that was deleted after arms of it had ended
+
+A test split tells of a network once. Whoever confirms again, under another name, after another
+search of the same data, or after deleting what there was, has read it twice; every table says so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+
+from sweep.confirmation.plan import family_of, load_plan
+from sweep.study.definition import Definition, load_definition, sweep_names
+from trainables.errors import SweepError
+from trainables.plain import Json
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
+
+_FOLDER = "confirmations"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One confirmation, as far as others must know of it."""
+
+    name: str
+    search: str
+    plan: str  # the digest
+    tests: tuple[str, ...]  # what was read: data set, network, fingerprint of the data
+    final_arms: int = 0  # when it was deleted
+    deleted_ms: int | None = None  # None: it is there
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Reading:
+        """The reading that was stored."""
+        return cls(**{**plain, "tests": tuple(plain["tests"])})
+
+    def __str__(self) -> str:
+        """It, in a sentence."""
+        if self.deleted_ms is None:
+            return f"{self.name} (of {self.search})"
+        day = datetime.fromtimestamp(self.deleted_ms / 1000, UTC).date()
+        return (
+            f"{self.name} (of {self.search}, plan {self.plan}, deleted on {day} after "
+            f"{self.final_arms} of its arms had ended)"
+        )
+
+
+def other_readings(objects: ObjectStore, definition: Definition) -> list[Reading]:
+    """What else reads or has read a test split of this confirmation, for the same network."""
+    ours = set(_tests(definition))
+    there = (_reading(objects, name) for name in sweep_names(objects) if name != definition.name)
+    found = [reading for reading in there if reading is not None]
+    return [reading for reading in (*found, *_left(objects)) if ours & set(reading.tests)]
+
+
+def left_by(objects: ObjectStore, name: str, signatures: Collection[str]) -> Reading | None:
+    """What a confirmation leaves that is deleted now; None of any other sweep, or of one unread.
+
+    Args:
+        objects: the storage root.
+        name: of the sweep.
+        signatures: of its stored arms.
+    """
+    reading = _reading(objects, name)
+    final = sum(at_once(ArmStore(objects).has_final, signatures))
+    if reading is None or not final:
+        return None
+    return Reading(
+        **{**vars(reading), "final_arms": final, "deleted_ms": round(time.time() * 1000)}
+    )
+
+
+def leave(objects: ObjectStore, reading: Reading) -> None:
+    """Store what is left of a confirmation."""
+    objects.put_json(left_at(reading), asdict(reading))
+
+
+def left_at(reading: Reading) -> str:
+    """Where that is, below the storage root."""
+    return f"{_FOLDER}/{reading.name}-{reading.deleted_ms}.json"
+
+
+def _left(objects: ObjectStore) -> Iterator[Reading]:
+    for file in sorted(objects.names(_FOLDER)):
+        reading = objects.get_value(f"{_FOLDER}/{file}", Reading.from_json)
+        if reading is not None:
+            yield reading
+
+
+def _reading(objects: ObjectStore, name: str) -> Reading | None:
+    """That of a stored confirmation; None of any other sweep, and of what cannot be read."""
+    try:
+        plan = load_plan(objects, name)
+        if plan is None:
+            return None
+        return Reading(plan.name, plan.search, plan.digest, _tests(load_definition(objects, name)))
+    except SweepError:
+        return None
+
+
+def _tests(definition: Definition) -> tuple[str, ...]:
+    """The test splits of a confirmation, each with the network that is tested on it."""
+    space = definition.space
+    runs = [space.run(setting, {}, seed=0) for setting in space.settings]
+    return tuple(sorted({f"{family_of(run)}, {run.data.fingerprint}" for run in runs}))
