@@ -122,8 +122,11 @@ def _setting(
     }
     gain = planned.search_gain.get(plan.measure)
     mean = None if math.isnan(ours.mean) else ours.mean
-    kinds = {kind: _arm(of, arms, tolerance) for kind, of in arms.outcomes.items()}
-    vacuous = bool(arms.outcomes[CONSTRAINED]) and kinds[UNCONSTRAINED]["feasible"]
+    kinds = {
+        kind: _arm(kind, arms, plan.seeds[: rows.get(kind, ours).counted], tolerance)
+        for kind in arms.outcomes
+    }
+    vacuous = kinds[UNCONSTRAINED]["feasible"]
     per_seed = {
         other: {str(seed): d for seed, d in arms.differences(other, plan.measure).items()}
         for other in rows
@@ -178,14 +181,16 @@ def mark(row: Row, crossed: CrossedInterval | None) -> str:
     return row.outcome if agrees else "undecided"
 
 
-def _arm(of: Mapping[int, Outcome], arms: SettingArms, tolerance: float) -> dict[str, Json]:
-    """One kind of arm over its seeds."""
+def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -> dict[str, Json]:
+    """One kind of arm over the seeds that its contrast counts; how all of them ended beside it."""
+    every = arms.outcomes[kind]
+    of = [every[seed] for seed in seeds if seed in every]
     values: dict[str, list[float]] = {}
-    for outcome in of.values():
+    for outcome in of:
         for name, value in outcome.measures.items():
             values.setdefault(name, []).append(value)
-    ended = [outcome.status for outcome in of.values()]
-    verdicts = [verdict(outcome, arms, tolerance) for outcome in of.values()]
+    ended = [outcome.status for outcome in every.values()]
+    verdicts = [verdict(outcome, arms, tolerance) for outcome in of]
     certified = verdicts.count("feasible")
     return {
         "seeds": len(of),
@@ -193,7 +198,7 @@ def _arm(of: Mapping[int, Outcome], arms: SettingArms, tolerance: float) -> dict
         "mean": {name: fmean(v) for name, v in values.items() if len(v) == len(of)},
         "sd": {name: stdev(v) for name, v in values.items() if len(v) == len(of) > 1},
         "ended": {status: ended.count(status) for status in dict.fromkeys(ended)},
-        "counted_as_constant": sum(outcome.counted_as_constant for outcome in of.values()),
+        "counted_as_constant": sum(outcome.counted_as_constant for outcome in of),
         "certified": {v: verdicts.count(v) for v in ("feasible", "infeasible", "undecided")},
         "certified_interval": list(clopper_pearson(certified, len(of))) if of else None,
         "feasible": bool(of) and certified / len(of) >= CERTIFIED,

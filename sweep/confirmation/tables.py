@@ -56,7 +56,8 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
         f"Interval: {'; '.join(sorted(intervals))}. p: adjusted, families first and their settings "
         f"after them (Holm); the error of the whole table is {design['error']:g}"
         + (", and that of all controls together the same." if entry["controls"] else "."),
-        "certified: constrained networks that the test units certify as feasible, of all.",
+        "certified: constrained networks that the test units certify as feasible, of those on the "
+        "seeds that count.",
         *[f"{name}: {says}." for name, says in entry["controls"].items()],
         *[f"Question {name}: {QUESTIONS[name]}." for name in QUESTIONS if name in questions],
         f"Plan {entry['plan']}, stored before the test split was read.",
@@ -93,6 +94,7 @@ def _numbers(contrast: Mapping[str, Json]) -> Row:
     return {
         "family": contrast["family"],
         "seeds": contrast["counted"],
+        "seeds_ended": contrast["seeds"],
         "difference": contrast["mean"],
         "low": contrast["low"],
         "high": contrast["high"],

@@ -55,6 +55,11 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> list[str]:
         f"{certified} of {ours['seeds']} constrained networks are certified feasible on the test "
         f"split{'' if ours['feasible'] else ', so that it is no result about feasible networks'}."
     )
+    if contrast["seeds"] > seeds:
+        texts.append(
+            f"Counted are {seeds} of the {contrast['seeds']} seeds that have ended: those up to "
+            "the decision, or to the last look."
+        )
     if outcome == "better":
         texts += _against_controls(one)
     return texts

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.tables import confirmed_table, notes
 from sweep.confirmation.words import sentences
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
@@ -16,6 +17,7 @@ from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND
 from trainables.records.objects import ObjectStore
 
 NOISE = np.random.default_rng(7).normal(0.0, 0.3, 64)
+KINDS = ("constrained", "unconstrained")
 CONSTANT = 50.0  # what the constant prediction scores at every gamma
 
 
@@ -160,6 +162,29 @@ def test_networks_that_miss_their_constraint_are_no_result_about_feasible_ones(
     assert "no result about feasible networks" in " ".join(sentences(entry))
     good = shown(objects, score)  # the same arms are stored already: records are final
     assert good["settings"][0]["arms"]["constrained"]["certified"]["infeasible"] == 10
+
+
+def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectStore) -> None:
+    """To go on until enough networks are certified would be to choose by the outcome."""
+    hand.searched(objects)
+    plan, definition = hand.stored(objects, hand.wanted(rule="looks"))
+
+    def first(setting: str, kind: str, seed: int) -> float | None:
+        return score(setting, kind, seed, gain=5.0) if seed < 1005 else None
+
+    hand.trained(objects, definition, first)
+    hand.trained(objects, definition, lambda s, k, seed: score(s, k, seed, 5.0), losses=INFEASIBLE)
+    entry = confirmed(objects, definition, plan)
+    assert contrast(entry)["counted"] == 5
+    ours = entry["settings"][0]["arms"]["constrained"]
+    assert (ours["seeds"], ours["ended"]) == (5, {"finished": 10})
+    assert ours["certified"] == {"feasible": 5, "infeasible": 0, "undecided": 0}
+    assert ours["feasible"]
+    both = [entry["settings"][0]["arms"][kind]["mean"]["unseen_mean"] for kind in KINDS]
+    assert contrast(entry)["mean"] == pytest.approx(both[1] - both[0])
+    rows = [row for row in confirmed_table(entry).rows if row["setting"] == FIRST]
+    assert (rows[0]["certified"], rows[0]["seeds"], rows[0]["seeds_ended"]) == ("5 of 5", 5, 10)
+    assert any("Counted are 5 of the 10 seeds that have ended" in text for text in notes(entry))
 
 
 @pytest.mark.parametrize(
