@@ -121,7 +121,7 @@ def fetch(config: ArmConfig, tell: Tell) -> None:
         BadData, StoreError, Misuse: as ``fetched_folders.fetched``.
     """
     if config.facts.data:  # a task that reads none of our fields has its own ways
-        places.on_this_machine(config.data, tell=tell)
+        places.on_this_machine(config.facts.data_group, config.data, tell=tell)
     if config.model.checkpoint is not None:
         fetched_folders.on_this_machine(config.model.checkpoint, tell=tell)
 

@@ -56,12 +56,14 @@ class UnknownName(Misuse, LookupError):
 
         >>> print(UnknownName.of("field", "alhpa", ["alpha", "dual_lr"]))
         unknown field 'alhpa'. Known: alpha, dual_lr. Did you mean 'alpha'?
-        >>> print(UnknownName.of("field", "alpha", ["constraint.alpha", "steps"]))
-        unknown field 'alpha'. Known: constraint.alpha, steps. Did you mean 'constraint.alpha'?
+        >>> print(UnknownName.of("field", "alpah", ["constraint.alpha", "steps"]))
+        unknown field 'alpah'. Known: constraint.alpha, steps. Did you mean 'constraint.alpha'?
         """
         names = sorted(known)
         close = difflib.get_close_matches(got, names, n=1)
-        inside = [name for name in names if name.endswith(f".{got}")]  # alpha: constraint.alpha
+        leaves = [] if "." in got else [name.rpartition(".")[2] for name in names]
+        leaf = difflib.get_close_matches(got, leaves, n=1)  # alpah: of constraint.alpha
+        inside = [name for name in names if leaf and name.endswith(f".{leaf[0]}")]
         meant = " or ".join(repr(name) for name in inside or close)
         hint = f" Did you mean {meant}?" if meant else ""
         if len(names) > _MOST_NAMES:

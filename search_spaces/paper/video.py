@@ -52,19 +52,19 @@ BLANK_MEAN_RMSE = 100.0  # a blank image came to 112 on Ped2; the paper's failed
 DEPARTURES: dict[tuple[str, str], str] = {
     ("ut", "distance"): (
         "UT scores tokens by distance, with residual Z, in the DCT basis: not the paper's forward, "
-        "which is variant literal and cannot denoise (decision 0012)"
+        "which is variant literal and cannot denoise"
     ),
     ("ut", "sharp"): (
         "UT sharpens its scores and starts at W = 0 in the DCT basis: not the paper's forward, "
-        "which is variant literal (decision 0012)"
+        "which is variant literal"
     ),
     ("dust", "per_layer"): (
         "DUST has a dictionary per layer in both arms; the paper's unconstrained model has one for "
-        "all, which is variant paper (decision 0020)"
+        "all, which is variant paper"
     ),
     ("dust", "shared"): (
         "DUST has one dictionary for all layers in both arms; the paper's constrained model has "
-        "one per layer, which is variant paper (decision 0020)"
+        "one per layer, which is variant paper"
     ),
 }
 

@@ -94,11 +94,12 @@ def look(need: Requirement) -> Found:
         SweepError: it is missing, of another layout, or damaged; the message says what to do.
     """
     if need.data is not None:
-        data = with_default_folder(need.data)
+        group = facts_of(need.task).data_group
+        data = with_default_folder(group, need.data)
         if is_address(data.folder):
-            return _at_address(str(data.folder), folders_of(data))
+            return _at_address(str(data.folder), folders_of(group, data))
         data = replace(data, folder=data.folder and without_scheme(data.folder))
-        return _text_data(data) if facts_of(need.task).reads_texts else _video_data(data)
+        return _text_data(data) if group == "texts" else _video_data(data)
     assert need.model is not None
     if is_address(need.model.checkpoint):
         return _at_address(str(need.model.checkpoint), ())
@@ -194,7 +195,7 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
     problems = []
     for name in (*VIDEOS, *TEXTS):
         data = DataConfig(name=name, folder=folder)
-        if not folders_of(data):
+        if not folders_of("videos" if name in VIDEOS else "texts", data):
             continue
         try:
             fits[name] = _clips(data)[:2] if name in VIDEOS else _texts(data)

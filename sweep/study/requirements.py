@@ -41,7 +41,10 @@ def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
     from trainables.datasets.places import with_default_folder
 
     runs = {s.name: _run(space, s) for s in space.settings}
-    folders = {name: with_default_folder(run.data).folder for name, run in runs.items()}
+    folders = {
+        name: with_default_folder(run.facts.data_group, run.data).folder
+        for name, run in runs.items()
+    }
     given = {
         name: f for name, f in folders.items() if f is not None and f != runs[name].data.folder
     }
@@ -271,5 +274,5 @@ def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition
 
 def _reads_folder(run: ArmConfig) -> bool:
     """Whether the run's data lie in data.folder; those of an unknown name may."""
-    found = None if run.facts.reads_texts else known_data_set(run.data.name)
+    found = None if run.facts.reads_texts else known_data_set("videos", run.data.name)
     return found is None or found.reads_folder

@@ -34,6 +34,7 @@ from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.contracts.data_sets import check_texts, check_videos
 from trainables.contracts.models import check_model
 from trainables.contracts.tasks import check_task
+from trainables.datasets.places import folders_of
 from trainables.datasets.text.load import load_text
 from trainables.datasets.video.load import load_video
 from trainables.environment import environment
@@ -426,6 +427,20 @@ def test_a_plug_in_says_which_options_it_reads(install: Install, tmp_path: Path)
         ModelConfig(name="mine")
     with pytest.raises(InvalidValue, match="atoms_per_side must be left at 24 for mine"):
         replace(model, atoms_per_side=3)
+
+
+def test_videos_and_texts_of_one_name_are_two_data_sets(install: Install) -> None:
+    code = """
+from trainables.registry import DataSetSpec
+
+SEEN = DataSetSpec(list="acme_sweep:listed", folders=("frames",))
+READ = DataSetSpec(list="acme_sweep:listed", folders=("reviews",))
+"""
+    install({"videos": {"mine": "acme_sweep:SEEN"}, "texts": {"mine": "acme_sweep:READ"}}, code)
+    data = DataConfig(name="mine")
+    assert (folders_of("videos", data), folders_of("texts", data)) == (("frames",), ("reviews",))
+    assert facts_of("video_denoising").data_group == "videos"
+    assert facts_of("text_classification").data_group == "texts"
 
 
 def test_frames_of_another_size_are_refused_when_they_are_decoded(

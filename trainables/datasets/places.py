@@ -8,40 +8,42 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from trainables.config.arm import DataConfig
 from trainables.errors import BadData
 from trainables.fetching import fetched_folders
 from trainables.fetching.fetched_folders import Tell
 from trainables.registry.lookup import known_data_set, listed, require_no_clash
+from trainables.registry.task_facts import DataGroup
 
 VARIABLE = "SWEEP_DATA"
 T = TypeVar("T")
 
 
-def folders_of(data: DataConfig) -> tuple[str, ...]:
+def folders_of(group: DataGroup, data: DataConfig) -> tuple[str, ...]:
     """The usual names of the data set's folder below one that holds several.
 
     Data sets that have some are looked for in SWEEP_DATA: others need no folder, or are whatever
     folder is given.
     """
-    found = known_data_set(data.name)
+    found = known_data_set(group, data.name)
     return () if found is None else found.folders
 
 
-def with_default_folder(data: DataConfig) -> DataConfig:
+def with_default_folder(group: DataGroup, data: DataConfig) -> DataConfig:
     """``data`` with the folder or address of SWEEP_DATA, where none is given and it needs one."""
     default = os.environ.get(VARIABLE)
-    if data.folder is not None or not default or not folders_of(data):
+    if data.folder is not None or not default or not folders_of(group, data):
         return data
     return dataclasses.replace(data, folder=default)
 
 
-def on_this_machine(data: DataConfig, *, tell: Tell | None = None) -> DataConfig:
+def on_this_machine(group: DataGroup, data: DataConfig, *, tell: Tell | None = None) -> DataConfig:
     """``data`` with a folder of this machine: what lies at an address is fetched first.
 
     Args:
+        group: what kind of data it names.
         data: as it was given.
         tell: told how far a fetch is.
 
@@ -50,11 +52,11 @@ def on_this_machine(data: DataConfig, *, tell: Tell | None = None) -> DataConfig
     """
     if data.folder is None:
         return data
-    folder = fetched_folders.on_this_machine(data.folder, folders_of(data), tell=tell)
+    folder = fetched_folders.on_this_machine(data.folder, folders_of(group, data), tell=tell)
     return dataclasses.replace(data, folder=folder)
 
 
-def listed_here(group: Literal["videos", "texts"], data: DataConfig, gives: type[T]) -> T:
+def listed_here(group: DataGroup, data: DataConfig, gives: type[T]) -> T:
     """What the data set that ``data`` names lists in its folder, as it lies on this machine.
 
     Raises:
@@ -65,7 +67,7 @@ def listed_here(group: Literal["videos", "texts"], data: DataConfig, gives: type
     """
     source = listed(group, data.name, gives)
     require_no_clash(group, data.name)
-    data = on_this_machine(data)
+    data = on_this_machine(group, data)
     try:
         return source(data)
     except OSError as error:  # permissions, broken links, a disk that went away

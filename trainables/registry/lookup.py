@@ -11,12 +11,12 @@ import functools
 import pkgutil
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trainables.errors import Misuse, SweepError, UnknownName
 from trainables.registry.built_in import BUILT_IN, Group
 from trainables.registry.specs import DataSetSpec, Function, ModelSpec, TaskSpec
-from trainables.registry.task_facts import TaskFacts
+from trainables.registry.task_facts import DataGroup, TaskFacts
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -48,7 +48,7 @@ def task_spec(name: str) -> TaskSpec:
     return _found("tasks", name, TaskSpec)
 
 
-def data_set_spec(group: Literal["videos", "texts"], name: str) -> DataSetSpec:
+def data_set_spec(group: DataGroup, name: str) -> DataSetSpec:
     """The data set called ``name``; raises as ``model_spec``."""
     return _found(group, _row(name), DataSetSpec)
 
@@ -58,7 +58,7 @@ def facts_of(task: str) -> TaskFacts:
     return task_spec(task).facts
 
 
-def listed(group: Literal["videos", "texts"], name: str, gives: type[T]) -> Callable[..., T]:
+def listed(group: DataGroup, name: str, gives: type[T]) -> Callable[..., T]:
     """The function that lists the data set called ``name`` from a DataConfig.
 
     It raises Misuse where what it returns is none of ``gives`` (RawVideo or RawText); looking it up
@@ -86,13 +86,11 @@ def returning(group: Group, name: str, function: Function, gives: type[T]) -> Ca
     return checked
 
 
-def known_data_set(name: str) -> DataSetSpec | None:
-    """The data set of videos or texts called ``name``; None where there is none."""
-    groups: tuple[Literal["videos", "texts"], ...] = ("videos", "texts")
-    for group in groups:
-        named = _row(name) in BUILT_IN[group]
-        if named or any(point.name == name for point in _entry_points(group)):
-            return data_set_spec(group, name)
+def known_data_set(group: DataGroup, name: str) -> DataSetSpec | None:
+    """The data set of videos or of texts called ``name``; None where there is none."""
+    named = _row(name) in BUILT_IN[group]
+    if named or any(point.name == name for point in _entry_points(group)):
+        return data_set_spec(group, name)
     return None
 
 

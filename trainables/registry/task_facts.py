@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from typing import Literal
 
 VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips", "split_by_seed")
 TEXT_DATA = ("max_length", "max_items", "split_by_seed")
@@ -64,6 +65,9 @@ ACCURACY = Metric(
 )
 
 
+DataGroup = Literal["videos", "texts"]
+
+
 @dataclasses.dataclass(frozen=True)
 class TaskFacts:
     """What one task reads of a configuration, where others read something else, and reports."""
@@ -87,6 +91,11 @@ class TaskFacts:
     def reads_texts(self) -> bool:
         """Whether samples are texts, so that models have a tokenizer and a readout."""
         return "max_length" in self.data
+
+    @property
+    def data_group(self) -> DataGroup:
+        """What kind of data set a run's data.name is one of."""
+        return "texts" if self.reads_texts else "videos"
 
     @property
     def unit(self) -> str:
