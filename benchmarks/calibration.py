@@ -30,6 +30,8 @@ from benchmarks.imitated.null_sweeps import (
     UNITS,
     Floats,
     batches,
+    expected_best,
+    family_effect,
     noise,
     scales,
     searched,
@@ -233,7 +235,7 @@ def power_of_decisions(sweeps: int) -> Json:
                 values = first - second
                 values[:, :6] += effect * math.sqrt(2 * (1 - BETWEEN_ARMS))
                 marked += int((decide(six, values).outcome[:, 0] == BETTER).sum())
-            of_family = power.power(six, power.family_effect(effect, 6, 0.3), seeds, 6)
+            of_family = power.power(six, family_effect(effect, 6, 0.3), seeds, 6)
             rows.append({
                 "effect": effect, "seeds": seeds,
                 "one test": single, "one test by the noncentral t": of_one,
@@ -438,7 +440,7 @@ def best_of_n(sweeps: int) -> Json:
         f"N = {tries}": {
             "naive wins": rate(int((margin > 0).sum()), sweeps),
             "mean margin in sd": float(margin.mean()),
-            "expected": power.expected_best(tries),
+            "expected": expected_best(tries),
             "confirmed better": rate(int(better.sum()), sweeps, 0.05),
         }
         for tries, (margin, _, better) in best_of(sweeps).items()

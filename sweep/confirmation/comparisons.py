@@ -26,7 +26,6 @@ from sweep.confirmation.readings import other_readings
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
-from sweep.statistics.two_sources import CrossedInterval
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from trainables.plain import Json, finite
@@ -117,7 +116,7 @@ def _setting(
     ours = rows[UNCONSTRAINED]
     read = units.reader(objects, arms, plan.measure)
     crossed = {
-        other: units.crossed_interval(arms, other, plan.seeds[: row.counted], plan.measure, read)
+        other: units.over_units(arms, other, plan.seeds[: row.counted], plan.measure, read)
         for other, row in rows.items()
     }
     gain = planned.search_gain.get(plan.measure)
@@ -144,7 +143,7 @@ def _setting(
                 "marked": "vacuous"
                 if vacuous and other == UNCONSTRAINED
                 else mark(row, crossed[other]),
-                "units": None if (found := crossed[other]) is None else vars(found),
+                "units": None if (found := crossed[other]) is None else found.to_json(),
                 "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
                 "per_seed": per_seed[other],
                 "beside": {
@@ -169,7 +168,7 @@ def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
     return 1 - confirmed / searched
 
 
-def mark(row: Row, crossed: CrossedInterval | None) -> str:
+def mark(row: Row, crossed: units.OverUnits | None) -> str:
     """The outcome that a table may print of a contrast in a setting.
 
     A difference is claimed only where the interval over seeds and test units, too, lies on its side
@@ -177,7 +176,8 @@ def mark(row: Row, crossed: CrossedInterval | None) -> str:
     """
     if row.outcome not in ("better", "worse") or crossed is None:
         return row.outcome
-    agrees = crossed.low > 0 if row.outcome == "better" else crossed.high < 0
+    interval = crossed.interval
+    agrees = interval.low > 0 if row.outcome == "better" else interval.high < 0
     return row.outcome if agrees else "undecided"
 
 

@@ -79,6 +79,10 @@ def _contrast_row(one: Mapping[str, Json], other: str, contrast: Mapping[str, Js
         "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,
         "units_low": contrast["units"] and contrast["units"]["low"],
         "units_high": contrast["units"] and contrast["units"]["high"],
+        **{
+            f"variance_{of}": contrast["units"] and contrast["units"]["variance"][of]
+            for of in ("seed", "unit", "rest")
+        },
         "search_gain": one["search_gain"] if is_plain else None,
         "shrinkage": one["shrinkage"] if is_plain else None,
         "paper_protocol": one["paper_protocol"] if is_plain else None,

@@ -16,8 +16,14 @@ from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.measures import Outcome, measures_of
 from sweep.confirmation.plan import CONSTRAINED, Measure
 from sweep.statistics.paired import Floats
-from sweep.statistics.two_sources import CrossedInterval, crossed_bootstrap
+from sweep.statistics.two_sources import (
+    CrossedInterval,
+    VarianceComponents,
+    crossed_bootstrap,
+    variance_components,
+)
 from trainables.config.test_conditions import unseen_gammas
+from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.records.unit_scores import at_gamma
@@ -64,10 +70,22 @@ def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
     return read
 
 
-def crossed_interval(
+@dataclass(frozen=True)
+class OverUnits:
+    """A contrast where test units are drawn anew, too."""
+
+    interval: CrossedInterval
+    variance: VarianceComponents  # of the difference, between seeds and between units
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values."""
+        return {**vars(self.interval), "variance": vars(self.variance)}
+
+
+def over_units(
     arms: SettingArms, other: str, seeds: Sequence[int], measure: Measure, read: Read
-) -> CrossedInterval | None:
-    """The interval over seeds and test units of the constrained arms against ``other``'s.
+) -> OverUnits | None:
+    """The constrained arms against ``other``'s over seeds and test units.
 
     None with fewer than two seeds, where an arm counts for something else than what it measured (to
     leave it out would not be intention to treat), a unit's scores are not stored, or the metric
@@ -88,12 +106,12 @@ def crossed_interval(
     factor = None if first.are_scores else _root_factor(arms)
     if factor is None and not first.are_scores:
         return None
-    return crossed_bootstrap(
-        np.stack([one.means_CU for one in ours], axis=1),
-        np.stack([one.means_CU for one in theirs], axis=1),
-        first.sizes_U,
-        partial(_score, factor=factor),
-        key=len(seeds),
+    sizes_U, score = first.sizes_U, partial(_score, factor=factor)
+    ours_CKU, theirs_CKU = (np.stack([one.means_CU for one in of], axis=1) for of in (ours, theirs))
+    parts_CKU = linearised(ours_CKU, sizes_U, factor) - linearised(theirs_CKU, sizes_U, factor)
+    return OverUnits(
+        crossed_bootstrap(ours_CKU, theirs_CKU, sizes_U, score, key=len(seeds)),
+        variance_components(parts_CKU.mean(axis=0)),
     )
 
 
@@ -108,6 +126,23 @@ def _measured(outcome: Outcome | None, measure: Measure) -> bool:
 def _score(means: Floats, factor: float | None) -> Floats:
     """Higher is better: mean losses by their root, as RMSE is; mean scores (None) as they are."""
     return means if factor is None else -factor * np.sqrt(means)
+
+
+def linearised(means_CKU: Floats, sizes_U: Floats, factor: float | None) -> Floats:
+    """What each unit adds to its seed's score, to first order: their mean over units is the score.
+
+    The score of the mean, and its slope there times how far the unit is from the mean, weighed as
+    the unit is (the influence function): what varies between units, of a score that is no mean.
+    """
+    mean_CK = np.average(means_CKU, axis=-1, weights=sizes_U)
+    slope_CK = np.ones_like(mean_CK)
+    if factor is not None:
+        slope_CK = np.divide(
+            -factor / 2, np.sqrt(mean_CK), out=np.zeros_like(mean_CK), where=mean_CK > 0
+        )
+    off_CKU = (means_CKU - mean_CK[..., None]) * (sizes_U / sizes_U.mean())
+    found: Floats = _score(mean_CK, factor)[..., None] + slope_CK[..., None] * off_CKU
+    return found
 
 
 def _root_factor(arms: SettingArms) -> float | None:

@@ -1,34 +1,14 @@
-"""Arms that end without a score: intention to treat, and rates of failures. Pure."""
+"""Rates of failures, and of what is certified. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import proportion_confint
 
 from trainables.errors import require
-
-
-def intention_to_treat(scores: Mapping[int, float | None], worst: float) -> dict[int, float]:
-    """Scores by seed, with ``worst``, declared before, where an arm ended without one (None).
-
-    A seed that is not there has not been trained yet, and stays out.
-
-    >>> intention_to_treat({0: 0.9, 1: None}, worst=0.5)
-    {0: 0.9, 1: 0.5}
-    """
-    return {seed: worst if score is None else score for seed, score in scores.items()}
-
-
-def per_protocol(scores: Mapping[int, float | None]) -> dict[int, float]:
-    """Scores of the seeds that ended with one: secondary, because who ends so is itself an effect.
-
-    >>> per_protocol({0: 0.9, 1: None})
-    {0: 0.9}
-    """
-    return {seed: score for seed, score in scores.items() if score is not None}
 
 
 def failure_rates_p(first: Sequence[bool], second: Sequence[bool]) -> float:

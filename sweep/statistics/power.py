@@ -1,4 +1,4 @@
-"""Power of a design before the run, and what the best of several adds. Pure.
+"""Power of a design before the run. Pure.
 
 Effects are d_z: the mean difference over the standard deviation of the differences between seeds.
 What is asked of one hypothesis is the level of the procedure's first step: the error over
@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.integrate import quad
 from scipy.optimize import brentq
-from scipy.special import log_ndtr, nctdtr, stdtrit
+from scipy.special import nctdtr, stdtrit
 
 from sweep.statistics.decisions import staged_p
 from sweep.statistics.design import Design
@@ -61,37 +60,3 @@ def smallest_effect(
     if lacking(LARGEST_EFFECT) < 0:
         return math.inf
     return float(brentq(lacking, 0.0, LARGEST_EFFECT, xtol=1e-3))
-
-
-def family_effect(effect: float, settings: int, correlation: float) -> float:
-    """d_z of a family's mean, of settings with one d_z each and equally correlated differences.
-
-    >>> round(family_effect(1.0, 6, 0.3), 2)
-    1.55
-    """
-    return effect * math.sqrt(settings / (1 + (settings - 1) * correlation))
-
-
-def least_seeds(tests: int, error: float = 0.05) -> int:
-    """The fewest seeds with which sign flips or signed ranks mark anything: 2 / 2^k <= error / m.
-
-    >>> [least_seeds(tests) for tests in (1, 36, 72, 105)]
-    [6, 11, 12, 13]
-    """
-    return math.ceil(math.log2(2 * tests / error))
-
-
-def expected_best(tries: int) -> float:
-    """Expected best of N equal tries, in standard deviations of one: what tuning adds by luck.
-
-    E max of N standard normals, the integral of x N phi(x) Phi(x)^(N - 1).
-
-    >>> [round(expected_best(tries), 2) for tries in (1, 2, 5, 20)]
-    [0.0, 0.56, 1.16, 1.87]
-    """
-
-    def weighed(x: float) -> float:
-        log_density = -x * x / 2 + (tries - 1) * float(log_ndtr(x))
-        return x * tries * math.exp(log_density) / math.sqrt(2 * math.pi)
-
-    return float(quad(weighed, -12, 12, limit=200)[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +66,19 @@ def test_noise_has_the_correlations_it_says() -> None:
     assert off == pytest.approx(null_sweeps.BETWEEN_SETTINGS / units, abs=0.02)
     pairs = np.corrcoef(first.ravel(), second.ravel())[0, 1]
     assert pairs == pytest.approx(null_sweeps.BETWEEN_ARMS / units, abs=0.02)
+
+
+def test_families_gain_by_the_mean_of_their_settings() -> None:
+    values = np.random.default_rng(0).normal(size=(200_000, 7))
+    settings = 0.5 + math.sqrt(0.7) * values[:, :6] + math.sqrt(0.3) * values[:, 6:]
+    mean = settings.mean(axis=1)
+    assert null_sweeps.family_effect(0.5, 6, 0.3) == pytest.approx(
+        mean.mean() / mean.std(), rel=0.02
+    )
+
+
+def test_the_best_of_some_normals_is_that_of_their_mean_maximum() -> None:
+    best = np.random.default_rng(1).normal(size=(400_000, 5)).max(axis=1)
+    assert null_sweeps.expected_best(5) == pytest.approx(best.mean(), abs=0.005)
+    assert null_sweeps.expected_best(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-9)
+    assert null_sweeps.expected_best(1000) == pytest.approx(3.24, abs=0.01)

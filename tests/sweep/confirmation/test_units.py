@@ -14,6 +14,7 @@ from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.plan import Plan
 from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.words import of_setting
+from sweep.statistics.two_sources import variance_components
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
 from tests.support.records import ended, finished
@@ -191,6 +192,36 @@ def test_of_losses_it_is_that_of_a_naive_bootstrap(objects: ObjectStore) -> None
     low, high = bootstrapped(difference, 6, 12)
     near = 0.1 * (high - low)  # 2.5 % quantiles of 2,000 draws: a standard error of 1.7 % each
     assert (found["low"], found["high"]) == pytest.approx((low, high), abs=near)
+
+
+def test_variance_components_are_those_of_jackknife_pseudo_values(objects: ObjectStore) -> None:
+    """To first order: another linearisation, of twelve units, comes within a tenth."""
+    losses_U, put = by_losses(12)
+    entry, plan, definition = shown(objects, put, 6)
+    one = entry["settings"][0]
+    config, gammas = unseen(definition, one["setting"])
+    every = list(range(12))
+
+    def difference(seed: int, units: list[int]) -> float:
+        def rmse(kind: str) -> float:
+            rows = [losses_U(config, kind, seed, g)[units] for g in gammas]
+            return float(np.mean([GREY * np.sqrt(row.mean()) for row in rows]))
+
+        return rmse("unconstrained") - rmse("constrained")
+
+    pseudo_KU = np.array([
+        [
+            12 * difference(seed, every) - 11 * difference(seed, [v for v in every if v != u])
+            for u in every
+        ]
+        for seed in plan.seeds
+    ])  # fmt: skip
+    found = one["contrasts"]["unconstrained"]["units"]["variance"]
+    expected = variance_components(pseudo_KU)
+    assert expected.rest > 0
+    assert found == pytest.approx(vars(expected), rel=0.1)
+    (row,) = [r for r in confirmed_table(entry).rows if r["setting"] == one["setting"]]
+    assert row["variance_unit"] == found["unit"]
 
 
 def test_of_accuracy_it_counts_the_samples_of_every_unit(objects: ObjectStore) -> None:

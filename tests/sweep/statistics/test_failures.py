@@ -1,4 +1,4 @@
-"""Failed arms: what stands for them, and rates of failure against binomial sums."""
+"""Rates of failure, and of what is certified, against binomial sums."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ from scipy import stats
 
 from sweep.statistics import failures
 from trainables.errors import InvalidValue
-
-
-def test_a_failure_counts_and_an_arm_not_yet_trained_does_not() -> None:
-    scores = {0: 0.9, 1: None, 5: 0.7}
-    assert failures.intention_to_treat(scores, 0.5) == {0: 0.9, 1: 0.5, 5: 0.7}
-    assert failures.per_protocol(scores) == {0: 0.9, 5: 0.7}
 
 
 @pytest.mark.parametrize(("only_first", "only_second"), [(6, 0), (5, 2), (3, 3), (0, 0)])

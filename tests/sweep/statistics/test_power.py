@@ -1,19 +1,14 @@
-"""Power against simulations and integrals; the least seeds; the best of N."""
+"""Power against simulations and integrals."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from sweep.statistics import paired
 from sweep.statistics.design import Design
 from sweep.statistics.power import (
-    expected_best,
-    family_effect,
-    least_seeds,
     power,
     smallest_effect,
     t_power,
@@ -37,13 +32,6 @@ def test_power_of_t_is_the_integral_over_the_standard_deviation(effect, seeds, t
     assert t_power(effect, seeds, level) == pytest.approx(expected, abs=1e-7)
 
 
-def test_families_gain_by_the_mean_of_their_settings() -> None:
-    values = np.random.default_rng(0).normal(size=(200_000, 7))
-    settings = 0.5 + math.sqrt(0.7) * values[:, :6] + math.sqrt(0.3) * values[:, 6:]
-    mean = settings.mean(axis=1)
-    assert family_effect(0.5, 6, 0.3) == pytest.approx(mean.mean() / mean.std(), rel=0.02)
-
-
 @pytest.mark.parametrize("rule", ["looks", "any_time"])
 def test_looking_early_costs_power_and_keeps_the_error(rule) -> None:
     design = Design.planned(ONE, 20, rule=rule)
@@ -65,17 +53,3 @@ def test_the_smallest_effect_is_marked_as_often_as_wanted(rule) -> None:
 def test_too_few_seeds_mark_nothing_however_large() -> None:
     assert smallest_effect(Design.planned(ONE, 20, rule="any_time"), 5, 36) == math.inf
     assert power(Design.planned(ONE, 20), 9.0, 4, 1) == 0.0
-
-
-@pytest.mark.parametrize("tests", [1, 6, 36])
-def test_the_least_seeds_are_the_first_with_a_small_enough_p(tests) -> None:
-    seeds = least_seeds(tests)
-    assert paired.sign_flip(np.arange(1.0, seeds + 1)).p <= 0.05 / tests
-    assert paired.sign_flip(np.arange(1.0, seeds)).p > 0.05 / tests
-
-
-def test_the_best_of_some_normals_is_that_of_their_mean_maximum() -> None:
-    best = np.random.default_rng(1).normal(size=(400_000, 5)).max(axis=1)
-    assert expected_best(5) == pytest.approx(best.mean(), abs=0.005)
-    assert expected_best(2) == pytest.approx(1 / math.sqrt(math.pi), rel=1e-9)
-    assert expected_best(1000) == pytest.approx(3.24, abs=0.01)
