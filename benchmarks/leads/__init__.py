@@ -1,0 +1,1 @@
+"""Leads: where constraints might pay out of distribution, each at matched seen score."""
