@@ -15,12 +15,19 @@ from tests.support.command_line import SPACE_FILE, refused, sweep
 from tests.support.sweeps import FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.records.objects import ObjectStore
 
+# Long windows and few gammas: an arm's evaluation takes the whole test split.
+SMALL = SPACE_FILE.replace(
+    "steps=4",
+    "data=replace(TINY.data, frames=20, patch_size=16), test_gammas=(0.0, 0.15, 0.5), "
+    "eval_draws=1, steps=4",
+)
+
 
 @pytest.fixture(scope="module")
 def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished search of one setting below this root."""
     folder = tmp_path_factory.mktemp("search")
-    (folder / "mine.py").write_text(SPACE_FILE)
+    (folder / "mine.py").write_text(SMALL)
     root = folder / "store"
     sweep("run", str(folder / "mine.py"), "--storage", str(root), "--where", "inline")
     return root

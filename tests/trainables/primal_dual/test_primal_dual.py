@@ -313,7 +313,7 @@ def naive_toy(steps: int, restart_every: int, optimizer: str) -> list[float]:
 )
 def test_multipliers_reach_the_closed_form(optimizer: str, form: str, resilience: float) -> None:
     """x* = 1 / (1 + 2c), lambda* = 2 / (1 + 2c), u* = c lambda*: both forms of resilience."""
-    steps = 20_000 if form == "decay" else 5_000
+    steps = 6_000 if form == "decay" else 3_000
     x, lam, granted = toy(
         steps, dual_optimizer=optimizer, resilience=resilience, resilience_form=form
     )
