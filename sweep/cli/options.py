@@ -19,7 +19,7 @@ from trainables.errors import InvalidValue
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
-    from sweep.results.sweep_view import Read, SweepView
+    from sweep.results.sweep_view import Read, ReadRecord, SweepView
     from trainables.records.objects import ObjectStore
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -66,13 +66,15 @@ def named_here(option: str) -> bool:
     return source is ParameterSource.COMMANDLINE
 
 
-def open_sweep(storage: str, name: str, read: Read = "records") -> tuple[ObjectStore, SweepView]:
-    """The store and one sweep in it, as far as ``read`` asks for."""
+def open_sweep(
+    storage: str, name: str, read: Read = "records", *, record: ReadRecord | None = None
+) -> tuple[ObjectStore, SweepView]:
+    """The store and one sweep in it, as far as ``read`` asks for; ``record``: as there."""
     from sweep.results.sweep_view import load_sweep
 
     objects = open_store(storage)
     with named_place(objects):
-        return objects, load_sweep(objects, name, read)
+        return objects, load_sweep(objects, name, read, record=record)
 
 
 def parse_values(texts: Sequence[str]) -> dict[str, Json]:

@@ -30,7 +30,7 @@ from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, sweep_names
 from sweep.study.lock import Driver, driver_of
-from sweep.study.opening import open_store
+from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
 from trainables.errors import SweepError
@@ -230,12 +230,14 @@ def best(name: str, at: ShownSettings, as_json: bool) -> None:
     if at.address is not None:
         entries = ask.json_of(at.address, given_storage(), "best", name)
     else:
-        objects, view = open_sweep(at.storage, name, "pairs")
-        if view.definition.space.phase == "confirmation":
+        objects = open_store(at.storage)
+        definition = find_sweep(objects, name)
+        if definition.space.phase == "confirmation":
             from sweep.confirmation.stages import shown_now  # scipy, statsmodels: two seconds
 
-            entries = shown_now(objects, view.definition)
+            entries = shown_now(objects, definition)
         else:
+            _, view = open_sweep(at.storage, name, "pairs")
             entries = best_entries(view, run_ids(objects, view.definition) if as_json else {})
     if isinstance(entries, Mapping):  # of a confirmation
         entries = {**entries, "settings": chosen(name, entries["settings"], at.patterns)}

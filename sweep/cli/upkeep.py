@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import click
@@ -70,11 +71,14 @@ def export_(name: str, out: str, everything: bool, at: Place) -> None:
         for file in write_files(folder_out, name, there.files):
             click.echo(str(folder_out / file))
         return
-    objects, view = open_sweep(at.storage, name)
-    ids = run_ids(objects, view.definition)
+    objects = open_store(at.storage)
     read = ArmStore(objects).record
-    is_confirmation = view.definition.space.phase == "confirmation"
-    instead = files_of(objects, view.definition) if is_confirmation else None
+    is_confirmation = find_sweep(objects, name).space.phase == "confirmation"
+    if is_confirmation:
+        read = cache(read)  # for the manifest and the table
+    _, view = open_sweep(at.storage, name, record=read)
+    ids = run_ids(objects, view.definition)
+    instead = files_of(objects, view.definition, read) if is_confirmation else None
     files = export(view, ids, folder_out, read=read, everything=everything, instead=instead)
     for file in files:
         click.echo(str(folder_out / file))

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
+from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.paired import paired_differences
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
 from trainables.config.arm import ArmConfig
 from trainables.records.arm_record import ArmRecord
-from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
 
@@ -37,9 +36,8 @@ class SettingArms:
         return paired_differences(ours, theirs, higher_is_better=higher)
 
 
-def read_arms(objects: ObjectStore, definition: Definition, plan: Plan) -> list[SettingArms]:
+def read_arms(record: ReadRecord, definition: Definition, plan: Plan) -> list[SettingArms]:
     """Every setting of a confirmation with its final arms on planned seeds, read at once."""
-    store = ArmStore(objects)
     asked: dict[str, dict[str, dict[int, str]]] = {}
     for setting in definition.space.settings:
         of = {UNCONSTRAINED: baselines(definition, setting.name)}
@@ -52,7 +50,7 @@ def read_arms(objects: ObjectStore, definition: Definition, plan: Plan) -> list[
     every = list(
         dict.fromkeys(s for of in asked.values() for by in of.values() for s in by.values())
     )
-    records = dict(zip(every, at_once(store.record, every), strict=True))
+    records = dict(zip(every, at_once(record, every), strict=True))
     found = []
     for setting_name, kinds in asked.items():
         final = {

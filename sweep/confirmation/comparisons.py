@@ -23,24 +23,30 @@ from sweep.confirmation.plan import (
     PlannedSetting,
 )
 from sweep.confirmation.readings import other_readings
+from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.decisions import Row, table
 from sweep.statistics.design import Design
 from sweep.statistics.failures import clopper_pearson, failure_rates_p
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from trainables.plain import Json, finite
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 CERTIFIED = 0.8  # share of seeds certified feasible from which a cell says feasible
 Differences = Mapping[int, float]  # by seed, > 0 the constrained arm is better
 
 
-def confirmed(objects: ObjectStore, definition: Definition, plan: Plan) -> dict[str, Json]:
+def confirmed(
+    objects: ObjectStore, definition: Definition, plan: Plan, *, record: ReadRecord | None = None
+) -> dict[str, Json]:
     """Everything that a confirmation shows now, for tables, texts and programs.
 
     While it still trains the seeds that are whole count, and of its looks those that are reached.
+    ``record``: as for ``load_sweep``.
     """
-    arms = {one.name: one for one in read_arms(objects, definition, plan)}
+    read = record or ArmStore(objects).record
+    arms = {one.name: one for one in read_arms(read, definition, plan)}
     facts = definition.space.base.facts
     tables = {UNCONSTRAINED: _table(plan.design, arms, UNCONSTRAINED, plan)}
     for control in plan.controls:
@@ -86,7 +92,7 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
 
 def is_decided(objects: ObjectStore, definition: Definition, plan: Plan) -> bool:
     """Whether every family has an outcome against plain training, whatever its settings have."""
-    arms = {one.name: one for one in read_arms(objects, definition, plan)}
+    arms = {one.name: one for one in read_arms(ArmStore(objects).record, definition, plan)}
     rows = _table(plan.design, arms, UNCONSTRAINED, plan)
     return all(row.outcome != "undecided" for row in rows if row.settings)
 

@@ -6,14 +6,15 @@ from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.stages import plan_of
 from sweep.confirmation.tables import confirmed_table
 from sweep.results.export import table_files, text_of
+from sweep.results.sweep_view import ReadRecord
 from sweep.study.definition import Definition
 from trainables.records.objects import ObjectStore
 
 
-def files_of(objects: ObjectStore, definition: Definition) -> dict[str, str]:
-    """Every file by name, but the manifest."""
+def files_of(objects: ObjectStore, definition: Definition, record: ReadRecord) -> dict[str, str]:
+    """Every file by name, but the manifest; ``record``: as for ``load_sweep``."""
     plan = plan_of(objects, definition)
-    entry = confirmed(objects, definition, plan)
+    entry = confirmed(objects, definition, plan, record=record)
     return {
         **table_files(confirmed_table(entry), definition.name),
         "confirmed.json": text_of(entry),

@@ -5,7 +5,7 @@ Reading needs no driver and works while one runs: what is final counts, the rest
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -32,6 +32,7 @@ from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
 
 BATCH = 400  # records that are in memory at a time, about
+ReadRecord = Callable[[str], ArmRecord | None]  # of a signature
 Records = dict[str, ArmRecord | None]  # that were read, by signature; None: it never reported
 
 
@@ -118,7 +119,9 @@ class SweepView:
 Read = Literal["outcomes", "pairs", "records"]
 
 
-def load_sweep(objects: ObjectStore, name: str, read: Read = "records") -> SweepView:
+def load_sweep(
+    objects: ObjectStore, name: str, read: Read = "records", *, record: ReadRecord | None = None
+) -> SweepView:
     """Read the sweep called ``name``; UnknownName when there is none.
 
     Many objects are read at a time, and no more than asked for: a sweep has thousands of records.
@@ -129,6 +132,7 @@ def load_sweep(objects: ObjectStore, name: str, read: Read = "records") -> Sweep
         read: "outcomes": of judged proposals what is stored of the verdict, and the records of
             arms that are open; "pairs": beside them the records of the pairs that are shown;
             "records": of every arm, and all proposals are judged from them.
+        record: how one is read: by who needs it once more, and keeps what was read.
     """
     definition = load_definition(objects, name)
     settings = definition.space.settings
@@ -139,28 +143,28 @@ def load_sweep(objects: ObjectStore, name: str, read: Read = "records") -> Sweep
         every = read == "records"
         batch.append(_Asked(definition, setting, stored[setting.name], from_records=every))
         if setting == settings[-1] or sum(len(one.needed) for one in batch) >= BATCH:
-            views += _read(objects, batch, with_pairs=read != "outcomes")
+            views += _read(record or ArmStore(objects).record, batch, read != "outcomes")
             batch = []
     return SweepView(definition, tuple(views), retired_settings(objects, name))
 
 
-def _read(objects: ObjectStore, asked: Sequence[_Asked], *, with_pairs: bool) -> list[SettingView]:
+def _read(record: ReadRecord, asked: Sequence[_Asked], with_pairs: bool) -> list[SettingView]:
     """Some settings, their records read at once."""
     records: Records = {}
-    _fetch(objects, records, (s for one in asked for s in one.needed))
+    _fetch(record, records, (s for one in asked for s in one.needed))
     for one in asked:
         one.judge(records)
     unsettled = list(asked) if with_pairs else []
     while unsettled:
-        _fetch(objects, records, (s for one in unsettled for s in one.of_shown))
+        _fetch(record, records, (s for one in unsettled for s in one.of_shown))
         unsettled = [one for one in unsettled if not one.stands(records)]
     return [one.view(records, with_pairs=with_pairs) for one in asked]
 
 
-def _fetch(objects: ObjectStore, records: Records, signatures: Iterable[str]) -> None:
+def _fetch(record: ReadRecord, records: Records, signatures: Iterable[str]) -> None:
     """Read those that were not read yet, many at a time."""
     missing = [s for s in dict.fromkeys(signatures) if s not in records]
-    records |= zip(missing, at_once(ArmStore(objects).record, missing), strict=True)
+    records |= zip(missing, at_once(record, missing), strict=True)
 
 
 class _Asked:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.scale import counted
 from sweep.confirmation.plan import load_plan
 from tests.support import confirmations as hand
 from tests.support.command_line import SPACE_FILE, refused, sweep
@@ -173,3 +174,21 @@ def test_the_text_of_a_whole_confirmation(
     out = sweep("best", hand.NAME, "--storage", objects.root).stdout
     for word in ("family", "against", "certified", "in search", "detached", "plain training"):
         assert word in out
+
+
+def test_best_and_export_read_each_record_once(tmp_path: Path) -> None:
+    reads: dict[str, list[int]] = {"best": [], "export": []}
+    for seeds in (2, 6):
+        objects = ObjectStore(str(tmp_path / f"{seeds} seeds"))
+        hand.searched(objects)
+        _, definition = hand.stored(objects, hand.wanted(seeds=seeds))
+        hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + 0.01 * (seed % 7))
+        for verb, words in (("best", ()), ("export", ("--out", str(tmp_path / f"out {seeds}")))):
+            with counted() as counts:
+                sweep(verb, hand.NAME, *words, "--storage", objects.root)
+            reads[verb].append(counts["read"])
+    more = 4 * 2 * 2  # arms: seeds, settings, kinds; of each its record and its scores by unit
+    assert {verb: found[1] - found[0] for verb, found in reads.items()} == {
+        "best": 2 * more,
+        "export": 2 * more,
+    }
