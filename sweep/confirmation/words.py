@@ -13,56 +13,53 @@ from trainables.plain import Json
 
 
 def sentences(entry: Mapping[str, Json]) -> list[str]:
-    """What was found, setting by setting; what it does not show comes last."""
-    found = [text for one in entry["settings"] for text in of_setting(one, entry)]
+    """What was found, a setting each; what it does not show comes last."""
+    found = [f"{one['setting']}: {of_setting(one, entry)}" for one in entry["settings"]]
     return [*found, *limits(entry)]
 
 
-def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> list[str]:
+def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     """The outcome of one setting, against plain training and then against its controls."""
     contrast, unit = one["contrasts"][UNCONSTRAINED], entry["unit"]
     what = MEASURES[entry["measure"]].removeprefix("mean over ")
-    name, seeds = one["setting"], contrast["counted"]
+    seeds, ended = contrast["counted"], contrast["seeds"]
     if contrast["mean"] is None or not seeds:
-        return [f"{name}: nothing to compare yet; {ended_text(one)}."]
+        return f"nothing to compare yet; {ended_text(one)}."
     interval = interval_text(contrast)
     size = f"{abs(contrast['mean']):.3g} {unit}"
-    on = f"on {what}, over {seeds} fresh seed{'s' * (seeds != 1)}"
+    # what is trained after the decision, or between two looks, does not count
+    counted = f"{seeds}" if ended == seeds else f"{seeds} of the {ended}"
+    on = f"on {what}, over {counted} fresh seed{'s' * (ended != 1)}"
     outcome = contrast["marked"]
     if one["vacuous"]:
-        return [
-            f"{name}: plain training meets the constraint by itself (not binding), so that the "
-            "pair says nothing about constraining."
-        ]
+        return (
+            "plain training meets the constraint by itself (not binding), so that the pair says "
+            "nothing about constraining."
+        )
     if outcome in ("better", "worse"):
-        texts = [f"{name}: the constrained network is {outcome} by {size} {on} ({interval})."]
+        texts = [f"the constrained network is {outcome} by {size} {on} ({interval})."]
     elif outcome == "equivalent":
         least = entry["design"]["smallest_effect"]
         texts = [
-            f"{name}: the two are equivalent {on}: a difference of {least:g} {unit} or more either "
+            f"the two are equivalent {on}: a difference of {least:g} {unit} or more either "
             f"way is ruled out ({interval})."
         ]
     elif contrast["outcome"] in ("better", "worse"):
         texts = [
-            f"{name}: {contrast['outcome']} by {size} {on} for these test units ({interval}), but "
+            f"{contrast['outcome']} by {size} {on} for these test units ({interval}), but "
             "not where other units are drawn as well: undecided."
         ]
     else:
-        texts = [f"{name}: undecided {on}: {contrast['mean']:+.3g} {unit} ({interval})."]
+        texts = [f"undecided {on}: {contrast['mean']:+.3g} {unit} ({interval})."]
     ours = one["arms"][CONSTRAINED]
     certified = ours["certified"]["feasible"]
     texts.append(
         f"{certified} of {ours['seeds']} constrained networks are certified feasible on the test "
         f"split{'' if ours['feasible'] else ', so that it is no result about feasible networks'}."
     )
-    if contrast["seeds"] > seeds:
-        texts.append(
-            f"Counted are {seeds} of the {contrast['seeds']} seeds that have ended: those up to "
-            "the decision, or to the last look."
-        )
     if outcome == "better":
         texts += _against_controls(one)
-    return texts
+    return " ".join(texts)
 
 
 def _against_controls(one: Mapping[str, Json]) -> list[str]:
@@ -80,28 +77,31 @@ def _against_controls(one: Mapping[str, Json]) -> list[str]:
         texts.append(f"It is not told apart from {_listed(open_)}: that may explain the gain.")
     if lost:
         texts.append(f"It is worse than {_listed(lost)}: the constraint is not what works.")
-    if any(CONTROLS[name].ranges for name in others):
-        texts.append("What was tuned was tuned once: this is about these configurations.")
     return texts
 
 
 def limits(entry: Mapping[str, Json]) -> list[str]:
     """What the table does not show."""
     contrasts = [c for one in entry["settings"] for c in one["contrasts"].values()]
+    texts = []
     if any(contrast["units"] is None for contrast in contrasts):
-        return ["Where no interval over test units is given, the test units are those at hand."]
-    return []
+        texts.append("Where no interval over test units is given, they are those at hand.")
+    if any(CONTROLS[name].ranges for name in entry["controls"]):
+        texts.append("What was tuned was tuned once: this is about these configurations.")
+    if any(contrast["seeds"] > contrast["counted"] for contrast in contrasts):
+        texts.append("Seeds that ended after a decision, or after the last look, do not count.")
+    return texts
 
 
 def interval_text(contrast: Mapping[str, Json]) -> str:
-    """An interval with its name.
+    """The interval of a contrast; its name stands below the table.
 
-    >>> interval_text({"low": -0.1, "high": 0.25, "interval": "paired t interval, 95 %"})
-    'paired t interval, 95 %: -0.1 to +0.25'
+    >>> interval_text({"low": -0.1, "high": 0.25})
+    '-0.1 to +0.25'
     """
     if contrast["low"] is None or contrast["high"] is None:
-        return f"{contrast['interval']}: not before the first look"
-    return f"{contrast['interval']}: {contrast['low']:+.3g} to {contrast['high']:+.3g}"
+        return "no interval: too few seeds, or no spread between them"
+    return f"{contrast['low']:+.3g} to {contrast['high']:+.3g}"
 
 
 def ended_text(one: Mapping[str, Json]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import sentences
+from sweep.confirmation.words import limits, of_setting
 from sweep.results.tables.formats import number
 from trainables.plain import Json
 
@@ -35,14 +35,17 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         for other, contrast in one["contrasts"].items():
             rows.append({"  against": f"  {_plainly(other)}", **_row(contrast, contrast["marked"])})
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
-        for line in _lines(one):
+        said = of_setting(one, entry)
+        for line in (said[0].upper() + said[1:], *_lines(one)):
             out.print(Paragraph(line, 2))
     out.print()
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))
     for text in entry["deviations"]:
         out.print(Paragraph(f"departs from the plan: {text}", style="yellow", hanging=2))
-    out.print("\n" + " ".join(sentences(entry)))
+    if rest := limits(entry):
+        out.print()
+        out.print(Paragraph(" ".join(rest)))
 
 
 def _plainly(other: str) -> str:
@@ -83,7 +86,7 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
         if (units := contrast["units"]) is not None
     ]
     if intervals:
-        yield f"over other seeds and other test units (95 %): {', '.join(intervals)}"
+        yield f"over other seeds and test units: {'; '.join(intervals)}"
     if one["search_gain"] is not None:
         shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
         yield (
@@ -93,16 +96,34 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
         )
 
 
+_UNITS = (
+    "over other seeds and test units: 95 % crossed bootstrap of both; where it does not agree, a "
+    "difference over seeds alone is undecided."
+)
+
+
+def _has_units(entry: Mapping[str, Json]) -> bool:
+    every = [c for one in entry["settings"] for c in one["contrasts"].values()]
+    return any(contrast["units"] is not None for contrast in every)
+
+
 def _legend(entry: Mapping[str, Json]) -> list[str]:
     design = entry["design"]
-    intervals = {c["interval"] for c in _plain(entry)}
+    error, controls = design["error"], entry["controls"]
+    by_kind: dict[str, set[str]] = {}  # controls have an error, and so intervals, of their own
+    for one in entry["settings"]:
+        for other, contrast in one["contrasts"].items():
+            kind = "plain training" if other == UNCONSTRAINED else "controls"
+            by_kind.setdefault(kind, set()).add(contrast["interval"])
+    intervals = [f"against {kind} {', '.join(sorted(of))}" for kind, of in by_kind.items()]
     return [
         f"diff.: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
         f"counts as the {entry['worst_score']}.",
-        f"from, to: {'; '.join(sorted(intervals))}.",
-        f"p: adjusted: families first, then their settings (Holm), {design['error']:g} for the "
-        "whole table.",
+        f"from, to: {'; '.join(intervals)}.",
+        f"p: adjusted: families first, then their settings (Holm), {error:g} for the whole table"
+        + (f", and {error / len(controls):.2g} for each control." if controls else "."),
+        *([_UNITS] if _has_units(entry) else []),
         "in search: the difference on the data that selected it. best try against best plain seed: "
         "the paper's protocol, which finds gains where there are none.",
         *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],

@@ -169,11 +169,19 @@ def test_the_text_of_a_whole_confirmation(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     hand.searched(objects)
-    _, definition = hand.stored(objects, hand.wanted(controls=("detached",)))
+    _, definition = hand.stored(objects, hand.wanted(controls=("detached", "mixed_gamma")))
     hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + 0.01 * (seed % 7))
     out = sweep("best", hand.NAME, "--storage", objects.root).stdout
     for word in ("family", "against", "certified", "in search", "detached", "plain training"):
         assert word in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert all(line == line.rstrip() for line in out.splitlines())
+    once = " ".join(out.split())
+    assert "against plain training paired t interval, 95 %; against controls paired t" in once
+    assert "t interval, 97.5 %." in once  # two controls share the error
+    assert "0.05 for the whole table, and 0.025 for each control" in once
+    below = once[once.index(f"{SECOND}, proposal") :]  # of every setting its finding
+    assert below.index("Undecided on all test gammas") < below.index("certified feasible:")
 
 
 def test_best_and_export_read_each_record_once(tmp_path: Path) -> None:

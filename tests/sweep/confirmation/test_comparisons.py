@@ -184,7 +184,7 @@ def test_seeds_after_the_decision_are_told_of_and_do_not_count(objects: ObjectSt
     assert contrast(entry)["mean"] == pytest.approx(both[1] - both[0])
     rows = [row for row in confirmed_table(entry).rows if row["setting"] == FIRST]
     assert (rows[0]["certified"], rows[0]["seeds"], rows[0]["seeds_ended"]) == ("5 of 5", 5, 10)
-    assert any("Counted are 5 of the 10 seeds that have ended" in text for text in notes(entry))
+    assert any("over 5 of the 10 fresh seeds" in text for text in notes(entry))
 
 
 @pytest.mark.parametrize(
