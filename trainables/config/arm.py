@@ -11,7 +11,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from trainables.config.constraint import ConstraintConfig as ConstraintConfig
@@ -259,24 +259,26 @@ class ArmConfig(Section):
         >>> ArmConfig().with_fields({"model.layers": 5}).model.layers
         5
         """
-        plain = self.to_json()
+        changed: dict[str, Json] = {}  # other sections stay as they are: they were checked before
         task = str(values.get("task", self.task))
         for name, value in values.items():
             field_of(name)
             section, _, leaf = name.rpartition(".")
-            target = plain
+            target = changed
             if section:
-                if plain[section] is None:
-                    plain[section] = default_constraint(task).to_json()
-                target = plain[section]
+                if section not in changed:
+                    before = getattr(self, section) or default_constraint(task)
+                    changed[section] = before.to_json()
+                target = changed[section]
             target[leaf] = value
         if task != self.task and self.test_gammas == self.facts.test_gammas:
-            plain["test_gammas"] = values.get("test_gammas", ())
-        if plain["model"]["name"] != self.model.name and "model.variant" not in values:
-            plain["model"]["variant"] = ""  # another model has other ones
+            changed["test_gammas"] = values.get("test_gammas", ())
+        model = changed.get("model", {})
+        if model.get("name", self.model.name) != self.model.name and "model.variant" not in values:
+            model["variant"] = ""  # another model has other ones
             if "model.pooling" not in values:
-                plain["model"]["pooling"] = None
-        return ArmConfig.from_json(plain)
+                model["pooling"] = None
+        return replace(self, **changed)
 
     def value_of(self, name: str) -> Json:
         """The field with this dotted name; None inside a section that is None."""

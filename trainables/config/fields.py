@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -18,6 +17,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from trainables.errors import UnknownName, require
 from trainables.plain import Json
+
+Check = Callable[[str, object], object]  # of a field's name and value; the value to keep
 
 _LARGEST = 1e300  # no field needs more, and a Python int may not fit a float
 
@@ -46,9 +47,8 @@ class Section:
 
     def __post_init__(self) -> None:
         """Check every field's type and range; each message names the field and what is allowed."""
-        hints = _hints(type(self))  # type: ignore[arg-type]  # a class hashes
-        for name, hint in hints.items():
-            object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
+        for name, check in _checks(type(self)).items():  # type: ignore[arg-type]  # a class hashes
+            object.__setattr__(self, name, check(name, getattr(self, name)))
         self._check()
 
     def _check(self) -> None:
@@ -96,8 +96,9 @@ def _hints(section: type) -> dict[str, Any]:
 
 
 @functools.cache
-def _parts(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    return typing.get_origin(hint), typing.get_args(hint)
+def _checks(section: type) -> dict[str, Check]:
+    """What every field of a section has to pass, in their order; read off the annotations once."""
+    return {name: _check_of(hint) for name, hint in _hints(section).items()}
 
 
 def _plain(value: Json) -> Json:
@@ -106,41 +107,85 @@ def _plain(value: Json) -> Json:
     return [_plain(v) for v in value] if isinstance(value, tuple) else value
 
 
-def _checked(name: str, value: object, hint: Any) -> object:
-    """Return ``value`` as the type that the annotation ``hint`` asks for, or raise InvalidValue."""
-    origin, args = _parts(hint)
+def _check_of(hint: Any) -> Check:
+    """What turns a value into the type that an annotation asks for, or raises InvalidValue."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
-        kind, rule = args
-        value = _checked(name, value, kind)
+        return _ruled(args[0], args[1])
+    if origin in (typing.Union, types.UnionType):
+        inner = _check_of(next(a for a in args if a is not type(None)))
+        if type(None) not in args:
+            return inner
+        return lambda name, value: None if value is None else inner(name, value)
+    if origin is Literal:
+        return _one_of(args)
+    if origin is tuple:
+        return _list_of(_check_of(args[0]))
+    if isinstance(hint, type) and issubclass(hint, Section):
+        return _section(hint)
+    return {float: _number, int: _whole_number}.get(hint) or _instance(hint)
+
+
+def _ruled(hint: Any, rule: Rule) -> Check:
+    kind = _check_of(hint)
+    allowed = rule.allowed + " or null" * (type(None) in typing.get_args(hint))
+
+    def check(name: str, value: object) -> object:
+        value = kind(name, value)
         if value is not None and not rule.holds(value):
-            allowed = rule.allowed + " or null" * (type(None) in _parts(kind)[1])
             require(False, name, value, allowed, rule.advice)
         return value
-    if origin in (typing.Union, types.UnionType):
-        if value is None and type(None) in args:
-            return None
-        return _checked(name, value, next(a for a in args if a is not type(None)))
-    if origin is Literal:
-        require(value in args, name, value, "one of " + ", ".join(map(repr, args)))
+
+    return check
+
+
+def _one_of(choices: tuple[Any, ...]) -> Check:
+    allowed = "one of " + ", ".join(map(repr, choices))
+
+    def check(name: str, value: object) -> object:
+        require(value in choices, name, value, allowed)
         return value
-    if origin is tuple:
+
+    return check
+
+
+def _list_of(item: Check) -> Check:
+    def check(name: str, value: object) -> object:
         require(isinstance(value, list | tuple), name, value, "a list")
-        return tuple(_checked(name, v, args[0]) for v in cast(list[object], value))
-    if isinstance(hint, type) and issubclass(hint, Section):
+        return tuple([item(name, v) for v in cast(list[object], value)])
+
+    return check
+
+
+def _section(kind: type[Section]) -> Check:
+    def check(name: str, value: object) -> object:
+        if isinstance(value, kind):
+            return value
         if isinstance(value, Mapping):
-            return hint.from_json(value)
-        require(isinstance(value, hint), name, value, f"a {hint.__name__}")
+            return kind.from_json(value)
+        require(False, name, value, f"a {kind.__name__}")
         return value
-    if hint is float:
-        ok = isinstance(value, int | float) and not isinstance(value, bool)
-        ok = ok and abs(cast(float, value)) < _LARGEST
-        require(ok and math.isfinite(cast(float, value)), name, value, "a finite number")
-        return float(cast(float, value))
-    if hint is int:
-        require(
-            isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number"
-        )
-        require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
+
+    return check
+
+
+def _instance(kind: type) -> Check:
+    def check(name: str, value: object) -> object:
+        require(isinstance(value, kind), name, value, f"a {kind.__name__}")
         return value
-    require(isinstance(value, hint), name, value, f"a {hint.__name__}")
+
+    return check
+
+
+def _number(name: str, value: object) -> object:
+    if isinstance(value, float) and -_LARGEST < value < _LARGEST:
+        return float(value)
+    ok = isinstance(value, int) and not isinstance(value, bool) and abs(value) < _LARGEST
+    require(ok, name, value, "a finite number")
+    return float(cast(int, value))
+
+
+def _whole_number(name: str, value: object) -> object:
+    require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
+    require(abs(cast(int, value)) < 2**63, name, value, "a whole number of 64 bits")
     return value
