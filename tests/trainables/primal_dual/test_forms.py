@@ -168,17 +168,26 @@ def the_same(training: Training, other: Training) -> bool:
 
 
 @functools.cache
-def neighbour() -> Training:
-    training = ours(config_of({}))
+def trained(name: str = "") -> Training:
+    """A form at the end of its run, or the neighbour of all: to be read, not to be trained."""
+    training = ours(config_of(FORMS[name] if name else {}))
     training.run_to(STEPS)
     return training
 
 
+@functools.cache
+def plainly_trained(steps: int) -> Training:
+    plain = ours(config_of({}))
+    plain.weighting = weighting_of(
+        plain.config.unconstrained(), the_task().scales, CPU, torch.float64, steps_per_epoch=EPOCH
+    )
+    plain.run_to(steps)
+    return plain
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_equals_the_loop_written_by_hand_and_differs_from_its_neighbour(name: str) -> None:
-    config = config_of(FORMS[name])
-    training, by_hand = ours(config), ByHand(config).run(STEPS)
-    training.run_to(STEPS)
+    training, by_hand = trained(name), ByHand(config_of(FORMS[name])).run(STEPS)
     dual = dual_of(training)
     assert max(by_hand.multipliers) > 1e-3  # the comparison is about multipliers that moved
     found = [dual.multipliers.values_L.tolist()]
@@ -190,24 +199,25 @@ def test_a_form_equals_the_loop_written_by_hand_and_differs_from_its_neighbour(n
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
     for a, b in zip(training.parameters, by_hand.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
-    theirs = dual_of(neighbour()).multipliers.values_L
+    theirs = dual_of(trained()).multipliers.values_L
     mine = dual.multipliers.values_L[-len(theirs) :]
     assert float((mine - theirs).abs().max()) > 1e-3
-    assert not the_same(training, neighbour())
+    assert not the_same(training, trained())
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_resumes_bit_for_bit(name: str) -> None:
-    """Saved in the middle of an epoch, of a ramp and between two dual steps."""
+    """Saved in the middle of an epoch, of a ramp and between two dual steps; all of them end."""
+    until = 30
     config = config_of(FORMS[name], weight_ema=0.9)
     whole = ours(config)
     whole.run_to(19)
     whole.measured()
     saved = to_bytes(whole.state_dict())
-    whole.run_to(STEPS)
+    whole.run_to(until)
     resumed = ours(config)
     resumed.load_state_dict(from_bytes(saved, CPU))
-    resumed.run_to(STEPS)
+    resumed.run_to(until)
     assert the_same(whole, resumed)
     for a, b in zip(whole.evaluated.parameters(), resumed.evaluated.parameters(), strict=True):
         assert (a == b).all()
@@ -216,22 +226,16 @@ def test_a_form_resumes_bit_for_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_with_multipliers_held_at_zero_is_plain_training_bit_for_bit(name: str) -> None:
-    held, plain = ours(config_of({**FORMS[name], "dual_lr": 0.0})), ours(config_of({}))
-    plain.weighting = weighting_of(
-        plain.config.unconstrained(), the_task().scales, CPU, torch.float64, steps_per_epoch=EPOCH
-    )
+    held = ours(config_of({**FORMS[name], "dual_lr": 0.0}))
     held.run_to(30)
-    plain.run_to(30)
-    assert the_same(held, plain)
+    assert the_same(held, plainly_trained(30))
     assert (dual_of(held).multipliers.values_L == 0).all()
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_does_not_depend_on_the_losss_unit(name: str) -> None:
-    config = config_of(FORMS[name])
     louder: Any = Louder(the_task(), 256.0)
-    one, other = ours(config), ours(config, louder)
-    one.run_to(STEPS)
+    one, other = trained(name), ours(config_of(FORMS[name]), louder)
     other.run_to(STEPS)
     for a, b in zip(one.parameters, other.parameters, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
