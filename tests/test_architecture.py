@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import functools
+import json
 import re
 import subprocess
 import sys
@@ -59,6 +61,18 @@ LIGHT_MODULES = (
     "trainables.records.arm_record",
     "trainables.records.arms",
 )
+# What each of these may not load, in this order in one process: what none of them loads together,
+# none loads alone.
+LOADED_WITHOUT = {
+    "sweep.cli.running": ("scipy",),  # for the help of run
+    **dict.fromkeys(LIGHT_MODULES, HEAVY),
+    "sweep.study.proposals": ("optuna",),
+    "sweep.tracking.tracker": ("mlflow",),
+    "sweep.tracking.rows": ("mlflow",),
+    "sweep.tracking.ui": ("mlflow",),
+    "sweep.tracking.writer": ("mlflow",),
+    "sweep.executors.tune": ("torch",),  # in the driver
+}
 LONGEST_SUMMARY = 80  # characters of a module's first line
 QUESTION = re.compile(r"(What|How|Whether|Which|Where|Who|Why|When)\b")
 DRAWERS = ("common", "helpers", "misc", "util", "utils")
@@ -88,6 +102,7 @@ def syntax(file: Path) -> ast.Module:
     return ast.parse((ROOT / file).read_text(encoding="utf-8"), filename=str(file))
 
 
+@functools.cache
 def imported_libraries(file: Path) -> set[str]:
     """Top-level names of absolute imports, also of those inside functions."""
     names: set[str] = set()
@@ -135,25 +150,24 @@ def test_no_test_imports_another_test() -> None:
     assert not importing, "what tests share lies in tests/support"
 
 
-@pytest.mark.parametrize("module", LIGHT_MODULES)
-def test_descriptions_load_without_heavy_libraries(module: str) -> None:
-    code = f"import sys, {module}; print(*sorted(set({HEAVY!r}) & set(sys.modules)))"
-    ran = run_python(code)
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """What of LOADED_WITHOUT is there once a module has been imported."""
+    ran = run_python(
+        "import importlib, json, sys\n"
+        "found = {}\n"
+        f"for module, others in {LOADED_WITHOUT!r}.items():\n"
+        "    importlib.import_module(module)\n"
+        "    found[module] = sorted(set(others) & set(sys.modules))\n"
+        "print(json.dumps(found))\n"
+    )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.split() == [], f"import {module} loads {ran.stdout}"
+    return dict(json.loads(ran.stdout))
 
 
-def test_the_driver_imports_no_torch_and_reading_proposals_no_optuna() -> None:
-    for module, forbidden in (
-        ("sweep.executors.tune", "torch"),
-        ("sweep.study.proposals", "optuna"),
-    ):
-        code = f"import sys, {module}; sys.exit({forbidden!r} in sys.modules)"
-        subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_the_help_of_run_loads_no_scipy() -> None:
-    run_python("import sys, sweep.cli.running; sys.exit('scipy' in sys.modules)").check_returncode()
+@pytest.mark.parametrize("module", LOADED_WITHOUT)
+def test_modules_load_without_heavy_libraries(module: str, loaded: dict[str, list[str]]) -> None:
+    assert loaded[module] == [], f"import {module}, or one before it, loads them"
 
 
 # --- names and sizes ----------------------------------------------------------------------------
@@ -189,6 +203,7 @@ def test_circles_are_found_with_and_without_imports_for_types(
     assert circles("ring", with_types=True) == ["ring.four, ring.three", "ring.one, ring.two"]
 
 
+@functools.cache
 def first_line(file: Path) -> str:
     return (ast.get_docstring(syntax(file)) or "").partition("\n")[0]
 
@@ -215,18 +230,22 @@ def test_metric_names_are_spelled_only_in_results() -> None:
         f"{file}:{node.lineno}: {node.value!r}"
         for file in modules()
         if str(file) != "trainables/records/arm_record.py"
-        for node in string_literals(syntax(file))
+        for node in string_literals(file)
         if metric.fullmatch(node.value)
     ]
     assert not spelled, "use the constants of trainables/records/arm_record.py"
 
 
-def string_literals(tree: ast.Module) -> Iterator[ast.Constant]:
+@functools.cache
+def string_literals(file: Path) -> list[ast.Constant]:
     """Strings that the code uses; docstrings and other bare strings are not among them."""
+    tree = syntax(file)
     bare = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare:
-            yield node
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in bare
+    ]
 
 
 def test_models_and_tasks_are_named_in_their_table_alone() -> None:
@@ -245,7 +264,7 @@ def test_models_and_tasks_are_named_in_their_table_alone() -> None:
         f"{file}:{node.lineno}: {node.value!r}"
         for file in modules()
         if file.parts[0] != "search_spaces"
-        for node in string_literals(syntax(file))
+        for node in string_literals(file)
         if node.value in {*MODELS, *TASKS} - own.get(str(file), set())
     ]
     assert not strangers, "ask the specification (registry/specs.py)"
@@ -370,13 +389,13 @@ def comment_on(file: Path) -> str:
     for prefix, comment in TREE_COMMENTS.items():
         if name == prefix or (prefix.endswith("/") and name.startswith(prefix)):
             return comment
-    try:
-        text = (ROOT / file).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        return ""
     if file.suffix == ".py":
-        line = (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+        line = first_line(file)
     else:
+        try:
+            text = (ROOT / file).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            return ""
         text = re.sub(r"\A#!.*\n", "", text)
         found = re.match(r"# (?:\d+\. )?(.+)", text)
         line = found[1] if found else ""

@@ -7,6 +7,7 @@ prints one line for each figure, and exits 1 where one is over its limit.
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -53,6 +54,11 @@ class Figure:
 
 def listed_files() -> list[Path]:
     """Files that are in git or would be added, relative to the root; all of them outside git."""
+    return list(_listed_once())
+
+
+@functools.cache
+def _listed_once() -> list[Path]:
     git = ("git", "ls-files", "-co", "--exclude-standard", "-z")
     try:
         names = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout
