@@ -30,8 +30,10 @@ from sweep.cluster.submission import Submission
 from sweep.confirmation.chosen import (
     Wanted,
     confirmation_name,
+    finished_search,
     planned,
     points_of,
+    resolved_fresh,
     tuning_of,
 )
 from sweep.confirmation.controls import CONTROLS, parse_controls
@@ -151,7 +153,7 @@ def confirm(
     if plan is None and is_stored:
         raise Misuse(f"{own} is another sweep. Give the confirmation another --name.")
     if plan is None or not is_stored or any(map(named_here, _PLANNING)):
-        view = _finished(objects, name)
+        view = finished_search(objects, name)
         smallest = view.definition.space.base.facts.metric.smallest_effect
         if smallest_effect is not None:
             smallest = smallest_effect
@@ -177,7 +179,7 @@ def confirm(
         if dry_run:
             _print_plan(plan, definition)
             return
-        definition = _resolved(definition)
+        definition = resolved_fresh(definition, say=note)
         plan = put_plan(objects, plan)
         first = replace(definition, space=replace(definition.space, search_seeds=plan.first_seeds))
         definition = registered(objects, first, asked=(), say=note)
@@ -197,38 +199,6 @@ def confirm(
 
         print_json(confirmed(objects, load_definition(objects, own), plan))
     raise SystemExit(code)
-
-
-def _resolved(definition: Definition) -> Definition:
-    """Resolved, the dev split drawn by the seed as well where the data allow it."""
-    drawn = definition.space.with_base({"data.split_by_seed": True})
-    try:
-        return resolved(replace(definition, space=drawn), say=note)
-    except InvalidValue as error:
-        if "split_by_seed" not in str(error):
-            raise
-        note(f"every seed holds out the same training data: {error}")
-        return resolved(definition, say=note)
-
-
-def _finished(objects: ObjectStore, name: str) -> SweepView:
-    """A search whose winners stand; Misuse for one that goes on."""
-    view = load_sweep(objects, name, "pairs")
-    if view.definition.space.phase == "confirmation":
-        raise Misuse(f"{name} is a confirmation itself. Give the sweep that it confirms.")
-    wanted = view.definition.space.proposals_of
-    unfinished = [
-        one
-        for one in view.settings
-        if not all(arm.is_final for arm in one.arms)
-        or (len(one.proposals) < wanted(one.setting) and one.setting.name not in view.retired)
-    ]
-    if unfinished:
-        again = advice.command("resume", name, storage=objects.root)
-        raise Misuse(
-            f"{name} is not finished, so that its winners may change. `{again}` continues it."
-        )
-    return view
 
 
 def _numbers(texts: Sequence[str]) -> dict[str, int]:

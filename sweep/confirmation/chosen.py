@@ -29,16 +29,19 @@ from sweep.confirmation.plan import (
     families,
     family_of,
 )
-from sweep.results.sweep_view import SettingView, SweepView
+from sweep.results.sweep_view import SettingView, SweepView, load_sweep
 from sweep.statistics.design import Design
+from sweep.study import advice
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
+from sweep.study.registration import Say, resolved
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import unseen_gammas
 from trainables.errors import InvalidValue, Misuse
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
+from trainables.records.objects import ObjectStore
 
 Read = Callable[[str], ArmRecord | None]  # the record of a signature
 JITTER = 0.01  # of the start of networks that have no random one, over their weights' rms
@@ -55,6 +58,41 @@ class Wanted:
     controls: tuple[str, ...] = ()
     seeds: int = SEEDS
     until_decided: bool = False
+
+
+def finished_search(objects: ObjectStore, name: str) -> SweepView:
+    """A search whose winners stand; Misuse for one that goes on, and for a confirmation."""
+    view = load_sweep(objects, name, "pairs")
+    if view.definition.space.phase == "confirmation":
+        raise Misuse(f"{name} is a confirmation itself. Give the sweep that it confirms.")
+    if not has_ended(view):
+        again = advice.command("resume", name, storage=objects.root)
+        raise Misuse(
+            f"{name} is not finished, so that its winners may change. `{again}` continues it."
+        )
+    return view
+
+
+def has_ended(search: SweepView) -> bool:
+    """Whether a search has made all its proposals, or retired a setting, and every arm is final."""
+    wanted = search.definition.space.proposals_of
+    return all(
+        all(arm.is_final for arm in one.arms)
+        and (len(one.proposals) >= wanted(one.setting) or one.setting.name in search.retired)
+        for one in search.settings
+    )
+
+
+def resolved_fresh(definition: Definition, *, say: Say) -> Definition:
+    """Resolved, the dev split drawn by the seed as well where the data allow it."""
+    drawn = definition.space.with_base({"data.split_by_seed": True})
+    try:
+        return resolved(replace(definition, space=drawn), say=say)
+    except InvalidValue as error:
+        if "split_by_seed" not in str(error):
+            raise
+        say(f"every seed holds out the same training data: {error}")
+        return resolved(definition, say=say)
 
 
 def confirmation_name(search: str) -> str:
@@ -229,15 +267,13 @@ def planned(
         sampler="random",
         phase="confirmation",
     )
-    runs = [space.run(setting, {}, seed=0) for setting in space.settings]
-    measure: Measure = "unseen_mean" if all(map(unseen_gammas, runs)) else "ood_mean"
     plan = Plan(
         name=wanted.name,
         search=view.definition.name,
         settings=tuple(rows),
         controls=tuple(c for c in CONTROLS if any(c in setting.points for setting in settings)),
-        trained=_digest(confirmation),
-        measure=measure,
+        trained=digest_of(confirmation),
+        measure=tested_measure(space),
         design=design,
         seeds=seeds,
         until_decided=wanted.until_decided,
@@ -256,7 +292,13 @@ def fresh_start(config: ArmConfig) -> Fields:
     return {"model.start_jitter": JITTER} if config.model.spec.fixed_start else {}
 
 
-def _digest(space: SearchSpace) -> str:
+def tested_measure(space: SearchSpace) -> Measure:
+    """The mean over unseen test gammas where every setting has some, else over all."""
+    runs = [space.run(setting, {}, seed=0) for setting in space.settings]
+    return "unseen_mean" if all(map(unseen_gammas, runs)) else "ood_mean"
+
+
+def digest_of(space: SearchSpace) -> str:
     """12 hex digits of everything that is trained but for its seeds and where its data lie."""
     plain = space.to_json()
     plain["base"]["data"]["folder"] = plain["search_seeds"] = None
