@@ -24,6 +24,7 @@ from sweep.cli.options import (
 )
 from sweep.cli.running import train
 from sweep.cli.spaces import print_estimate
+from sweep.cli.studies import Studies, confirm_studies, refuse_beside_studies
 from sweep.cli.text.table import Paragraph, table
 from sweep.cluster import ask
 from sweep.cluster.submission import Submission
@@ -37,7 +38,7 @@ from sweep.confirmation.chosen import (
     tuning_of,
 )
 from sweep.confirmation.controls import CONTROLS, parse_controls
-from sweep.confirmation.plan import SEEDS, Plan, load_plan, put_plan
+from sweep.confirmation.plan import SEEDS, Plan, load_plan, put_plan, studies_name
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.statistics.design import Design, Rule
@@ -82,6 +83,13 @@ _PLANNING = (
     help="How many fresh seeds, at most.",
 )
 @click.option(
+    "--studies",
+    type=int,
+    metavar="K",
+    help="Repeat the tuning of both sides K times, in searches of their own, and test the tuned "
+    "winners: one fresh seed a study.",
+)
+@click.option(
     "--rule",
     type=click.Choice(get_args(Rule)),
     default="looks",
@@ -109,7 +117,9 @@ _PLANNING = (
     help="Smallest difference of interest, in the metric's unit: below it two arms are equivalent. "
     "Default: 0.2 grey levels, 0.01 of accuracy.",
 )
-@click.option("--name", "called", metavar="NAME", help="Default: the sweep's, and .confirmation.")
+@click.option(
+    "--name", "called", metavar="NAME", help="Default: the sweep's, and .confirmation, or .studies."
+)
 @click.option("--dry-run", is_flag=True, help="Print the plan, its power and its cost; do nothing.")
 @click.option("--plan-only", is_flag=True, hidden=True)  # on a cluster's head, for a laptop
 @collected(at=Place)
@@ -122,6 +132,7 @@ def confirm(
     proposals: Sequence[str],
     controls: str,
     seeds: int,
+    studies: int | None,
     rule: str,
     until_decided: bool,
     error: float,
@@ -140,6 +151,18 @@ def confirm(
     Given again, the verb continues, and shows the table. `sweep best NAME.confirmation` shows it
     alone, `sweep export` writes it.
     """
+    if studies is not None:
+        refuse_beside_studies(name, studies, proposals, controls)
+        wanted = Wanted(
+            name=studies_name((called or name).removesuffix(".studies")),
+            design=partial(Design.planned, seeds=studies, rule=cast(Rule, rule), error=error),
+            patterns=patterns,
+            seeds=studies,
+            until_decided=until_decided,
+        )
+        asked = Studies(name, wanted, smallest_effect, at, executor, notify)
+        confirm_studies(asked, dry_run=dry_run, as_json=as_json)
+        return
     own = called or confirmation_name(name)
     if at.address is not None:
         _there(at.address, name, own, executor, notify=notify, dry_run=dry_run)

@@ -56,7 +56,7 @@ def spaces(
         _list(as_json)
         return
     space = options.space_of(name)
-    cost, why_none = _estimated(space, gpu)
+    cost, why_none = estimated(space, gpu)
     if as_json:
         print_json(
             {
@@ -75,7 +75,7 @@ def spaces(
     _print_confirmation(space, cost)
 
 
-def _estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | None, str]:
+def estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | None, str]:
     """What a space costs; or None, and why that cannot be told."""
     from sweep.cost.counted_work import NotCounted  # loads torch
     from sweep.cost.estimate import estimate
@@ -88,7 +88,7 @@ def _estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | N
 
 def print_estimate(space: SearchSpace) -> None:
     """What the arms of a space cost on this machine."""
-    _print_cost(*_estimated(space))
+    _print_cost(*estimated(space))
 
 
 def _list(as_json: bool) -> None:
@@ -285,9 +285,9 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
         out.print(f"[yellow]No estimate[/yellow]: {escape(why_none)}.")
         return
     out.print(
-        f"[bold]Estimate, within a factor of 2[/bold]: {_hours(cost.device_hours)} of "
-        f"{escape(cost.device)}, {_hours(cost.wall_hours)} with {counted(cost.workers, 'arm')} at "
-        f"a time; {cost.memory_gb:.1f} GB an arm."
+        f"[bold]Estimate, within a factor of 2[/bold]: {hours_text(cost.device_hours)} of "
+        f"{escape(cost.device)}, {hours_text(cost.wall_hours)} with "
+        f"{counted(cost.workers, 'arm')} at a time; {cost.memory_gb:.1f} GB an arm."
     )
     out.print(f"From: {escape(cost.assumption)}.")
     rows: dict[tuple[str, str], list[str]] = {}
@@ -313,16 +313,23 @@ def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
     runs = {setting.name: space.run(setting, {}, seed=0) for setting in space.settings}
     of_settings = families({name: family_of(run) for name, run in runs.items()})
     out = console()
-    price = "" if cost is None else f", {_hours(cost.confirmation_hours(SEEDS))} at {SEEDS} seeds"
+    price = (
+        "" if cost is None else f", {hours_text(cost.confirmation_hours(SEEDS))} at {SEEDS} seeds"
+    )
     out.print(f"\n[bold]`sweep confirm` on fresh seeds[/bold] of a winner in each setting{price}:")
     print_power(Design.planned(of_settings, SEEDS), (5, SEEDS, 20))
 
 
-def _hours(hours: float) -> str:
+def hours_text(hours: float) -> str:
+    """Minutes, or from an hour and a half hours.
+
+    >>> hours_text(0.2), hours_text(30)
+    ('12 min', '30 h')
+    """
     return f"{60 * hours:.0f} min" if hours < 1.5 else f"{hours:,.0f} h"
 
 
 def _seconds(seconds: float) -> str:
     if seconds < 180:
         return f"{seconds:.0f} s"
-    return f"{seconds / 60:,.0f} min" if seconds < 5400 else _hours(seconds / 3600)
+    return f"{seconds / 60:,.0f} min" if seconds < 5400 else hours_text(seconds / 3600)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import fmean
@@ -58,6 +58,8 @@ class Wanted:
     controls: tuple[str, ...] = ()
     seeds: int = SEEDS
     until_decided: bool = False
+    first_seed: int = FIRST_SEED
+    may_lack: bool = False  # a control whose search has no winner in a setting is left out there
 
 
 def finished_search(objects: ObjectStore, name: str) -> SweepView:
@@ -145,11 +147,13 @@ def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) ->
     return Definition(tuning_name(search.name, control), space, search.mlflow_uri)
 
 
-def tuned_point(tuning: SweepView, plain: Setting, *, at_point: bool) -> Fields:
+def tuned_point(
+    tuning: SweepView, plain: Setting, *, at_point: bool, may_lack: bool = False
+) -> Fields | None:
     """The values that a control's own search found for a setting, or one that shares its search.
 
     Raises:
-        Misuse: it found none.
+        Misuse: it found none, unless it ``may_lack`` one: then None.
     """
     for view in tuning.settings:
         same = _primal(view.setting) == _primal(plain)
@@ -157,6 +161,8 @@ def tuned_point(tuning: SweepView, plain: Setting, *, at_point: bool) -> Fields:
             shown = view.chosen.winner
             if shown is not None:
                 return dict(shown.point)
+            if may_lack:
+                return None
             raise Misuse(
                 f"{tuning.definition.name} has no winner in setting {view.setting.name}: "
                 f"{view.chosen.why}. Leave that control out with --controls."
@@ -228,11 +234,14 @@ def planned(
         for control in wanted.controls:
             fields = control_of(control).fields(searched)
             if fields is not None:
-                own: Fields = {}
+                own: Fields | None = {}
                 if control in tuned:
                     at_point = control_of(control).at_point
-                    own = tuned_point(tuned[control], setting, at_point=at_point)
-                points[control] = {**point, **fields, **own}
+                    own = tuned_point(
+                        tuned[control], setting, at_point=at_point, may_lack=wanted.may_lack
+                    )
+                if own is not None:
+                    points[control] = {**point, **fields, **own}
         settings.append(
             Setting(
                 name,
@@ -253,9 +262,7 @@ def planned(
             )
         )
     design = wanted.design(families({row.name: row.family for row in rows}))
-    taken = {*space.search_seeds, *space.selected_seeds}
-    free = (FIRST_SEED + i for i in range(wanted.seeds + len(taken)))
-    seeds = tuple(seed for seed in free if seed not in taken)[: wanted.seeds]
+    seeds = free_seeds(wanted.first_seed, wanted.seeds, taken_seeds(space))
     confirmation = replace(
         space,
         base=space.base.with_fields(FRESH),
@@ -290,6 +297,21 @@ FRESH: Fields = {"measured_on": "test", "early_stop": False}
 def fresh_start(config: ArmConfig) -> Fields:
     """What makes a seed draw the start of a network whose start is otherwise fixed."""
     return {"model.start_jitter": JITTER} if config.model.spec.fixed_start else {}
+
+
+def taken_seeds(space: SearchSpace) -> set[int]:
+    """Seeds by which a search chose, or what it was made from was chosen."""
+    return {*space.search_seeds, *space.selected_seeds}
+
+
+def free_seeds(first: int, count: int, taken: Collection[int]) -> tuple[int, ...]:
+    """So many seeds from ``first`` on, but those that are taken.
+
+    >>> free_seeds(1000, 3, {1001})
+    (1000, 1002, 1003)
+    """
+    seeds = range(first, first + count + len(taken))
+    return tuple(seed for seed in seeds if seed not in taken)[:count]
 
 
 def tested_measure(space: SearchSpace) -> Measure:

@@ -227,9 +227,13 @@ def _mean_difference(differences: Differences) -> dict[str, float] | None:
 
 
 def deviations(
-    objects: ObjectStore, definition: Definition, plan: Plan, arms: Sequence[SettingArms]
+    objects: ObjectStore,
+    definition: Definition,
+    plan: Plan,
+    arms: Sequence[SettingArms],
+    other: str = UNCONSTRAINED,
 ) -> Iterator[str]:
-    """What departs from the plan, a sentence each."""
+    """What departs from the plan, a sentence each; failed arms are told beside ``other``'s."""
     others = other_readings(objects, definition)
     if others:
         yield (
@@ -245,11 +249,11 @@ def deviations(
         others_text = ", ".join(sorted(versions - {plan.code}))
         yield f"planned with version {plan.code} of the code, trained by {others_text}, too."
     for of in arms:
-        both_arms = [of.outcomes[kind] for kind in (CONSTRAINED, UNCONSTRAINED)]
+        both_arms = [of.outcomes[kind] for kind in (CONSTRAINED, other)]
         seeds = sorted(both_arms[0].keys() & both_arms[1].keys())
         ours, theirs = ([by[seed].counted_as_constant for seed in seeds] for by in both_arms)
         if sum(ours) or sum(theirs):
-            both = f"{sum(ours)} constrained and {sum(theirs)} unconstrained"
+            both = f"{sum(ours)} constrained and {sum(theirs)} {other.replace('_', ' ')}"
             p = failure_rates_p(ours, theirs)
             yield (
                 f"{of.name}: {both} arms ended without a result and count as the best constant "

@@ -1,6 +1,7 @@
-"""Plan of a confirmation: what is compared and how, stored before anything trains.
+"""Plan of a confirmation, or of studies: stored before anything trains.
 
     sweeps/NAME/plan.json      beside the definition of the confirmation NAME; the first one counts
+    sweeps/NAME.studies/studies.json      of the studies of a search NAME, which are sweeps beside
 
 Its digest stands below every table, and so does whatever departs from it.
 """
@@ -9,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import ClassVar, Literal, Self, TypeVar
 
 from sweep.errors import NameTaken
 from sweep.results.aggregates import ARMS
@@ -33,6 +35,8 @@ MEASURES: Mapping[Measure, str] = {
 SEEDS = 10  # of a confirmation, unless another number is asked for
 FIRST_STAGE = 3  # seeds before the first look of a plan that may look at any time
 FIRST_SEED = 1000  # of confirmations; seeds of the search are passed over
+_STUDIES = ".studies"
+P = TypeVar("P", bound="Plan")
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,7 @@ class PlannedSetting:
 class Plan:
     """Everything that a reader must know to have been decided before the test split was read."""
 
+    FILE: ClassVar[str] = "plan.json"
     name: str
     search: str  # the sweep whose winners are confirmed
     settings: tuple[PlannedSetting, ...]
@@ -73,7 +78,7 @@ class Plan:
         return {**asdict(self), "design": self.design.to_json()}
 
     @classmethod
-    def from_json(cls, plain: Mapping[str, Json]) -> Plan:
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
         """The plan that ``to_json`` wrote."""
         values = dict(plain)
         values["settings"] = tuple(PlannedSetting(**one) for one in plain["settings"])
@@ -103,6 +108,37 @@ class Plan:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+@dataclass(frozen=True)
+class StudiesPlan(Plan):
+    """The same of studies: each tunes both sides anew, and its winners meet on one fresh seed.
+
+    The unit is the study: ``seeds`` has the fresh seed of each, in the order that they count in.
+    ``settings`` is empty, since no study has chosen yet; ``design`` names them.
+    """
+
+    FILE: ClassVar[str] = "studies.json"
+    n_proposals: int = 0  # tries of each side in a setting; some settings ask for fewer
+    search_seeds: tuple[tuple[int, ...], ...] = ()  # of each study; no two share one
+    sampler_seeds: tuple[int, ...] = ()
+    no_winner: str = "constrained: plain's own network; plain: constant prediction"
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Json]) -> Self:
+        """The plan that ``to_json`` wrote."""
+        found = super().from_json(plain)
+        seeds = tuple(map(tuple, found.search_seeds))
+        return replace(found, search_seeds=seeds, sampler_seeds=tuple(found.sampler_seeds))
+
+    @property
+    def count(self) -> int:
+        """How many studies there are at most."""
+        return len(self.seeds)
+
+    def study(self, number: int) -> str:
+        """The name of the search that study 1, 2, ... runs; those of its other sweeps begin so."""
+        return f"{self.name.removesuffix(_STUDIES)}.study-{number}"
+
+
 def family_of(config: ArmConfig) -> str:
     """The family of a setting: what it trains on, and what."""
     return f"{config.data.name}, {config.model.name}"
@@ -120,10 +156,11 @@ def families(settings: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def put_plan(objects: ObjectStore, plan: Plan) -> Plan:
+def put_plan(objects: ObjectStore, plan: P) -> P:
     """Store the plan, or attach to the equal one that is there; NameTaken for another one."""
     content = json.dumps(plan.to_json(), sort_keys=True).encode()
-    there = Plan.from_json(json.loads(objects.put_once(_name(plan.name), content)))
+    name = f"{folder(plan.name)}/{plan.FILE}"
+    there = plan.from_json(json.loads(objects.put_once(name, content)))
     differences = list(_differences(there, plan))
     if differences:
         raise NameTaken(
@@ -137,7 +174,24 @@ def put_plan(objects: ObjectStore, plan: Plan) -> Plan:
 
 def load_plan(objects: ObjectStore, name: str) -> Plan | None:
     """The plan of a confirmation; None where there is none."""
-    return objects.get_value(_name(name), Plan.from_json)
+    return objects.get_value(f"{folder(name)}/{Plan.FILE}", Plan.from_json)
+
+
+def studies_name(search: str) -> str:
+    """How the first studies of a search are called, all of them together."""
+    return f"{search}{_STUDIES}"
+
+
+def load_studies(objects: ObjectStore, name: str) -> StudiesPlan | None:
+    """The plan of studies; None where there is none."""
+    return objects.get_value(f"{folder(name)}/{StudiesPlan.FILE}", StudiesPlan.from_json)
+
+
+def studies_of(objects: ObjectStore, confirmation: str) -> StudiesPlan | None:
+    """The plan of the studies that a confirmation belongs to; None: it belongs to none."""
+    found = re.fullmatch(r"(.+)\.study-(\d+)\.confirmation", confirmation)
+    plan = found and load_studies(objects, studies_name(found[1]))
+    return plan if found and plan and 0 < int(found[2]) <= plan.count else None
 
 
 def _differences(there: Plan, given: Plan) -> Iterator[str]:
@@ -156,7 +210,3 @@ def _differences(there: Plan, given: Plan) -> Iterator[str]:
             yield f"{one.name}: planned {number}, asked for proposal {one.proposal}"
     for name in planned:
         yield f"{name}: planned, not asked for"
-
-
-def _name(sweep: str) -> str:
-    return f"{folder(sweep)}/plan.json"

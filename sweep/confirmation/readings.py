@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
-from sweep.confirmation.plan import family_of, load_plan
+from sweep.confirmation.plan import Plan, family_of, load_plan, studies_of
 from sweep.study.definition import Definition, load_definition, sweep_names
 from trainables.errors import SweepError
 from trainables.plain import Json
@@ -52,10 +52,20 @@ class Reading:
 
 
 def other_readings(objects: ObjectStore, definition: Definition) -> list[Reading]:
-    """What else reads or has read a test split of this confirmation, for the same network."""
-    ours = set(_tests(definition))
-    there = (_reading(objects, name) for name in sweep_names(objects) if name != definition.name)
-    found = [reading for reading in there if reading is not None]
+    """What else reads or has read a test split of this confirmation, for the same network.
+
+    All studies of one plan are one reading, which that plan says before the first.
+    """
+    ours, studies = set(_tests(definition)), studies_of(objects, definition.name)
+    own = definition.name if studies is None else studies.name
+    there: dict[str, Reading] = {}
+    for name in sweep_names(objects):
+        reading = _reading(objects, name)
+        if reading is not None:
+            before = there.get(reading.name, reading)
+            tests = tuple(dict.fromkeys((*before.tests, *reading.tests)))
+            there[reading.name] = replace(reading, tests=tests)
+    found = [reading for reading in there.values() if reading.name != own]
     return [reading for reading in (*found, *_left(objects)) if ours & set(reading.tests)]
 
 
@@ -67,7 +77,7 @@ def left_by(objects: ObjectStore, name: str, signatures: Collection[str]) -> Rea
         name: of the sweep.
         signatures: of its stored arms.
     """
-    reading = _reading(objects, name)
+    reading = _reading(objects, name, alone=True)
     final = sum(at_once(ArmStore(objects).has_final, signatures))
     if reading is None or not final:
         return None
@@ -93,13 +103,17 @@ def _left(objects: ObjectStore) -> Iterator[Reading]:
             yield reading
 
 
-def _reading(objects: ObjectStore, name: str) -> Reading | None:
-    """That of a stored confirmation; None of any other sweep, and of what cannot be read."""
+def _reading(objects: ObjectStore, name: str, *, alone: bool = False) -> Reading | None:
+    """That of a stored confirmation; None of any other sweep, and of what cannot be read.
+
+    Of one of several studies that of all, unless it is meant ``alone``.
+    """
     try:
         plan = load_plan(objects, name)
         if plan is None:
             return None
-        return Reading(plan.name, plan.search, plan.digest, _tests(load_definition(objects, name)))
+        of: Plan = plan if alone else studies_of(objects, name) or plan
+        return Reading(of.name, of.search, of.digest, _tests(load_definition(objects, name)))
     except SweepError:
         return None
 

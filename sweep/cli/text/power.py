@@ -13,25 +13,25 @@ from sweep.statistics.design import Design, Rule
 EFFECTS = (0.5, 1.0, 2.0)  # d_z whose power is printed
 
 
-def print_power(design: Design, seeds: Sequence[int]) -> None:
-    """How often so many seeds mark an effect, by the design's rule, for each number of them."""
+def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> None:
+    """How often so many seeds, or other units, mark an effect, for each number of them."""
     largest = max(map(len, design.families.values()))
     tests = {"a family": len(design.families), "a setting": len(design.families) * largest}
     rows = [
-        {"seeds": str(count), "mark": what, **_marked(design.rule, design.error, count, number)}
+        {unit: str(count), "mark": what, **_marked(design.rule, design.error, count, number)}
         for count in seeds
         for what, number in tests.items()
     ]
     out = console()
-    out.print(table(rows, right=("seeds", *list(rows[0])[2:])))
+    out.print(table(rows, right=(unit, *list(rows[0])[2:])))
     count = seeds[0]
     out.print(
         Paragraph(
             "How often an effect is marked, by its size d_z: the mean difference over the standard "
-            f"deviation of the differences between seeds. {len(design.families)} "
+            f"deviation of the differences between {unit}. {len(design.families)} "
             f"famil{'y' if len(design.families) == 1 else 'ies'}, {len(design.settings)} settings, "
             f"error {design.error:g} for the whole table. The most extreme sign-flip p of {count} "
-            f"seeds is {2 / 2**count:.2g}."
+            f"{unit} is {2 / 2**count:.2g}."
         )
     )
 

@@ -1,0 +1,122 @@
+"""Text of studies: their plan before, and the table of the tuned question after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from sweep.cli.options import console
+from sweep.cli.spaces import hours_text
+from sweep.cli.text.power import print_power
+from sweep.cli.text.table import Paragraph, table
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
+from sweep.confirmation.studies import TUNED
+from sweep.results.tables.formats import number
+from trainables.plain import Json
+
+_RIGHT = ("studies", "diff.", "from", "to", "p", "no winner", "certified")
+
+
+def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json]) -> None:
+    """What would be trained and tested, with which power and at what price."""
+    out, arms, design = console(), entry["arms_of_a_study"], plan.design
+    out.print(Paragraph(f"{plan.name}: {plan.count} studies of {plan.search}", style="bold"))
+    families = [{"family": name, "settings": ", ".join(of)} for name, of in design.families.items()]
+    out.print(table(families))
+    looks = " and ".join(map(str, design.looks)) or "every number of"
+    first = plan.search_seeds[0]
+    each = f"{len(first)} seed{'s' * (len(first) > 1)}"
+    out.print(
+        Paragraph(
+            f"Each study repeats the search with {plan.n_proposals} tries a setting on {each} of "
+            f"its own, from {first[0]} on, tunes plain training by as many, and trains both "
+            f"winners on one fresh seed, from {plan.seeds[0]} on. Tested at {looks} studies "
+            f"({design.rule}), error {design.error:g} for the whole table; equivalent below "
+            f"{design.smallest_effect:g} in the metric's unit."
+        )
+    )
+    print_power(design, [plan.count], unit="studies")
+    hours = entry["hours"]
+    price = "" if hours is None else f", about {hours_text(hours)} (within a factor of 2)"
+    out.print(
+        Paragraph(
+            f"Cost: {entry['arms']:,} arms at most{price} here. A study: {arms['search']} of the "
+            f"search, {arms[TUNED]} of {TUNED}, {arms['confirmation']} on the fresh seed."
+        )
+    )
+
+
+def print_studied(entry: Mapping[str, Json]) -> None:
+    """The entry of ``studied`` for people, with what the numbers mean below."""
+    out, studies = console(), entry["studies"]
+    out.print(
+        Paragraph(
+            f"{entry['name']}: both sides of {entry['search']} tuned anew in every study, test "
+            f"split. {studies['whole']} of {studies['planned']} planned studies are whole. Plan "
+            f"{entry['plan']}.",
+            style="bold",
+        )
+    )
+    out.print()
+    families = [{"family": f["name"], **_row(f, f["outcome"])} for f in entry["families"]]
+    out.print(table(families, right=_RIGHT))
+    out.print()
+    rows = []
+    for one in entry["settings"]:
+        lacking, certified = one["no_winner"], one["certified"]
+        row = {"setting": one["setting"], **_row(one, one["marked"])}
+        row["no winner"] = f"{lacking[CONSTRAINED]}, {lacking[TUNED]}"
+        row["certified"] = f"{certified['feasible']} of {certified['of']}"
+        rows.append(row)
+    out.print(table(rows, right=_RIGHT, whole=("setting",)))
+    out.print()
+    for term in _legend(entry):
+        out.print(Paragraph(term, hanging=2))
+    for text in entry["deviations"]:
+        out.print(Paragraph(f"Departs from the plan: {text}", hanging=2))
+
+
+def _row(numbers: Mapping[str, Json], outcome: str) -> dict[str, str]:
+    return {
+        "studies": str(numbers["counted"]),
+        "diff.": number(numbers["mean"], "+.3f"),
+        "from": number(numbers["low"], "+.3f"),
+        "to": number(numbers["high"], "+.3f"),
+        "p": number(numbers["p_adjusted"], ".2g"),
+        "outcome": outcome,
+    }
+
+
+def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
+    settings = entry["settings"]
+    yield (
+        "The question is the tuned one: which would one use, each side tuned by "
+        f"{entry['studies']['n_proposals']} tries a setting? The unit is the study; a matched "
+        "comparison is a table of its own."
+    )
+    yield (
+        f"diff.: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 the "
+        "constrained winner is better than the tuned plain one. A final arm that ended without a "
+        f"result counts as the {entry['worst_score']}."
+    )
+    yield f"from, to: {'; '.join(sorted({one['interval'] for one in settings}))}."
+    yield (
+        "p: adjusted: families first, then their settings (Holm), "
+        f"{entry['design']['error']:g} for the whole table."
+    )
+    yield (
+        "no winner: in so many of these studies the search of the constrained side, of the plain "
+        "side, found none. Without a constrained winner one trains plainly, so the study counts "
+        f"as no difference; without a plain one the {entry['worst_score']} stands for it."
+    )
+    yield "certified: constrained winners that the test units certify as feasible, of the trained."
+    if any(one["units"] is not None for one in settings):
+        yield (
+            "A setting's difference is claimed only where the 95 % crossed bootstrap over studies "
+            "and test units agrees: "
+            + "; ".join(
+                f"{one['setting']} {one['units']['low']:+.3f} to {one['units']['high']:+.3f}"
+                for one in settings
+                if one["units"] is not None
+            )
+            + "."
+        )

@@ -1,0 +1,215 @@
+"""Table of studies: what their stored arms show of both sides tuned, as JSON.
+
+One difference for each study and setting, tested by the same function as a confirmation's: the unit
+is the study, every planned one counts, and the tuned question has a table of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from sweep.confirmation import units
+from sweep.confirmation.arms import SettingArms, read_arms
+from sweep.confirmation.chosen import confirmation_name, tuning_name
+from sweep.confirmation.comparisons import deviations, mark, verdict
+from sweep.confirmation.measures import constant_of, sign_of
+from sweep.confirmation.plan import CONSTRAINED, StudiesPlan, load_plan
+from sweep.confirmation.studies import TUNED, found_winner, study_search
+from sweep.statistics.decisions import Row, table
+from sweep.study.definition import Definition, definition_name, load_definition
+from trainables.plain import Json, finite
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one study came to in one setting."""
+
+    difference: float | None  # > 0: the constrained side is better; None: not yet
+    lacks: str = ""  # the side whose search found no winner
+    arms: SettingArms | None = None  # None: nothing is trained on the fresh seed
+    is_certified: bool = False  # its constrained network, as feasible
+
+
+_PLAINLY = _Part(0.0, lacks=CONSTRAINED)
+
+
+def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> dict[str, Json]:
+    """Everything that the studies show now, for texts and programs."""
+    parts = _every_part(objects, search, plan)
+    rows = _table(plan, parts)
+    settings, merged = [], []
+    for row in (row for row in rows if not row.settings):
+        of = {seed: by[row.name] for seed, by in parts.items() if row.name in by}
+        settings.append(_setting(objects, plan, row, of))
+        merged += [] if (arms := _merged(plan, row.name, of)) is None else [arms]
+    facts = search.space.base.facts
+    whole = replace(study_search(search, plan, 1), name=plan.name)
+    whole = replace(whole, space=replace(whole.space, search_seeds=plan.seeds))
+    entry: dict[str, Json] = {
+        "name": plan.name,
+        "search": plan.search,
+        "plan": plan.digest,
+        "question": "tuned",
+        "unit_of_statistics": "study",
+        "measure": plan.measure,
+        "metric": facts.metric.label,
+        "unit": facts.metric.unit,
+        "design": plan.design.to_json(),
+        "worst_score": plan.worst_score,
+        "no_winner": plan.no_winner,
+        "studies": {
+            "planned": plan.count,
+            "whole": sum(_is_whole(plan, by) for by in parts.values()),
+            "n_proposals": plan.n_proposals,
+            "seeds": list(plan.seeds),
+            "search_seeds": list(map(list, plan.search_seeds)),
+        },
+        "families": [_numbers(row) for row in rows if row.settings],
+        "settings": settings,
+        "deviations": [
+            *_other_tries(objects, plan),
+            *deviations(objects, whole, plan, merged, TUNED),
+        ],
+    }
+    return finite(entry)  # type: ignore[no-any-return]
+
+
+def is_decided(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> bool:
+    """Whether every family has an outcome, whatever its settings have."""
+    rows = _table(plan, _every_part(objects, search, plan))
+    return all(row.outcome != "undecided" for row in rows if row.settings)
+
+
+def _every_part(
+    objects: ObjectStore, search: Definition, plan: StudiesPlan
+) -> dict[int, dict[str, _Part]]:
+    """By the fresh seed of the study, and by setting."""
+    return {
+        seed: _parts(objects, plan, number, search.space.tolerance)
+        for number, seed in enumerate(plan.seeds, start=1)
+    }
+
+
+def _table(plan: StudiesPlan, parts: Mapping[int, Mapping[str, _Part]]) -> tuple[Row, ...]:
+    found: dict[str, dict[int, float]] = {name: {} for name in plan.design.settings}
+    for seed, by in parts.items():
+        for name, part in by.items():
+            if part.difference is not None:
+                found[name][seed] = part.difference
+    return table(plan.design, found, plan.seeds)
+
+
+def _is_whole(plan: StudiesPlan, by: Mapping[str, _Part]) -> bool:
+    every = [by.get(name) for name in plan.design.settings]
+    return all(part is not None and part.difference is not None for part in every)
+
+
+def _parts(
+    objects: ObjectStore, plan: StudiesPlan, number: int, tolerance: float
+) -> dict[str, _Part]:
+    """What one study has come to so far, by setting; those that wait for an arm have no number."""
+    name = plan.study(number)
+    chosen = load_plan(objects, confirmation_name(name))
+    if chosen is None:
+        is_there = objects.exists(definition_name(name))
+        has_none = is_there and found_winner(objects, name) is False
+        return dict.fromkeys(plan.design.settings if has_none else (), _PLAINLY)
+    if not objects.exists(definition_name(chosen.name)):
+        return {}
+    definition = load_definition(objects, chosen.name)
+    found = read_arms(ArmStore(objects).record, definition, chosen)
+    trained = {one.name: _part(one, plan, chosen.seeds[0], tolerance) for one in found}
+    return {name: trained.get(name, _PLAINLY) for name in plan.design.settings}
+
+
+def _part(arms: SettingArms, plan: StudiesPlan, seed: int, tolerance: float) -> _Part:
+    """The two winners of one study in a setting, or what stands for the plain one."""
+    lacks = "" if TUNED in arms.signatures else TUNED
+    ours, theirs = (arms.outcomes.get(kind, {}).get(seed) for kind in (CONSTRAINED, TUNED))
+    if ours is None or (theirs is None and not lacks):
+        return _Part(None, lacks, arms)
+    is_certified = verdict(ours, arms, tolerance) == "feasible"
+    if ours.counted_as_constant and (theirs is None or theirs.counted_as_constant):
+        return _Part(0.0, lacks, arms)  # also where no arm says what the constant comes to
+    if theirs is not None:
+        found = arms.differences(TUNED, plan.measure).get(seed)
+        return _Part(found, lacks, arms, is_certified)
+    assert ours.record.evaluation is not None, "it counts for itself"
+    constant = constant_of(ours.record.config, ours.record.evaluation)[plan.measure]
+    better = sign_of(ours.record.config) * (ours.measures[plan.measure] - constant)
+    return _Part(better, lacks, arms, is_certified)
+
+
+def _merged(plan: StudiesPlan, name: str, of: Mapping[int, _Part]) -> SettingArms | None:
+    """The final arms of all studies in a setting as those of one confirmation; None without any.
+
+    Its config is that of one study: what the others constrain by differs.
+    """
+    there = [part.arms for part in of.values() if part.arms is not None]
+    if not there:
+        return None
+    kinds = (CONSTRAINED, TUNED)
+    signatures = {
+        k: {s: v for a in there for s, v in a.signatures.get(k, {}).items()} for k in kinds
+    }
+    outcomes = {k: {s: v for a in there for s, v in a.outcomes.get(k, {}).items()} for k in kinds}
+    return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config)
+
+
+def _setting(
+    objects: ObjectStore, plan: StudiesPlan, row: Row, of: Mapping[int, _Part]
+) -> dict[str, Json]:
+    counted = plan.seeds[: row.counted]
+    arms, crossed = _merged(plan, row.name, of), None
+    if arms is not None:
+        read = units.reader(objects, arms, plan.measure)
+        crossed = units.over_units(arms, TUNED, counted, plan.measure, read)
+    parts = [of[seed] for seed in counted]
+    outcomes = [part.arms.outcomes for part in parts if part.arms is not None]
+    constants = {
+        kind: sum(o.counted_as_constant for by in outcomes for o in by.get(kind, {}).values())
+        for kind in (CONSTRAINED, TUNED)
+    }
+    trained = [part for part in parts if part.lacks != CONSTRAINED]
+    return {
+        "setting": row.name,
+        **_numbers(row),
+        "marked": mark(row, crossed),
+        "units": None if crossed is None else crossed.to_json(),
+        "no_winner": {
+            kind: sum(part.lacks == kind for part in parts) for kind in (CONSTRAINED, TUNED)
+        },
+        "counted_as_constant": constants,
+        "certified": {
+            "feasible": sum(part.is_certified for part in trained),
+            "of": len(trained),
+        },
+        "per_study": {
+            str(number): of[seed].difference
+            for number, seed in enumerate(plan.seeds, start=1)
+            if seed in of
+        },
+    }
+
+
+def _numbers(row: Row) -> dict[str, Json]:
+    """A row whose unit is the study."""
+    plain = row.to_json()
+    return {"studies" if name == "seeds" else name: value for name, value in plain.items()}
+
+
+def _other_tries(objects: ObjectStore, plan: StudiesPlan) -> Iterator[str]:
+    """Searches that were given more tries or seeds than planned, after they were stored."""
+    for number in range(1, plan.count + 1):
+        name, seeds = plan.study(number), plan.search_seeds[number - 1]
+        for one in (name, tuning_name(name, TUNED)):
+            if objects.exists(definition_name(one)):
+                space = load_definition(objects, one).space
+                if (space.n_proposals, space.search_seeds) != (plan.n_proposals, seeds):
+                    yield (
+                        f"{one} made {space.n_proposals} tries on seeds {list(space.search_seeds)},"
+                        f" planned were {plan.n_proposals} on {list(seeds)}."
+                    )

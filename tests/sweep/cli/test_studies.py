@@ -1,0 +1,362 @@
+"""The option `sweep confirm --studies`: tuning repeated, its table, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search_spaces.space import SearchSpace
+from sweep.cli import studies as verb
+from sweep.confirmation.plan import StudiesPlan, load_plan, load_studies
+from sweep.results.sweep_view import load_sweep
+from sweep.run.coordinator import Coordinator
+from sweep.statistics.decisions import table
+from sweep.study.arms import Arm
+from sweep.study.definition import load_definition, put_extension, sweep_names
+from sweep.study.proposals import stored_proposals
+from tests.support import confirmations as hand
+from tests.support import toy_sweeps as toy
+from tests.support.command_line import SPACE_FILE, refused, sweep
+from tests.support.records import ended, finished
+from tests.support.sweeps import (
+    FEASIBLE,
+    FIRST,
+    INFEASIBLE,
+    PLAIN,
+    SECOND,
+    SPACE,
+    USELESS,
+    store_sweep,
+)
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+# Plain training stands where the constraint does, so that four steps find a winner: it has to be
+# useful alone. Long windows and few gammas: an arm's evaluation takes the whole test split.
+PLAINLY = (
+    SPACE_FILE.replace("Uniform", "LogUniform")
+    .replace(
+        "steps=4, report_every=2)",
+        "data=replace(TINY.data, frames=20, patch_size=16), train_gamma=0.5, "
+        "test_gammas=(0.0, 0.5, 1.0), eval_draws=1, steps=4, report_every=4)"
+        '.with_fields({"constraint.weights_by": "last_layer"})',
+    )
+    .replace('"constraint.alpha": LogUniform(0.1, 0.3)', '"primal_lr": LogUniform(0.002, 0.01)')
+)
+DESCENDS = [0.5, 0.3, 0.18, 0.1]  # feasible at every alpha of the space, and useful
+ONCE = ("--rule", "fixed")
+ONE = replace(SPACE, settings=SPACE.settings[:1], search_seeds=(0,), n_proposals=2)
+
+
+def side(arm: Arm) -> str:
+    constraint = arm.config.constraint
+    if constraint is None:
+        return "unconstrained"
+    return "tuned_plain" if constraint.weights_by == "last_layer" else "constrained"
+
+
+def score(gamma: float, kind: str, seed: int) -> float:
+    """The metric of a final arm, lower is better: the constrained ones by 1 and a bit."""
+    better = {"constrained": 1.0 + 0.1 * (seed % 3), "tuned_plain": 0.0, "unconstrained": -0.5}
+    return 12.0 + gamma - better[kind]
+
+
+class Trainer:
+    """Stands in for training: a real coordinator, and records by hand."""
+
+    def __init__(self) -> None:
+        self.trained: list[str] = []
+        self.ends: dict[tuple[str, str, int], str | list[float]] = {}  # setting, side, seed
+        self.left = 10_000  # arms before it is interrupted
+
+    def __call__(self, objects: ObjectStore, definition: Any, *args: Any, **options: Any) -> int:
+        coordinator = Coordinator(objects, definition)
+        coordinator.start()
+        arms = toy.train(coordinator, self.record, self.left)
+        self.left -= len(arms)
+        self.trained += [arm.signature for arm in arms]
+        return 0 if coordinator.summary().is_done else 1
+
+    def record(self, arm: Arm) -> ArmRecord:
+        kind, seed = side(arm), arm.config.seed
+        own = self.ends.get((arm.setting, kind, seed), PLAIN if kind != "constrained" else DESCENDS)
+        if isinstance(own, str):
+            return ended(arm.config, own, "the loss is nan.")
+        if arm.config.measured_on == "dev":
+            return finished(arm.config, own)
+        value = score(arm.config.train_gamma, kind, seed)
+        units = {"dev_units": [f"c{i}:0" for i in range(12)], "dev_losses": [own] * 12}
+        scores = dict.fromkeys(("0.00", "0.20", "0.40"), value)
+        return finished(arm.config, own, scores=scores, split="test", **units)
+
+
+@pytest.fixture
+def trainer(
+    request: pytest.FixtureRequest, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> Trainer:
+    """A finished search called tiny, of this space or the smallest; its studies train at once."""
+    store_searched(objects, getattr(request, "param", ONE))
+    found = Trainer()
+    monkeypatch.setattr(verb, "train", found)
+    for name in ("resolved", "resolved_fresh"):
+        monkeypatch.setattr(verb, name, lambda definition, say: definition)
+    return found
+
+
+def store_searched(objects: ObjectStore, space: SearchSpace) -> None:
+    came_to = {setting.name: [FEASIBLE] * space.n_proposals for setting in space.settings}
+    store_sweep(objects, came_to, space=space)
+
+
+def studies(objects: ObjectStore, count: int, *words: str, exits: int = 0) -> Any:
+    said = sweep(
+        "confirm", "tiny", "--studies", str(count), *words, "--json",
+        "--storage", objects.root, exits=exits,
+    )  # fmt: skip
+    return json.loads(said.stdout) if not exits else said.stderr
+
+
+def planned(objects: ObjectStore) -> StudiesPlan:
+    plan = load_studies(objects, "tiny.studies")
+    assert plan is not None
+    return plan
+
+
+def by_setting(entry: Any) -> dict[str, Any]:
+    return {one["setting"]: one for one in entry["settings"]}
+
+
+@pytest.mark.long("seven sweeps, each with its tracking, are the smallest that are two studies")
+def test_studies_end_to_end(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(PLAINLY)
+    root = ("--storage", str(tmp_path / "store"), "--where", "inline")
+    sweep("run", str(tmp_path / "mine.py"), *root)
+    objects = ObjectStore(tmp_path / "store")
+    before = set(objects.names("arms"))
+    said = sweep("confirm", "mine", "--studies", "2", *root)
+    out = " ".join(said.stdout.split())
+    assert "both sides of mine tuned anew in every study, test split. 2 of 2 planned" in out
+    assert "The unit is the study" in out
+    assert "Departs from the plan" not in out
+    assert len(set(objects.names("arms")) - before) == 2 * (1 + 1 + 1 + 3)
+    again = sweep("confirm", "mine", "--studies", "2", *root)
+    assert again.stdout == said.stdout
+    assert again.stderr == ""
+
+
+@pytest.mark.parametrize("trainer", [SPACE], indirect=True)
+def test_differences_are_those_of_the_stored_records(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    dry = studies(objects, 3, *ONCE, "--dry-run")
+    assert sweep_names(objects) == ["tiny"]
+    assert load_studies(objects, "tiny.studies") is None
+    searched = [tuple(seeds) for seeds in dry["search_seeds"]]
+    trainer.ends = {
+        **{(FIRST, "constrained", seed): INFEASIBLE for seed in searched[1]},
+        **{(SECOND, "tuned_plain", seed): USELESS for seed in searched[2]},
+        (SECOND, "constrained", 1001): "diverged",
+    }
+    entry = studies(objects, 3, *ONCE)
+    plan = planned(objects)
+    assert {name: dry[name] for name in plan.to_json()} == json.loads(json.dumps(plan.to_json()))
+    gammas = {FIRST: 0.15, SECOND: 0.2}
+    constant = 50.0  # of ``finished``
+    expected: dict[str, dict[int, float]] = {FIRST: {}, SECOND: {}}
+    store = ArmStore(objects)
+    for number in (1, 2, 3):
+        definition = load_definition(objects, f"tiny.study-{number}.confirmation")
+        assert definition.space.search_seeds == (999 + number,)
+        own: dict[tuple[str, str], ArmRecord] = {}
+        for setting, kind, config in hand.every_arm(definition):
+            record = store.record(config.signature())
+            assert record is not None
+            own[setting, kind] = record
+        for setting in (FIRST, SECOND):
+            ours, theirs = (own.get((setting, kind)) for kind in ("constrained", "tuned_plain"))
+            if ours is None:
+                expected[setting][number] = 0.0
+                continue
+            values = [
+                constant
+                if record is None or record.evaluation is None
+                else record.evaluation.scores["0.40"]
+                for record in (ours, theirs)
+            ]
+            expected[setting][number] = values[1] - values[0]
+    assert expected[FIRST][2] == 0.0
+    assert expected[SECOND][2] == score(0.2, "tuned_plain", 1001) - constant
+    assert expected[SECOND][3] == constant - score(gammas[SECOND], "constrained", 1002)
+    shown = by_setting(entry)
+    for setting, values in expected.items():
+        found = {int(number): d for number, d in shown[setting]["per_study"].items()}
+        assert found == pytest.approx(values)
+    rows = [row.to_json() for row in table(plan.design, expected, (1, 2, 3))]
+    for row, one in zip(rows, [*entry["families"], shown[FIRST], shown[SECOND]], strict=True):
+        numbers = {n: v for n, v in row.items() if isinstance(v, float)}
+        assert {n: one[n] for n in numbers} == pytest.approx(numbers)
+        assert (one["studies"], one["outcome"]) == (3, row["outcome"])
+    assert shown[FIRST]["no_winner"] == {"constrained": 1, "tuned_plain": 0}
+    assert shown[SECOND]["no_winner"] == {"constrained": 0, "tuned_plain": 1}
+    assert shown[SECOND]["counted_as_constant"] == {"constrained": 1, "tuned_plain": 0}
+    assert shown[FIRST]["certified"] == {"feasible": 2, "of": 2}
+    assert "1 constrained and 0 tuned plain arms ended without a result" in entry["deviations"][0]
+
+
+def test_studies_share_no_seed_and_propose_anew(objects: ObjectStore, trainer: Trainer) -> None:
+    entry = studies(objects, 2)
+    plan, search = planned(objects), load_definition(objects, "tiny").space
+    every = [*search.search_seeds, *plan.seeds, *(s for of in plan.search_seeds for s in of)]
+    assert len(every) == len(set(every)) == 1 + 2 + 2 * 1
+    for suffix in ("", ".tuned_plain"):
+        names = ["tiny", "tiny.study-1", "tiny.study-2"][bool(suffix) :]
+        spaces = [load_definition(objects, name + suffix).space for name in names]
+        assert {space.n_proposals for space in spaces} == {2}
+        assert len({space.sampler_seed for space in spaces}) == len(names)
+        points = [
+            repr(proposal.point)
+            for name in names[suffix == "" :]
+            for proposal in stored_proposals(objects, name + suffix, FIRST)
+            if proposal.number > 0  # the default point is the first try of every search
+        ]
+        assert len(points) == len(set(points)) == 2
+    assert entry["deviations"] == []
+    assert entry["studies"]["whole"] == 2
+
+
+def test_it_goes_on_where_it_was_interrupted(objects: ObjectStore, trainer: Trainer) -> None:
+    seen = []
+    for left in (2, 4, 5, 10_000):
+        trainer.left = left
+        said = studies(objects, 2, exits=0 if left > 100 else 1)
+        seen.append(len(trainer.trained))
+        if left < 100:
+            assert "sweep confirm tiny --studies 2" in said
+    assert seen == [2, 6, 11, 2 * (3 + 2 + 3)]
+    assert max(Counter(trainer.trained).values()) == 1
+    assert said["studies"]["whole"] == 2
+    assert studies(objects, 2) == said
+    assert len(trainer.trained) == seen[-1]
+
+
+def test_a_search_without_any_winner_counts(objects: ObjectStore, trainer: Trainer) -> None:
+    trainer.ends |= {(FIRST, "constrained", seed): INFEASIBLE for seed in (2000, 2001)}
+    entry = studies(objects, 2, *ONCE)
+    assert sweep_names(objects) == ["tiny", "tiny.study-1", "tiny.study-2"]
+    (one,) = entry["settings"]
+    assert (one["mean"], one["outcome"], one["studies"]) == (0.0, "undecided", 2)
+    assert one["no_winner"] == {"constrained": 2, "tuned_plain": 0}
+    assert one["certified"] == {"feasible": 0, "of": 0}
+
+
+def test_it_ends_when_all_is_decided(objects: ObjectStore, trainer: Trainer) -> None:
+    entry = studies(objects, 6, "--until-decided")
+    assert entry["studies"]["whole"] == 5
+    assert [one["outcome"] for one in entry["families"]] == ["better"]
+    assert {one["marked"] for one in entry["settings"]} == {"better"}
+
+
+def test_the_plan_stays(objects: ObjectStore, trainer: Trainer) -> None:
+    studies(objects, 2)
+    trained = len(trainer.trained)
+    root = ("--storage", objects.root)
+    said = refused("confirm", "tiny", "--studies", "3", *root)
+    assert "is planned with 2 studies, got --studies 3" in said
+    said = refused("confirm", "tiny", "--studies", "2", "--rule", "any_time", *root)
+    assert "the confirmation tiny.studies has a plan already" in said
+    assert "design: planned" in said
+    said = refused("confirm", "tiny", "--studies", "2", "--error", "0.1", *root)
+    assert "'error': 0.1" in said
+    search = load_definition(objects, "tiny")
+    put_extension(objects, search.extended(n_proposals=3))
+    assert "tiny is not finished" in refused("confirm", "tiny", "--studies", "2", *root)
+    trainer(objects, load_definition(objects, "tiny"))
+    assert studies(objects, 2)["deviations"] == []  # their tries are those of the plan
+    put_extension(objects, load_definition(objects, "tiny.study-1").extended(n_proposals=3))
+    (said,) = studies(objects, 2)["deviations"]
+    assert "tiny.study-1 made 3 tries on seeds [2000], planned were 2" in said
+    assert len(trainer.trained) == trained + 1
+
+
+def test_readings_beside_them_are_named_and_they_are_one(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    studies(objects, 2)
+    plan, definition = hand.stored(objects, hand.wanted(seeds=2))
+    hand.trained(objects, definition, lambda setting, kind, seed: 9.0 + seed % 7)
+    (said,) = studies(objects, 2)["deviations"]
+    assert "read 2 times" in said
+    assert "also by tiny.confirmation (of tiny):" in said
+    for name, other in (
+        ("tiny.confirmation", "also by tiny.studies (of tiny):"),
+        ("tiny.study-1.confirmation", "also by tiny.confirmation (of tiny):"),
+    ):
+        shown = json.loads(sweep("best", name, "--json", "--storage", objects.root).stdout)
+        assert "read 2 times" in shown["deviations"][0]
+        assert other in shown["deviations"][0]
+    sweep("rm", plan.name, "--yes", "--storage", objects.root)
+    sweep("rm", "tiny.study-2.confirmation", "--yes", "--storage", objects.root)
+    trained = len(trainer.trained)
+    (said,) = studies(objects, 2)["deviations"]
+    assert "read 3 times" in said
+    assert "tiny.study-2.confirmation (of tiny.study-2, plan" in said
+    assert len(trainer.trained) == trained + 3
+    other = studies(objects, 2, "--name", "more")
+    assert "tiny.studies (of tiny)" in other["deviations"][0]
+    assert len(trainer.trained) == trained + 3  # the same seeds are the same arms
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--studies", "1"), "--studies must be at least 2, got 1"),
+        (("--studies", "2", "--proposal", f"{FIRST}=0"), "got --proposal"),
+        (("--studies", "2", "--controls", "penalty"), "got --controls penalty"),
+        (("--studies", "2", "--seeds", "5"), "Leave --seeds out"),
+        (("--studies", "2", "--address", "http://h:8265"), "--where cluster'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    objects: ObjectStore, words: tuple[str, ...], text: str
+) -> None:
+    store_searched(objects, ONE)
+    assert text in refused("confirm", "tiny", *words, "--storage", objects.root)
+
+
+def test_another_search_of_that_name_is_no_study_of_it(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    studies(objects, 2)
+    search = load_sweep(objects, "tiny").definition
+    objects.delete_folder("sweeps/tiny")
+    store_searched(objects, replace(search.space, tolerance=0.2))
+    said = refused("confirm", "tiny", "--studies", "2", "--storage", objects.root)
+    assert "planned for another search than the tiny that is there" in said
+    assert load_plan(objects, "tiny.studies") is None  # a file of its own
+
+
+def test_the_text_of_plan_and_table(
+    objects: ObjectStore, trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    words = ("confirm", "tiny", "--studies", "2", "--storage", objects.root)
+    out = sweep(*words, "--dry-run").stdout
+    once = " ".join(out.split())
+    assert "tiny.studies: 2 studies of tiny" in once
+    assert "2 tries a setting on 1 seed of its own, from 2000 on" in once
+    assert "Tested at 2 studies" in once
+    assert "differences between studies" in once
+    assert "Cost: 16 arms at most, about" in once
+    assert "A study: 3 of the search, 2 of tuned_plain, 3 on the fresh seed" in once
+    table_out = sweep(*words).stdout
+    assert len(trainer.trained) == len(set(trainer.trained)) == 16
+    assert "2 of 2 planned studies are whole" in " ".join(table_out.split())
+    for text in (out, table_out):
+        assert max(map(len, text.splitlines())) <= 80
+        assert all(line == line.rstrip() for line in text.splitlines())
