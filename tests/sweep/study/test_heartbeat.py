@@ -252,7 +252,7 @@ def heartbeats() -> set[threading.Thread]:
 def test_a_driver_that_loses_its_sweep_ends_and_says_why(
     bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
-    monkeypatch.setattr(heartbeat, "BEAT_EVERY_S", 0.02)
+    monkeypatch.setattr(heartbeat, "BEAT_EVERY_S", 0.25)
     asked = put_definition(bucket, definition())
     others = heartbeats()  # of tests before
 
