@@ -43,6 +43,12 @@ def run(config: ArmConfig, store: ArmStore) -> ArmRecord:
     return arm.record
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> ArmRecord:
+    """TINY, trained without a disturbance; to be read."""
+    return run(TINY, ArmStore(ObjectStore(tmp_path_factory.mktemp("whole"))))
+
+
 TIMED = {
     results.TRAIN_STEPS_PER_S,
     results.TRAIN_SECONDS,
@@ -93,7 +99,12 @@ def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store
 
 # 12 steps an epoch, so that checkpoints fall into the middle of one
 EPOCHS = TINY.with_fields(
-    {"batch_size": 544, "constraint.resilience": 0.3, "constraint.violation_ema": 0.5}
+    {
+        "batch_size": 272,
+        "data.max_clips": 4,
+        "constraint.resilience": 0.3,
+        "constraint.violation_ema": 0.5,
+    }
 )
 KINDS = {
     "constrained": TINY,
@@ -125,8 +136,9 @@ def test_an_arm_stopped_after_every_report_equals_one_never_stopped(
     assert numbers(record) == numbers(whole)
 
 
-def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(tmp_path: Path) -> None:
-    whole = run(TINY, ArmStore(ObjectStore(tmp_path / "whole")))
+def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(
+    tmp_path: Path, whole: ArmRecord
+) -> None:
     store = ArmStore(ObjectStore(tmp_path / "killed"))
     ArmRun(TINY, store).advance()
     stale = store.objects.get(f"arms/{TINY.signature()}/progress.json")
@@ -136,8 +148,9 @@ def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(tmp_path: P
     assert numbers(run(TINY, store)) == numbers(whole)
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(tmp_path: Path) -> None:
-    whole = run(TINY, ArmStore(ObjectStore(tmp_path / "whole")))
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(
+    tmp_path: Path, whole: ArmRecord
+) -> None:
     store = ArmStore(ObjectStore(tmp_path / "damaged"))
     for _ in range(3):
         ArmRun(TINY, store).advance()
@@ -358,9 +371,8 @@ def test_a_blank_network_is_warned_about(store: ArmStore) -> None:
 
 @pytest.mark.parametrize("stopped_after", [2, 4], ids=["running", "finished"])
 def test_an_arm_whose_record_is_damaged_is_trained_again(
-    tmp_path: Path, stopped_after: int
+    tmp_path: Path, stopped_after: int, whole: ArmRecord
 ) -> None:
-    whole = run(TINY, ArmStore(ObjectStore(tmp_path / "whole")))
     store = ArmStore(ObjectStore(tmp_path / "damaged"))
     for _ in range(stopped_after):
         ArmRun(TINY, store).advance()
@@ -396,9 +408,9 @@ def test_an_arm_that_starts_again_removes_what_was_half_written(
 
 
 def test_the_final_result_of_a_confirmation_is_of_every_unit_of_the_test_split(
-    tmp_path: Path,
+    tmp_path: Path, whole: ArmRecord
 ) -> None:
-    on_dev = run(TINY, ArmStore(ObjectStore(tmp_path / "dev")))
+    on_dev = whole
     config = replace(TINY, measured_on="test")
     store = ArmStore(ObjectStore(tmp_path / "test"))
     on_test = run(config, store)

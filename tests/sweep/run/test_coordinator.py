@@ -445,4 +445,4 @@ def test_a_finished_pair_takes_little_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
         return used
 
-    assert (grown(120) - grown(20)) / 100 < 20_000
+    assert (grown(60) - grown(10)) / 50 < 20_000

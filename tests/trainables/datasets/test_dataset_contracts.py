@@ -287,7 +287,7 @@ def test_data_sets_without_video_files_do_not_load_the_decoder() -> None:
     code = (
         "import sys; from trainables.config.arm import DataConfig;"
         "from trainables.datasets.video.load import load_video;"
-        "load_video(DataConfig(frame_size=16));"
+        "load_video(DataConfig(frame_size=16, max_clips=2));"
         "print('av' in sys.modules)"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

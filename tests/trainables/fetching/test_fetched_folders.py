@@ -25,7 +25,7 @@ from trainables.fetching import fetched_folders, remote_folders
 from trainables.fetching.fetched_folders import Background, fetched, listed
 
 ADDRESS = f"s3://{BUCKET}/data"
-FILES = {f"Train/{n:03d}.tif": bytes([n]) * 1000 for n in range(40)}
+FILES = {f"Train/{n:03d}.tif": bytes([n]) * 1000 for n in range(16)}
 pytestmark = pytest.mark.usefixtures("own_cache")
 
 
@@ -79,7 +79,7 @@ def test_of_several_at_once_one_copies_and_the_others_hear_how_far_it_is(cloud: 
     waits = Event()
 
     def pause(request: Request) -> None:
-        if request.method == "GET" and request.path.endswith("039.tif"):
+        if request.method == "GET" and request.path.endswith("015.tif"):
             waits.wait(1.5)  # clients ask again after 3 s
 
     cloud.before = pause
@@ -101,13 +101,13 @@ def test_after_a_kill_only_the_rest_is_copied(cloud: Cloud) -> None:
     upload(cloud, FILES)
     there = Event()
 
-    def stop_at_30(request: Request) -> None:
-        if len(copied(cloud)) > 30:
+    def stop_at_10(request: Request) -> None:
+        if len(copied(cloud)) > 10:
             there.wait(60)
 
-    cloud.before = stop_at_30
+    cloud.before = stop_at_10
     fetcher = subprocess.Popen([sys.executable, "-c", KILLED, ADDRESS], cwd=ROOT)
-    wait_until(lambda: len(copied(cloud)) > 30)
+    wait_until(lambda: len(copied(cloud)) > 10)
     fetcher.send_signal(signal.SIGKILL)
     fetcher.wait()
     cloud.before = lambda request: None
@@ -161,16 +161,16 @@ def test_however_coarsely_a_disk_keeps_times_what_is_there_is_not_copied_again(
 
 def test_an_object_that_changes_during_the_fetch_is_seen(cloud: Cloud) -> None:
     upload(cloud, FILES)
-    changes = [{"Train/005.tif": b"shorter"}, {"Train/039.tif": b"longer" * 1000}]
+    changes = [{"Train/005.tif": b"shorter"}, {"Train/015.tif": b"longer" * 1000}]
 
     def change(request: Request) -> None:
-        if request.method == "GET" and request.path.endswith("039.tif") and changes:
+        if request.method == "GET" and request.path.endswith("015.tif") and changes:
             upload(cloud, changes.pop())
 
     cloud.before = change
     assert held(fetched(ADDRESS)) == FILES | {
         "Train/005.tif": b"shorter",
-        "Train/039.tif": b"longer" * 1000,
+        "Train/015.tif": b"longer" * 1000,
     }
 
 

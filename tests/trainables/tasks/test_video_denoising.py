@@ -42,17 +42,13 @@ def assert_same(a: Batch, b: Batch) -> None:
 
 
 def test_a_seed_is_the_same_in_every_process() -> None:
+    """Of whatever hash seed: this process has another one."""
     code = "from trainables.random_keys import seed_of; print(seed_of(3, 'order', 0.15))"
-    for hash_seed in ("0", "1"):
-        environment = os.environ | {"PYTHONHASHSEED": hash_seed}
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert int(done.stdout) == seed_of(3, "order", 0.15) == 1609501814701219240
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == seed_of(3, "order", 0.15) == 1609501814701219240
 
 
 def test_seeds_differ_for_every_part_of_the_key_and_fit_63_bits() -> None:
