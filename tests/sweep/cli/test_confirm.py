@@ -45,6 +45,19 @@ def confirm(store: str, *words: str, **options: Any) -> Any:
     return sweep("confirm", "mine", *named, *words, "--storage", store, **options)
 
 
+@pytest.fixture(scope="module")
+def confirmed_once(searched: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A root in which it is confirmed on two seeds, and the JSON that this printed."""
+    root = shutil.copytree(searched, tmp_path_factory.mktemp("confirmed") / "store")
+    return root, confirm(str(root), "--seeds", "2", "--where", "inline", "--json").stdout
+
+
+@pytest.fixture
+def confirmed(confirmed_once: tuple[Path, str], tmp_path: Path) -> str:
+    """A copy of that root."""
+    return str(shutil.copytree(confirmed_once[0], tmp_path / "confirmed"))
+
+
 def test_a_dry_run_prints_the_plan_its_power_and_its_cost(mine: str) -> None:
     out = confirm(mine, "--dry-run", "--seeds", "6").stdout
     assert "6 fresh seeds from 1000, 12 arms at most" in out
@@ -76,32 +89,32 @@ def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) ->
     assert json.loads((exported / "confirmed.json").read_text()) == entry
 
 
-def test_another_plan_under_that_name_is_refused(mine: str) -> None:
-    confirm(mine, "--seeds", "2", "--where", "inline")
-    said = refused("confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", mine)
+def test_another_plan_under_that_name_is_refused(confirmed: str) -> None:
+    said = refused(
+        "confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", confirmed
+    )
     assert "has a plan already" in said
     assert "seeds: planned" in said
     other = ("--seeds", "3", "--name", "mine.again")
-    out = " ".join(confirm(mine, *other, "--where", "inline").stdout.split())
+    out = " ".join(confirm(confirmed, *other, "--where", "inline").stdout.split())
     assert "read 2 times for the same network, also by mine.confirmation (of mine)" in out
-    told = sweep("rm", "mine.confirmation", "--yes", "--storage", mine).stdout
+    told = sweep("rm", "mine.confirmation", "--yes", "--storage", confirmed).stdout
     assert "4 arms had ended on the test split" in told
-    out = " ".join(sweep("best", "mine.again", "--storage", mine).stdout.split())
+    out = " ".join(sweep("best", "mine.again", "--storage", confirmed).stdout.split())
     assert "mine.confirmation (of mine, plan" in out
     assert "after 4 of its arms had ended" in out
 
 
-def test_its_seeds_and_failed_arms_are_those_of_the_plan(mine: str) -> None:
-    confirm(mine, "--seeds", "2", "--where", "inline")
+def test_its_seeds_and_failed_arms_are_those_of_the_plan(confirmed: str) -> None:
     for words in (("--seeds", "5"), ("--retry-failed",)):
-        said = refused("resume", "mine.confirmation", *words, "--storage", mine)
+        said = refused("resume", "mine.confirmation", *words, "--storage", confirmed)
         assert "those of its plan" in said
-    said = refused("best", "mine.confirmation", "--only", "nosuch", "--storage", mine)
+    said = refused("best", "mine.confirmation", "--only", "nosuch", "--storage", confirmed)
     assert "nosuch" in said
 
 
-def test_json_is_all_that_is_printed(mine: str) -> None:
-    entry = json.loads(confirm(mine, "--seeds", "2", "--where", "inline", "--json").stdout)
+def test_json_is_all_that_is_printed(confirmed_once: tuple[Path, str]) -> None:
+    entry = json.loads(confirmed_once[1])
     assert entry["settings"][0]["contrasts"]["unconstrained"]["counted"] == 2
 
 
