@@ -212,6 +212,7 @@ def is_timed(config: ArmConfig) -> bool:
     return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
 
 
+@lru_cache(maxsize=4096)
 def _of_its_shape(config: ArmConfig) -> ArmConfig:
     """The run with defaults in all fields that the cost of a step does not depend on."""
     data = config.data
