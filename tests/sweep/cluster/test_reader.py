@@ -298,7 +298,7 @@ def test_it_ends_when_other_code_is_installed(tmp_path: Path) -> None:
 def test_it_ends_when_nobody_has_asked_for_a_while(tmp_path: Path) -> None:
     code = (
         "from sweep.cli import reader\n"
-        "reader.IDLE_S, reader._Server.timeout = 0.0, 0.1\n"
+        "reader.IDLE_S, reader._Server.timeout, reader._prepare = 0.0, 0.1, lambda: None\n"
         "reader.main()\n"
     )
     with reading(tmp_path, program=("-c", code)) as up:
@@ -311,6 +311,7 @@ def test_who_asks_nothing_stops_nobody_and_does_not_stay(tmp_path: Path) -> None
     code = (
         "from sweep.cli import reader\n"
         f"reader.READ_S, reader._Server.timeout = 1.0, 1.0; reader._Server.max_children = {few}\n"
+        "reader._prepare = lambda: None\n"
         "reader.main()\n"
     )
     with reading(tmp_path, program=("-c", code)) as up, ExitStack() as stack:
