@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import secrets
 import shutil
@@ -85,6 +86,18 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("HOME", "XDG_CACHE_HOME"):  # while modules are collected; per test below
         patch.setenv(name, str(folder / "home"))
     (folder / "home").mkdir()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """What test modules import stays: it is kept out of every collection of garbage after this."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -289,6 +302,24 @@ def cloud(cloud_server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 # --- databases for tracking -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tables_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """MLflow makes the tables of a new SQLite file for a second or two; later files are copies."""
+    from sweep.tracking import client
+
+    make, first = client._make_tables, tmp_path_factory.mktemp("tables") / "mlflow.db"
+
+    def copied(database: Path) -> None:
+        if not first.exists():
+            make(database)
+            shutil.copyfile(database, first)
+        shutil.copyfile(first, database)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "_make_tables", copied)
+        yield
 
 
 @pytest.fixture(scope="session")

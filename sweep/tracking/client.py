@@ -64,14 +64,12 @@ def _create_whole(path: Path) -> None:
     MLflow makes its tables one by one, for a second: a file left by a kill in between is refused by
     every later client ("table already exists").
     """
-    from mlflow import MlflowClient
-
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f"{_aside(path)}{uuid.uuid4().hex}")
     # mlflow keeps the file open and may still write when the process ends.
     with tempfile.TemporaryDirectory(prefix="sweep-mlflow-", ignore_cleanup_errors=True) as folder:
         made = Path(folder, "made.db")
-        MlflowClient(tracking_uri=f"sqlite:///{made}").search_experiments(max_results=1)
+        _make_tables(made)
         try:
             shutil.copyfile(made, whole)
             os.link(whole, path)
@@ -82,6 +80,12 @@ def _create_whole(path: Path) -> None:
                 os.replace(whole, path)
         finally:
             whole.unlink(missing_ok=True)
+
+
+def _make_tables(database: Path) -> None:
+    from mlflow import MlflowClient
+
+    MlflowClient(tracking_uri=f"sqlite:///{database}").search_experiments(max_results=1)
 
 
 def _remove_left_overs(path: Path) -> None:
