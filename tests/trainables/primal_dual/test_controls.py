@@ -48,6 +48,12 @@ def trained(config: ArmConfig, steps: int = STEPS) -> Training:
     return training
 
 
+@functools.cache
+def ended(config: ArmConfig) -> Training:
+    """The same at its end: to be read, not to be trained."""
+    return trained(config)
+
+
 def by_hand(config: ArmConfig, objective: Any, steps: int = STEPS) -> list[torch.Tensor]:
     """Adam on ``objective`` of the layer losses over f_c, with the schedule written out."""
     model = training_of(config, the_task()).model
@@ -74,7 +80,7 @@ def same(training: Training, weights: list[torch.Tensor]) -> bool:
 def test_fixed_weights_train_as_a_loop_written_by_hand_bit_for_bit(name: str) -> None:
     weights_F = torch.tensor(FIXED[name], dtype=torch.float64)
     config = config_of(CONTROLS[name])
-    assert same(trained(config), by_hand(config, lambda step, losses: (weights_F * losses).sum()))
+    assert same(ended(config), by_hand(config, lambda step, losses: (weights_F * losses).sum()))
 
 
 def test_the_warm_up_of_a_control_is_plain() -> None:
@@ -85,13 +91,13 @@ def test_the_warm_up_of_a_control_is_plain() -> None:
         return losses[-1] if step < 7 else (weights_F * losses).sum()
 
     # 1e-9: the last loss alone sums its gradient in another order than one of four of weight 0
-    for a, b in zip(trained(config).parameters, by_hand(config, objective), strict=True):
+    for a, b in zip(ended(config).parameters, by_hand(config, objective), strict=True):
         torch.testing.assert_close(a.detach(), b, rtol=1e-9, atol=1e-9)
 
 
 def test_the_last_layer_alone_trains_to_the_unconstrained_arms_weights_bit_for_bit() -> None:
     config = config_of(LAST)
-    control, plain = trained(config), trained(config.unconstrained())
+    control, plain = ended(config), ended(config.unconstrained())
     assert same(control, [p.detach() for p in plain.parameters])
     (scalars, layers), (of_plain, nothing) = control.measured(), plain.measured()
     assert scalars["train/loss"] == of_plain["train/loss"]
@@ -152,9 +158,9 @@ def test_a_penalty_trains_on_its_objective() -> None:
         return losses[-1] + 3.0 * sum(g.clamp(min=0) ** 2 for g in found)  # type: ignore[attr-defined]
 
     # 1e-6: 48 steps of Adam amplify the last bits of gradients summed in another order
-    for a, b in zip(trained(config).parameters, by_hand(config, objective), strict=True):
+    for a, b in zip(ended(config).parameters, by_hand(config, objective), strict=True):
         torch.testing.assert_close(a.detach(), b, rtol=1e-6, atol=1e-6)
-    assert not same(trained(config), [p.detach() for p in trained(config_of(LAST)).parameters])
+    assert not same(ended(config), [p.detach() for p in ended(config_of(LAST)).parameters])
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -185,17 +191,17 @@ def test_a_control_resumes_bit_for_bit(name: str) -> None:
     whole = trained(config, 19)
     whole.measured()
     saved = to_bytes(whole.state_dict())
-    whole.run_to(STEPS)
+    whole.run_to(30)
     resumed = training_of(config, the_task())
     resumed.load_state_dict(from_bytes(saved, CPU))
-    resumed.run_to(STEPS)
+    resumed.run_to(30)
     assert same(whole, [p.detach() for p in resumed.parameters])
     assert whole.measured()[1] == resumed.measured()[1]
 
 
 def test_controls_differ_from_each_other_and_from_multipliers() -> None:
     runs = [{}, *(CONTROLS[name] for name in CONTROLS)]
-    ends = [[p.detach() for p in trained(config_of(run)).parameters] for run in runs]
+    ends = [[p.detach() for p in ended(config_of(run)).parameters] for run in runs]
     for i, one in enumerate(ends):
         for other in ends[i + 1 :]:
             assert any(bool((a != b).any()) for a, b in zip(one, other, strict=True))
