@@ -255,7 +255,7 @@ def test_a_full_disk_is_told_before_anything_is_copied(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload(cloud, FILES)
-    full = SimpleNamespace(free=39_999)
+    full = SimpleNamespace(free=15_999)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
     with pytest.raises(StoreError, match=r"needs 0\.0 GB, 0\.0 are free.*SWEEP_CACHE"):
         fetched(ADDRESS)
@@ -265,7 +265,7 @@ def test_a_full_disk_is_told_before_anything_is_copied(
 def test_what_is_to_be_fetched_is_known_before(cloud: Cloud) -> None:
     upload(cloud, FILES)
     files, missing = listed(ADDRESS)
-    assert ({file.path for file in files}, missing) == (set(FILES), 40_000)
+    assert ({file.path for file in files}, missing) == (set(FILES), 16_000)
     fetched(ADDRESS)
     assert listed(ADDRESS)[1] == 0
 
