@@ -72,8 +72,7 @@ def submitted(*words: str) -> str:
     return sweep("submit", *words).stdout.strip()
 
 
-def wait_for_state(there: Head, name: str, state: str) -> Any:
-    """What the laptop is told, once the head's storage says so: each question costs a job there."""
+def wait_for_storage(there: Head, name: str, state: str) -> None:
     objects = ObjectStore(there.storage)
 
     def is_there() -> bool:
@@ -81,6 +80,11 @@ def wait_for_state(there: Head, name: str, state: str) -> Any:
         return state_of(load_sweep(objects, name), is_running=is_running) == state
 
     wait_until(is_there, timeout_s=PATIENCE_S)
+
+
+def wait_for_state(there: Head, name: str, state: str) -> Any:
+    """What the laptop is told, once the head's storage says so: each question costs a job there."""
+    wait_for_storage(there, name, state)
     give_up = time.monotonic() + PATIENCE_S
     while True:
         entry = asked("status", name)
@@ -150,6 +154,24 @@ def test_what_the_head_refuses_is_refused_here(laptop: Head, space_file: str) ->
     assert "unknown sweep 'gone'" in refused("export", "gone", "--out", "x")
     assert "unknown sweep among" in refused("logs", "never-submitted")
     assert "absolute folder" in refused("list", "--storage", "sweeps")
+
+
+def test_a_sweep_is_confirmed_from_the_laptop(
+    laptop: Head, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted(space_file, "--name", "found")
+    wait_for_storage(laptop, "found", "finished")
+    words = ("confirm", "found", "--proposal", "only=0", "--seeds", "2", "--controls", "detached")
+    assert "2 fresh seeds from 1000, 6 arms at most" in sweep(*words, "--dry-run").stdout
+    assert "found.confirmation" not in ObjectStore(laptop.storage).names("sweeps")
+    assert sweep(*words).stdout == "found.confirmation\n"
+    wait_for_storage(laptop, "found.confirmation", "finished")
+    table = asked("best", "found.confirmation")
+    (setting,) = table["settings"]
+    assert setting["contrasts"]["detached"]["per_seed"].keys() == {"1000", "1001"}
+    monkeypatch.delenv("SWEEP_ADDRESS")  # the same, where the head stands
+    monkeypatch.setenv("SWEEP_STORAGE", str(laptop.storage))
+    assert asked("best", "found.confirmation") == table
 
 
 # --- stopping, resuming, surviving ----------------------------------------------------------------
