@@ -45,6 +45,7 @@ def results_of(lead: Lead, by_seed: Json) -> Json:
         "controls": {
             name: verdict(scored, name, plain, lead.smallest)
             for name in _labels(lead, list(lead.controls))
+            if lead.measure != "depth" or name.endswith(f" {DEPTHS[-1]}")
         },
         "by_seed": by_seed,
     }
@@ -64,12 +65,17 @@ def _scored(lead: Lead, arms: Json) -> Scored:
     return points
 
 
+def _short(value: Json) -> Json:
+    """With six decimals, and null for what is not a number."""
+    return json.loads(json.dumps(finite(value)), parse_float=lambda text: round(float(text), 6))
+
+
 def _put(path: Path, name: str, of_lead: Json) -> None:
     """Put one lead's results into the file, whole and at once."""
     results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     half = path.with_suffix(".part")
-    text = json.dumps(finite({**results, name: of_lead}), indent=1, sort_keys=True)
-    half.write_text(text + "\n", encoding="utf-8")
+    lines = [f'"{key}": {json.dumps(of)}' for key, of in {**results, name: _short(of_lead)}.items()]
+    half.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     os.replace(half, path)
 
 
