@@ -55,7 +55,10 @@ def _detached(of: Searched) -> Fields | None:
 
 
 def _replayed(of: Searched) -> Fields | None:
-    """The weights' mean over the reports of a constrained run, of another seed than any here."""
+    """The weights' mean over the reports of a constrained run, of another seed than any here.
+
+    What multipliers do between two reports is not in it.
+    """
     rows = [report.layers["weights"] for report in of.record.reports if "weights" in report.layers]
     if not rows:
         return None
@@ -121,8 +124,8 @@ CONTROLS: Mapping[str, Control] = {
         },
     ),
     "replayed_weights": Control(
-        "the constrained run's layer weights, their mean over its training on a search seed, held "
-        "fixed",
+        "the layer weights that the constrained run had at its reports, on a search seed: their "
+        "mean, held fixed",
         "matched",
         _replayed,
     ),

@@ -75,8 +75,11 @@ def _against_controls(one: Mapping[str, Json]) -> list[str]:
         texts.append(f"It is better than {_listed(beaten)}, too.")
     if open_:
         texts.append(f"It is not told apart from {_listed(open_)}: that may explain the gain.")
-    if lost:
-        texts.append(f"It is worse than {_listed(lost)}: the constraint is not what works.")
+    matched = [name for name in lost if others[name]["question"] == "matched"]
+    if matched:
+        texts.append(f"It is worse than {_listed(matched)}: the constraint is not what works.")
+    if rest := [name for name in lost if name not in matched]:
+        texts.append(f"It is worse than {_listed(rest)}: plain training gains more that way.")
     return texts
 
 
