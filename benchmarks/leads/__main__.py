@@ -3,7 +3,7 @@
     python -m benchmarks.leads --only H1 --store FOLDER [--seeds 6] [--pilot]
         --set data.folder=FOLDER
 
-H1, H2, H4 and H5 read UCSD Ped2; H3 reads IMDb and asks for ``--set model.checkpoint=FOLDER``, the
+All but H3 read UCSD Ped2; H3 reads IMDb and asks for ``--set model.checkpoint=FOLDER``, the
 words (docs/text.md). Seeds come one after the other, and the results of a lead are rewritten after
 each, so that what is ended early leaves whole seeds; those that a store holds are not trained
 again.
@@ -17,7 +17,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.leads.declared import FIRST_SEED, LEADS, PILOT_SEEDS, Lead
+from benchmarks.leads.declared import LEADS, PILOT_SEEDS, Lead
 from benchmarks.leads.frontier import Point
 from benchmarks.leads.judged import Scored, verdict
 from benchmarks.leads.measured import DEPTHS
@@ -96,7 +96,7 @@ def main() -> None:
             for arm in lead.pilot:
                 say(seed, arm, arm_of(lead, arm, seed, options.store, "dev"))
         by_seed: dict[str, Json] = {}
-        for seed in () if options.pilot else range(FIRST_SEED, FIRST_SEED + options.seeds):
+        for seed in () if options.pilot else range(lead.first_seed, lead.first_seed + options.seeds):
             found: dict[str, Json] = {}
             for arm in lead.arms:
                 found[arm] = arm_of(lead, arm, seed, options.store)

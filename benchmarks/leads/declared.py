@@ -34,6 +34,7 @@ class Lead:
     loop: str = ""  # of own_loops.LOOPS, for the judged arms; else the product's
     measure: str = "record"  # of measured.MEASURES
     smallest: float = 0.2  # the smallest effect of interest: grey levels, or accuracy
+    first_seed: int = FIRST_SEED
 
     @property
     def arms(self) -> dict[str, Fields]:
@@ -178,6 +179,22 @@ H5 = replace(
     measure="worst clip",
     pilot={},
 )
+PER_LAYER = TIED.with_fields({"model.variant": "per_layer"})
+H6 = Lead(
+    asks="Does DUST with a dictionary per layer, whose gain was confirmed (docs/confirmed.md)?",
+    base=PER_LAYER,
+    plain=plain_arms(PER_LAYER, parts=(2, 4))
+    | {
+        f"steps x {k}": {**PLAIN, "steps": k * PER_LAYER.steps, "report_every": k * PER_LAYER.steps}
+        for k in (2, 4)
+    },
+    judged={
+        "lagrangian 0.116": {"constraint.alpha": 0.116},
+        "detached 0.2": {**DETACHED, "constraint.alpha": 0.2},
+    },
+    controls={"deep supervision": supervision(0.005)},
+    first_seed=2000,  # the confirmation had those from 1000 on
+)
 LEADS: Mapping[str, Lead] = {
     "H1": H1,
     "H1 on more noise": H1_MORE,
@@ -185,4 +202,5 @@ LEADS: Mapping[str, Lead] = {
     "H3": H3,
     "H4": H4,
     "H5": H5,
+    "H6": H6,
 }
