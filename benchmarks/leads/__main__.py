@@ -96,7 +96,8 @@ def main() -> None:
             for arm in lead.pilot:
                 say(seed, arm, arm_of(lead, arm, seed, options.store, "dev"))
         by_seed: dict[str, Json] = {}
-        for seed in () if options.pilot else range(lead.first_seed, lead.first_seed + options.seeds):
+        seeds = range(lead.first_seed, lead.first_seed + options.seeds)
+        for seed in () if options.pilot else seeds:
             found: dict[str, Json] = {}
             for arm in lead.arms:
                 found[arm] = arm_of(lead, arm, seed, options.store)

@@ -28,8 +28,9 @@ import pytest
 
 MODES = ("use", "ignore", "write")
 STAMPS = Path(".ci/stamps.json")
-# What no story covers: pages that none reads, what starts it, figures that benchmarks left, and other
-# tests (no test imports another). All else that git lists or would list is covered: product, support, data, pins.
+# What no story covers: pages that none reads, what starts it, figures that benchmarks left, and
+# other tests (no test imports another). All else that git lists or would list is covered: product,
+# support, data, pins.
 NOT_COVERED = (
     "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", ".ci/*", ".gitignore",
     ".pre-commit-config.yaml", "benchmarks/results/*", "tests/test_*.py", "tests/*/test_*.py",
