@@ -55,14 +55,19 @@ def _detached(of: Searched) -> Fields | None:
 
 
 def _replayed(of: Searched) -> Fields | None:
-    """The weights' mean over the reports of a constrained run, of another seed than any here.
+    """The weights' mean over the steps of a constrained run, of another seed than any here.
 
-    What multipliers do between two reports is not in it.
+    Without its warm-up, which is plain in this arm, too.
     """
-    rows = [report.layers["weights"] for report in of.record.reports if "weights" in report.layers]
-    if not rows:
+    assert of.config.constraint is not None
+    reports = [report for report in of.record.reports if "weights" in report.layers]
+    steps = np.diff([report.step for report in reports], prepend=0)  # each is a mean over so many
+    warm = of.config.constraint.warmup_steps
+    if steps.sum() <= warm:
         return None
-    mean_F = np.mean(rows, axis=0)
+    sum_F = steps @ np.array([report.layers["weights"] for report in reports])
+    sum_F[-1] -= warm  # a plain step's weights are (0, ..., 0, 1)
+    mean_F = sum_F / (steps.sum() - warm)
     return {
         "constraint.weights_by": "replayed",
         "constraint.replayed_weights": [float(w) for w in mean_F],
@@ -124,8 +129,8 @@ CONTROLS: Mapping[str, Control] = {
         },
     ),
     "replayed_weights": Control(
-        "the layer weights that the constrained run had at its reports, on a search seed: their "
-        "mean, held fixed",
+        "the mean of the layer weights over the steps of the constrained run on a search seed, "
+        "held fixed",
         "matched",
         _replayed,
     ),

@@ -132,8 +132,8 @@ class _Watched:
         self._plain = LastLayer(layers, device, dtype)
         self._violation_sum_L = torch.zeros(len(constraints.bounds_L), device=device, dtype=dtype)
         self._observed = 0  # steps since the last report
-        self._last_losses_F = torch.zeros(layers + 1, device=device, dtype=dtype)
-        self._last_step = 0
+        self._weight_sum_F = torch.zeros(layers + 1, device=device, dtype=dtype)
+        self._weighed = 0  # parts of batches since the last report
 
     def in_force(self, step: int) -> DescentConstraints:
         """The constraints at ``step``: those of the whole alpha, or on the way there (a ramp)."""
@@ -146,17 +146,32 @@ class _Watched:
         """During the warm-up."""
         return step < self.config.warmup_steps
 
-    def _watch(self, step: int, losses_F: Tensor) -> None:
+    def weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """Plain during the warm-up, then as the setter says."""
+        asked = self._plain.weights if self.is_plain(step) else self._weights
+        weights_F = asked(step, losses_F)
+        self._weight_sum_F += weights_F
+        self._weighed += 1
+        return weights_F
+
+    def _weights(self, step: int, losses_F: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
+        """Measure the violations."""
         self._violation_sum_L += violations(self.in_force(step), losses_F)
-        self._last_losses_F, self._last_step = losses_F, step
         self._observed += 1
 
-    def _mean_violations(self) -> Tensor:
-        """Since the last report; resets the mean."""
-        mean_L = self._violation_sum_L / max(self._observed, 1)
+    def series(self) -> dict[str, Tensor]:
+        """Means over the steps since the last report, which it resets."""
+        means = {
+            "violations": self._violation_sum_L / max(self._observed, 1),
+            "weights": self._weight_sum_F / max(self._weighed, 1),
+        }
         self._violation_sum_L = torch.zeros_like(self._violation_sum_L)
-        self._observed = 0
-        return mean_L
+        self._weight_sum_F = torch.zeros_like(self._weight_sum_F)
+        self._observed = self._weighed = 0
+        return means
 
 
 class Control(_Watched):
@@ -174,25 +189,14 @@ class Control(_Watched):
         """During the warm-up, or always."""
         return self.config.weights_by == "last_layer" or super().is_plain(step)
 
-    def weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """Plain during the warm-up; a penalty's gradient has multipliers 2 mu max(g, 0)."""
-        if self.is_plain(step):
-            return self._plain.weights(step, losses_F)
+    def _weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """A penalty's gradient has multipliers 2 mu max(g, 0)."""
         if self.config.weights_by != "penalty":
             return self._fixed_F
         constraints = self.in_force(step)
         pushes_L = 2.0 * self.config.penalty * violations(constraints, losses_F).clip(min=0)
         weights_F: Tensor = layer_weights(constraints, pushes_L, losses_F)
         return weights_F
-
-    def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
-        """Measure the violations."""
-        self._watch(step, losses_F)
-
-    def series(self) -> dict[str, Tensor]:
-        """Mean violation since the last report; the weights of its last step."""
-        weights_F = self.weights(self._last_step, self._last_losses_F)
-        return {"violations": self._mean_violations(), "weights": weights_F}
 
     def state_dict(self) -> dict[str, Any]:
         """No state: the means of a report are empty whenever a checkpoint is written."""
@@ -248,19 +252,20 @@ class PrimalDual(_Watched):
             self.slacks = Slacks(count, self.config, device, dtype)
         self._signal_mean_L = torch.zeros_like(self._violation_sum_L)
         self._dual_steps = 0  # that went into _signal_mean_L
-        self._loss_sum_F = torch.zeros_like(self._last_losses_F)
+        self._loss_sum_F = torch.zeros_like(self._weight_sum_F)
         self._summed = 0  # steps since the last dual step
+        self._last_losses_F = torch.zeros_like(self._weight_sum_F)
+        self._last_step = 0
 
-    def weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """Plain during the warm-up, then the Lagrangian's (docs/method.md, Training)."""
-        if self.is_plain(step):
-            return self._plain.weights(step, losses_F)
+    def _weights(self, step: int, losses_F: Tensor) -> Tensor:
+        """The Lagrangian's (docs/method.md, Training)."""
         weights_F: Tensor = layer_weights(self.in_force(step), self.multipliers.values_L, losses_F)
         return weights_F
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Take the dual step if one is due; the warm-up leaves the dual state untouched."""
-        self._watch(step, losses_F)
+        super().observe(step, losses_F, lr_factor)
+        self._last_losses_F, self._last_step = losses_F, step
         if step < self.config.warmup_steps:
             return
         constraints = self.in_force(step)
@@ -303,8 +308,7 @@ class PrimalDual(_Watched):
         self.slacks.descend(self.multipliers.values_L, lr_factor)
 
     def series(self) -> dict[str, Tensor]:
-        """Mean violation since the last report; multipliers, slacks and weights as they stand."""
-        mean_L = self._mean_violations()
+        """The means since the last report; multipliers and slacks as they stand."""
         multipliers_L, losses_F = self.multipliers.values_L, self._last_losses_F
         constraints = self.in_force(self._last_step)
         if self.slacks is None:
@@ -313,12 +317,7 @@ class PrimalDual(_Watched):
             slacks_L = in_violations_unit(
                 self.config, constraints, self.slacks.values_L.clone(), losses_F
             )
-        return {
-            "violations": mean_L,
-            "multipliers": multipliers_L.clone(),
-            "slacks": slacks_L,
-            "weights": layer_weights(constraints, multipliers_L, losses_F),
-        }
+        return {**super().series(), "multipliers": multipliers_L.clone(), "slacks": slacks_L}
 
     def state_dict(self) -> dict[str, Any]:
         """The dual state; the means of a report are empty whenever a checkpoint is written."""

@@ -59,7 +59,7 @@ LAYER_SERIES = {
     "violations": "train/{:02d}_violation",  # mean over the batches since the last report
     "multipliers": "train/{:02d}_multiplier",
     "slacks": "train/{:02d}_slack",
-    "weights": "train/{:02d}_weight",  # layers 0..L
+    "weights": "train/{:02d}_weight",  # mean over those steps; layers 0..L
 }
 
 

@@ -72,6 +72,7 @@ class ByHand:
         self.model = model_of(self.config)
         self.primal = torch.optim.Adam(self.model.parameters(), lr=self.config.primal_lr)
         self.averaged: list[Tensor] = []
+        self.weights: list[list[float]] = []  # of every step: the slopes of what is minimised
 
     def alpha(self, step: int) -> float:
         ramp = self.c.alpha_ramp_steps
@@ -112,6 +113,7 @@ class ByHand:
         batch: Batch = the_task().train_batch(step)
         predictions = self.model(batch.inputs)
         f = [((p - batch.targets) ** 2).sum(-1).mean() / self.unit for p in predictions]
+        f[0].requires_grad_()  # where layer 0 is the input, nothing else asks for its slope
         value = f[-1]
         if step >= self.c.warmup_steps:
             before = f if self.c.grad_through_previous else [x.detach() for x in f]
@@ -119,6 +121,8 @@ class ByHand:
             value = value + sum(m * g for m, g in zip(self.multipliers, found, strict=True))
         rate = min(1.0, (self.config.steps - step) / (self.config.decay_share * self.config.steps))
         self.primal.param_groups[0]["lr"] = self.config.primal_lr * rate
+        slopes = torch.autograd.grad(value, f, retain_graph=True, allow_unused=True)
+        self.weights.append([0.0 if s is None else s.item() for s in slopes])
         self.primal.zero_grad()
         value.backward()
         self.primal.step()
@@ -176,6 +180,12 @@ def trained(name: str = "") -> Training:
 
 
 @functools.cache
+def measured(name: str) -> dict[str, list[float]]:
+    """What the one report of ``trained`` shows by layer, whose means can be read once."""
+    return trained(name).measured()[1]
+
+
+@functools.cache
 def plainly_trained(steps: int) -> Training:
     plain = ours(config_of({}))
     plain.weighting = weighting_of(
@@ -199,6 +209,8 @@ def test_a_form_equals_the_loop_written_by_hand_and_differs_from_its_neighbour(n
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
     for a, b in zip(training.parameters, by_hand.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    expected_F = np.mean(by_hand.weights, axis=0)
+    np.testing.assert_allclose(measured(name)["weights"], expected_F, rtol=1e-6, atol=1e-9)
     theirs = dual_of(trained()).multipliers.values_L
     mine = dual.multipliers.values_L[-len(theirs) :]
     assert float((mine - theirs).abs().max()) > 1e-3
@@ -239,8 +251,9 @@ def test_a_form_does_not_depend_on_the_losss_unit(name: str) -> None:
     other.run_to(STEPS)
     for a, b in zip(one.parameters, other.parameters, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
-    for key, values in one.measured()[1].items():
-        np.testing.assert_allclose(values, other.measured()[1][key], rtol=1e-7, atol=1e-9)
+    of_other = other.measured()[1]
+    for key, values in measured(name).items():
+        np.testing.assert_allclose(values, of_other[key], rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize("constrained", [True, False], ids=["constrained", "unconstrained"])
