@@ -323,18 +323,6 @@ def tables_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A database without an experiment of ours: creating one takes a second, copying it nothing."""
-    from sweep.tracking.address import tracking_uri
-    from sweep.tracking.client import make_client
-    from tests.support.tracked_arms import SWEEP
-
-    folder = tmp_path_factory.mktemp("empty")
-    make_client(tracking_uri(str(folder))).get_experiment_by_name(SWEEP)
-    return folder / "mlflow.db"
-
-
-@pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
     """A PostgreSQL server with an MLflow database without an experiment of ours, called empty."""
     from tests.support.servers.postgres_servers import Postgres, why_not
@@ -367,14 +355,7 @@ def new_database(
     from sweep.tracking.address import tracking_uri
 
     if request.param == "sqlite":
-        empty: Path = request.getfixturevalue("empty_database")
-
-        def make() -> str:
-            folder = Path(tempfile.mkdtemp(dir=tmp_path))
-            shutil.copy(empty, folder)
-            return tracking_uri(str(folder))
-
-        return make
+        return lambda: tracking_uri(tempfile.mkdtemp(dir=tmp_path))
     server: Postgres = request.getfixturevalue("postgres")
     monkeypatch.setenv("PGPASSWORD", server.password)
     return lambda: tracking_uri("", server.create(f"t{secrets.token_hex(8)}", "empty"))

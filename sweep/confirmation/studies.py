@@ -1,6 +1,6 @@
 """Studies of a search: both sides tuned anew, again and again, by a plan.
 
-A study is four sweeps beside the search NAME that it repeats, each stored as any other:
+A study is three sweeps beside the search NAME that it repeats, each stored as any other:
 
     NAME.study-1                    the search, on seeds and with a sampler seed of its own
     NAME.study-1.tuned_plain        plain training, tuned by as many tries on the same seeds

@@ -25,7 +25,7 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         )
     )
     out.print()
-    families = {f["name"]: _row(f, f["outcome"]) for f in entry["families"]}
+    families = {f["name"]: contrast_row(f, f["outcome"]) for f in entry["families"]}
     out.print(table([{"family": name, **row} for name, row in families.items()], right=_RIGHT))
     for one in entry["settings"]:
         out.print()
@@ -33,7 +33,9 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         out.print(Paragraph(f"{one['setting']}, proposal {one['proposal']}{how}", style="bold"))
         rows = []
         for other, contrast in one["contrasts"].items():
-            rows.append({"  against": f"  {_plainly(other)}", **_row(contrast, contrast["marked"])})
+            rows.append(
+                {"  against": f"  {_plainly(other)}", **contrast_row(contrast, contrast["marked"])}
+            )
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
         said = of_setting(one, entry)
         for line in (said[0].upper() + said[1:], *_lines(one)):
@@ -42,7 +44,7 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))
     for text in entry["deviations"]:
-        out.print(Paragraph(f"departs from the plan: {text}", style="yellow", hanging=2))
+        out.print(Paragraph(f"Departs from the plan: {text}", style="yellow", hanging=2))
     if rest := limits(entry):
         out.print()
         out.print(Paragraph(" ".join(rest)))
@@ -60,9 +62,10 @@ def _plain(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     return [one["contrasts"][UNCONSTRAINED] for one in entry["settings"]]
 
 
-def _row(contrast: Mapping[str, Json], outcome: str) -> dict[str, str]:
+def contrast_row(contrast: Mapping[str, Json], outcome: str, unit: str = "seeds") -> dict[str, str]:
+    """The numbers of one comparison as a table's cells; ``unit`` is what it counts."""
     return {
-        "seeds": str(contrast["counted"]),
+        unit: str(contrast["counted"]),
         "diff.": number(contrast["mean"], "+.3f"),
         "from": number(contrast["low"], "+.3f"),
         "to": number(contrast["high"], "+.3f"),

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 
 from sweep.cli.options import console
 from sweep.cli.spaces import hours_text
+from sweep.cli.text.confirmed import contrast_row
 from sweep.cli.text.power import print_power
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
 from sweep.confirmation.studies import TUNED
-from sweep.results.tables.formats import number
 from trainables.plain import Json
 
-_RIGHT = ("studies", "diff.", "from", "to", "p", "no winner", "certified")
+_UNIT = "studies"
+_RIGHT = (_UNIT, "diff.", "from", "to", "p", "no winner", "certified")
 
 
 def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json]) -> None:
@@ -34,7 +35,7 @@ def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json]) -> None:
             f"{design.smallest_effect:g} in the metric's unit."
         )
     )
-    print_power(design, [plan.count], unit="studies")
+    print_power(design, [plan.count], unit=_UNIT)
     hours = entry["hours"]
     price = "" if hours is None else f", about {hours_text(hours)} (within a factor of 2)"
     out.print(
@@ -57,13 +58,15 @@ def print_studied(entry: Mapping[str, Json]) -> None:
         )
     )
     out.print()
-    families = [{"family": f["name"], **_row(f, f["outcome"])} for f in entry["families"]]
+    families = [
+        {"family": f["name"], **contrast_row(f, f["outcome"], _UNIT)} for f in entry["families"]
+    ]
     out.print(table(families, right=_RIGHT))
     out.print()
     rows = []
     for one in entry["settings"]:
         lacking, certified = one["no_winner"], one["certified"]
-        row = {"setting": one["setting"], **_row(one, one["marked"])}
+        row = {"setting": one["setting"], **contrast_row(one, one["marked"], _UNIT)}
         row["no winner"] = f"{lacking[CONSTRAINED]}, {lacking[TUNED]}"
         row["certified"] = f"{certified['feasible']} of {certified['of']}"
         rows.append(row)
@@ -72,18 +75,7 @@ def print_studied(entry: Mapping[str, Json]) -> None:
     for term in _legend(entry):
         out.print(Paragraph(term, hanging=2))
     for text in entry["deviations"]:
-        out.print(Paragraph(f"Departs from the plan: {text}", hanging=2))
-
-
-def _row(numbers: Mapping[str, Json], outcome: str) -> dict[str, str]:
-    return {
-        "studies": str(numbers["counted"]),
-        "diff.": number(numbers["mean"], "+.3f"),
-        "from": number(numbers["low"], "+.3f"),
-        "to": number(numbers["high"], "+.3f"),
-        "p": number(numbers["p_adjusted"], ".2g"),
-        "outcome": outcome,
-    }
+        out.print(Paragraph(f"Departs from the plan: {text}", style="yellow", hanging=2))
 
 
 def _legend(entry: Mapping[str, Json]) -> Iterator[str]:

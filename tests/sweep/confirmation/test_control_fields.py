@@ -1,4 +1,4 @@
-"""What a control takes from the constrained run beside which it trains."""
+"""Controls: their fields, from the constrained run beside which they train."""
 
 from __future__ import annotations
 

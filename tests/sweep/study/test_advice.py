@@ -16,6 +16,8 @@ from click.testing import Result
 
 from sweep.study import advice
 from sweep.study.lock import driver_lock
+from sweep.tracking.address import tracking_uri
+from sweep.tracking.client import make_client
 from tests.support.command_line import contents, sweep
 from tests.support.records import ended
 from tests.support.servers.job_servers import JobServer, job_server
@@ -124,9 +126,9 @@ def test_what_failed_is_trained_again_where_it_failed(
 
 
 def test_what_mlflow_lacks_is_sent_from_where_it_lies(
-    other: ObjectStore, empty_database: Path, monkeypatch: pytest.MonkeyPatch
+    other: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copy(empty_database, other.root)
+    make_client(tracking_uri(str(other.root)))
     other.put_json("sweeps/mine/id.json", "f" * 32)
     [send] = advised(sweep("best", "mine", "--json", "--storage", other.root).stderr)
     pasted(send, monkeypatch)

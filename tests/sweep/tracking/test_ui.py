@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -11,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sweep.tracking.address import TrackingError
+from sweep.tracking.address import TrackingError, tracking_uri
+from sweep.tracking.client import make_client
 from sweep.tracking.tracker import Tracker
 from sweep.tracking.ui import experiment_url, ui_command
 from tests.support.command_line import refused
@@ -56,11 +56,9 @@ def test_a_damaged_database_is_refused_with_what_makes_it_anew(stored: ObjectSto
 
 
 @pytest.mark.slow
-def test_the_address_is_printed_once_the_server_answers_and_ends_with_the_verb(
-    root: Path, empty_database: Path
-) -> None:
+def test_the_address_is_printed_once_the_server_answers_and_ends_with_the_verb(root: Path) -> None:
     root.mkdir()
-    shutil.copy(empty_database, root)
+    make_client(tracking_uri(str(root)))
     port = str(free_port())
     verb = [sys.executable, "-m", "sweep.cli", "ui", "--port", port]
     with subprocess.Popen(verb, cwd=ROOT, stdout=subprocess.PIPE, text=True) as ui:
