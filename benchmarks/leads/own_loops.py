@@ -19,7 +19,7 @@ from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.datasets.video.clips import Pixels
 from trainables.layer_losses import last_loss, layer_losses
-from trainables.primal_dual.weighting import PrimalDual, Weighting, weighting_of
+from trainables.primal_dual.weighting import PrimalDual, Watched, Weighting, weighting_of
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.tasks.base import Task
@@ -120,7 +120,7 @@ class OfGroups(PrimalDual):
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """A dual step of every group that the batch had samples of."""
-        self._watch(step, losses_F)
+        Watched.observe(self, step, losses_F, lr_factor)
         for group, of_group_F in self.seen.items():
             self._groups[group].observe(step, of_group_F, lr_factor)
 
@@ -128,7 +128,7 @@ class OfGroups(PrimalDual):
         """The mean over the groups of their multipliers and weights; violations of the whole."""
         shown = [group.series() for group in self._groups]
         means = {name: torch.stack([s[name] for s in shown]).mean(dim=0) for name in shown[0]}
-        return {**means, "violations": self._mean_violations()}
+        return {**means, "violations": Watched.series(self)["violations"]}
 
 
 class Remembering(VideoDenoising):

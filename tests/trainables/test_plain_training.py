@@ -41,10 +41,10 @@ class EveryLossInWarmUp(PrimalDual):
     def is_plain(self, step: int) -> bool:
         return False
 
-    def weights(self, step: int, losses_F: Tensor) -> Tensor:
+    def _weights(self, step: int, losses_F: Tensor) -> Tensor:
         if step < self.config.warmup_steps:
             return self._plain.weights(step, losses_F)
-        return super().weights(step, losses_F)
+        return super()._weights(step, losses_F)
 
 
 @pytest.fixture(scope="module")

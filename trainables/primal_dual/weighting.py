@@ -112,7 +112,7 @@ class LastLayer:
         """No state."""
 
 
-class _Watched:
+class Watched:
     """What every setter of a run with a constraint measures of it."""
 
     watches_layers = True
@@ -174,7 +174,7 @@ class _Watched:
         return means
 
 
-class Control(_Watched):
+class Control(Watched):
     """Weights that no multiplier sets: fixed ones, those of a penalty, or plain training's."""
 
     def __init__(
@@ -223,7 +223,7 @@ def fixed_weights(config: ConstraintConfig, layers: int) -> list[float]:
     return [0.0, *inner, 1.0]
 
 
-class PrimalDual(_Watched):
+class PrimalDual(Watched):
     """Weights from multipliers, which dual steps move, on the primal steps' own forward passes."""
 
     def __init__(
