@@ -10,6 +10,8 @@ PYTEST := $(BIN)/python -m pytest
 # fixtures are made once. Slow files keep their order, in which the long ones come first. Tests
 # marked `cluster` run alone: each has several nodes already.
 IN_TWO := -n 2 --dist loadfile
+# Compiled once, not by every process that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test slow cluster gpu everything check format tree bench clean

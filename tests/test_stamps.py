@@ -131,6 +131,7 @@ def test_what_is_unchanged_is_left_out_and_said_but_for_what_always_runs(stamped
     assert "1 passed, 3 deselected" in said
 
 
+@pytest.mark.slow
 def test_two_processes_write_and_use_the_same(stamped: Path) -> None:
     two = ("-p", "xdist.plugin", "-n", "2", "--dist", "loadfile")
     (stamped / ".ci/stamps.json").unlink()

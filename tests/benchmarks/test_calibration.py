@@ -35,6 +35,7 @@ def test_what_is_promised_holds_on_few_sweeps_too(part: str) -> None:
     assert all(verdicts)
 
 
+@pytest.mark.slow
 def test_luck_wins_before_confirmation_and_not_after() -> None:
     tuning = calibration.tuning(100)
     assert tuning["best of 5 against 5 seeds: constrained wins"]["rate"] > 0.5

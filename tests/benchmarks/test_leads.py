@@ -162,6 +162,7 @@ def test_a_tied_network_run_deeper_is_the_deeper_network() -> None:
         deepen(DUST(layers=2, shared=False, **sizes), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["H1 on more noise", "H2", "H4", "H5"])
 def test_an_arm_of_every_video_lead_has_points_and_is_trained_once(
     name: str, tmp_path: Path

@@ -304,6 +304,7 @@ def test_the_definitions_that_are_mutated_are_valid(tmp_path: Path) -> None:
     assert_kept_promise(catalog.find(str(path), full=True).space)
 
 
+@pytest.mark.slow
 def test_a_hundred_wrong_definitions_are_refused_without_a_traceback(tmp_path: Path) -> None:
     check_all(range(100), tmp_path)
 

@@ -45,13 +45,14 @@ def touched_per_pair(folder: Path, pairs: int) -> dict[str, float]:
     return {what: count / pairs for what, count in counts.items()}
 
 
+@pytest.mark.slow
 def test_storage_is_touched_equally_often_per_pair_in_sweeps_of_all_sizes(tmp_path: Path) -> None:
     small, large = touched_per_pair(tmp_path / "a", 10), touched_per_pair(tmp_path / "b", 60)
     assert small.keys() == large.keys()
     assert {what: n for what, n in large.items() if n > 1.02 * small[what]} == {}
 
 
-@pytest.mark.long("tracemalloc follows every allocation of 40 pairs")
+@pytest.mark.slow
 def test_a_driver_keeps_little_of_a_pair_while_mlflow_is_away(tmp_path: Path) -> None:
     """A record in memory takes more than the 20 KB that a pair may take in all."""
     tracemalloc.start()
@@ -123,6 +124,7 @@ def test_a_later_start_searches_for_no_arm_that_is_there(uri: str, searches: Cou
     assert again.created == 0
 
 
+@pytest.mark.slow
 def test_runs_that_memory_let_go_of_are_found_again(
     uri: str, other_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,6 +146,7 @@ def test_what_asks_for_more_descent_than_can_exist_is_marked() -> None:
     assert "printed with 12 layers" in by_kind["distilbert", "imdb", 12].doubts[0]
 
 
+@pytest.mark.slow
 def test_the_list_for_people_shows_the_marks() -> None:
     words = ["spaces", "text_classification_ut", "--gpu", "h100"]
     shown = CliRunner().invoke(main, words).stdout
@@ -173,6 +174,7 @@ def test_the_full_spaces_score_what_table_4_needs(model: str) -> None:
 # --- two steps of each ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_a_comparison_of_each_data_set_trains_by_name(
     model: str, data: Path, checkpoint: str, tmp_path: Path

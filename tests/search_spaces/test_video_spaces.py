@@ -70,6 +70,7 @@ def assert_trained(view: SweepView, rows: Iterator[Comparison]) -> None:
         assert (pair.judgement is not None and pair.judgement.useful) <= (row.train_gamma > 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", list(OF_MODEL))
 def test_a_comparison_of_each_data_set_trains_by_name(
     model: str, data: Path, checkpoint: Path, tmp_path: Path

@@ -139,6 +139,7 @@ def test_a_plug_ins_model_and_data_serve_a_built_in_task(page: Path) -> None:
     check_model(config)
 
 
+@pytest.mark.slow
 def test_a_sweep_of_it_runs_and_is_read(page: Path, root: Path) -> None:
     sweep("run", str(page / "acme_space.py"), "--name", "acme", "--where", "inline")
     view = load_sweep(ObjectStore(root), "acme")

@@ -72,6 +72,7 @@ print(json.dumps(trial.step()))
 """
 
 
+@pytest.mark.slow
 def test_a_worker_with_other_code_of_the_same_version_trains_nothing(
     objects: ObjectStore, tmp_path: Path
 ) -> None:

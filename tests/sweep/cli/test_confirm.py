@@ -89,6 +89,7 @@ def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) ->
     assert json.loads((exported / "confirmed.json").read_text()) == entry
 
 
+@pytest.mark.slow
 def test_another_plan_under_that_name_is_refused(confirmed: str) -> None:
     said = refused(
         "confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", confirmed
@@ -130,6 +131,7 @@ def test_a_space_that_reads_the_test_split_needs_a_plan(tmp_path: Path) -> None:
     assert not (tmp_path / "store" / "arms").exists()
 
 
+@pytest.mark.slow
 def test_a_tuned_control_is_searched_first(mine: str) -> None:
     words = ("--seeds", "2", "--controls", "penalty,tuned_plain,one_dictionary")
     confirm(mine, *words, "--where", "inline")
@@ -140,6 +142,7 @@ def test_a_tuned_control_is_searched_first(mine: str) -> None:
     assert "mine.penalty" in sweep("list", "--storage", mine).stdout
 
 
+@pytest.mark.slow
 def test_until_decided_trains_from_look_to_look(mine: str) -> None:
     confirm(mine, "--seeds", "6", "--until-decided", "--error", "0.01", "--where", "inline")
     entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)

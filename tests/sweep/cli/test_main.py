@@ -201,6 +201,7 @@ def test_another_torch_trains_nothing(
     assert "pip install 'torch==" in said
 
 
+@pytest.mark.slow
 def test_a_password_in_an_address_is_never_repeated(root: Path) -> None:
     for address in (
         "http://me:secret@host:1",

@@ -132,7 +132,7 @@ def by_setting(entry: Any) -> dict[str, Any]:
     return {one["setting"]: one for one in entry["settings"]}
 
 
-@pytest.mark.long("seven sweeps, each with its tracking, are the smallest that are two studies")
+@pytest.mark.slow
 def test_studies_end_to_end(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(PLAINLY)
     root = ("--storage", str(tmp_path / "store"), "--where", "inline")

@@ -48,6 +48,7 @@ def results(cluster: JobServer) -> Path:
 # --- asking ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_laptop_shows_what_the_head_would(
     cluster: JobServer, results: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,6 +66,7 @@ def test_the_laptop_shows_what_the_head_would(
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
+@pytest.mark.slow
 def test_what_the_head_refuses_is_refused_with_its_words(cluster: JobServer, results: Path) -> None:
     assert "unknown sweep 'gone'. Known: tiny" in refused("status", "gone")
     assert "is not running" in refused("stop", "tiny")
@@ -73,6 +75,7 @@ def test_what_the_head_refuses_is_refused_with_its_words(cluster: JobServer, res
     assert "tiny" in sweep("list", "--storage", str(results)).stdout
 
 
+@pytest.mark.slow
 def test_a_job_says_that_a_sweep_is_driven_also_without_a_lock(
     cluster: JobServer, results: Path
 ) -> None:
@@ -117,6 +120,7 @@ def test_a_submitted_sweep_is_stored_and_nothing_but_json_travels(
     assert TOKEN not in json.dumps(job)
 
 
+@pytest.mark.slow
 def test_one_job_drives_a_sweep_at_a_time(cluster: JobServer, space_file: str) -> None:
     sweep("submit", space_file)
     again = sweep("submit", space_file)
@@ -151,6 +155,7 @@ def test_two_laptops_start_one_driver(
     assert [job for job in cluster.jobs if not job.startswith(ANSWERS)] == ["mine-1"]
 
 
+@pytest.mark.slow
 def test_a_root_that_is_spelled_differently_is_the_same(
     cluster: JobServer, space_file: str
 ) -> None:
@@ -212,6 +217,7 @@ def test_a_webhook_is_part_of_no_command_line(cluster: JobServer, space_file: st
     assert "secret" not in cluster.log("mine-1")
 
 
+@pytest.mark.slow
 def test_a_command_of_the_laptop_is_not_sent_unless_it_is_given(
     cluster: JobServer, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,6 +239,7 @@ def test_a_command_of_the_laptop_is_not_sent_unless_it_is_given(
 # --- stopping -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_job_that_still_prepares_its_sweep_can_be_stopped(cluster: JobServer) -> None:
     """Its data may take hours to decode, and nothing is stored meanwhile."""
     cluster.submit(
@@ -296,6 +303,7 @@ def test_an_answer_counts_also_where_its_job_cannot_be_deleted(
         assert "tiny" in sweep("list").stdout
 
 
+@pytest.mark.slow
 def test_questions_leave_the_list_a_while_after_they_were_answered(
     cluster: JobServer, results: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_nothing_of_one_question_is_left_for_the_next(up: Up) -> None:
     assert up.ask("status", "tiny") == before
 
 
+@pytest.mark.slow
 def test_it_reads_object_storage(cloud: Cloud, tmp_path: Path) -> None:
     """Whose client has threads, which no process that is forked would have."""
     root = f"s3://{BUCKET}/root"
@@ -280,6 +281,7 @@ def test_a_verb_that_hangs_is_ended_and_keeps_no_other_waiting(up: Up) -> None:
     assert up.ask("status", "tiny") == found
 
 
+@pytest.mark.slow
 def test_it_ends_when_other_code_is_installed(tmp_path: Path) -> None:
     for pattern in RUNS_THERE:
         for file in ROOT.glob(pattern):
@@ -404,6 +406,7 @@ def listens(server: JobServer) -> bool:
     return any("answers on" in server.log(job) for job in readers(server))
 
 
+@pytest.mark.slow
 def test_the_second_verb_is_answered_by_the_reader_without_ray(
     cluster: JobServer, tmp_path: Path
 ) -> None:
@@ -426,6 +429,7 @@ def test_the_second_verb_is_answered_by_the_reader_without_ray(
     assert (tmp_path / "said").read_text().count("me@10.0.0.7") == 4  # one connection a verb
 
 
+@pytest.mark.slow
 def test_the_reader_knows_which_jobs_drive(
     cluster: JobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +454,7 @@ def test_the_reader_knows_which_jobs_drive(
     assert "did not accept the token" in refused("list")
 
 
+@pytest.mark.slow
 def test_a_reader_that_does_not_answer_costs_no_answer(cluster: JobServer) -> None:
     """It hears another port, or is of another version: a job answers, and no second one starts."""
     cluster.environment["SWEEP_READER_PORT"] = str(free_port())
@@ -468,6 +473,7 @@ def test_a_reader_that_does_not_answer_costs_no_answer(cluster: JobServer) -> No
     assert len(readers(cluster)) == 1
 
 
+@pytest.mark.slow
 def test_a_laptop_of_another_version_starts_no_reader(
     cluster: JobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

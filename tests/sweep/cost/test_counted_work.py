@@ -169,6 +169,7 @@ def test_text_ut_has_the_operations_of_its_equations() -> None:
     assert work.parameters == 3 * 2 * 768**2 + 2 * 768 + 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "layers", "width"),
     [("distilbert-base-uncased", 6, 768), ("roberta-large", 24, 1024), ("x/MiniLM-L6", 6, 384)],

@@ -67,6 +67,7 @@ def test_an_unknown_gpu_names_the_known_ones() -> None:
         estimates.estimate(catalog.find("quickstart").space, "rtx3091")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

@@ -166,6 +166,7 @@ def open_to(cloud: Cloud, groups: set[str]) -> set[tuple[str, int | None, int | 
 # --- requests -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_head_is_asked_for_on_demand_without_a_role_that_may_do_everything(
     launcher: Launcher, outputs: dict[str, str]
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_place_that_cannot_be_written_is_refused_without_a_trace(
     assert contents(tmp_path)["file"] == b"a file"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", ["nothing", "an empty folder", "an earlier export"])
 @pytest.mark.parametrize("moved", [0, 1, 4])
 def test_an_export_killed_at_any_time_does_not_block_its_folder(

@@ -154,6 +154,7 @@ def test_a_space_has_one_metric() -> None:
         }),))  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["ut", "distilbert", "roberta"])
 def test_what_texts_cost_is_counted_without_a_checkpoint(model: str) -> None:
     space = catalog.find(f"text_classification_{model}").space

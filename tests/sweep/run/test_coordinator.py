@@ -432,6 +432,7 @@ def test_the_best_of_a_setting_is_known_while_it_runs(objects: ObjectStore) -> N
     assert best == min(winners, key=lambda o: o.objective)
 
 
+@pytest.mark.slow
 def test_a_finished_pair_takes_little_memory(tmp_path: Path) -> None:
     """At most 20 KB a pair: records, with reports and evaluations, are not kept."""
     import tracemalloc

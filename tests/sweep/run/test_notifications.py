@@ -179,6 +179,7 @@ def test_an_error_that_ends_a_driver_is_news_and_a_misuse_is_not(webhook: Webhoo
     assert "Ray could not be started." in body["text"]
 
 
+@pytest.mark.slow
 def test_a_sweep_tells_of_its_end_and_of_its_secret_nothing_stays(
     webhook: Webhook, root: Path, space_file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

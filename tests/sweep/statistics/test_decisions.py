@@ -113,6 +113,7 @@ def test_intervals_are_of_the_look_and_cover_over_all() -> None:
     assert "nan" not in interval_name(design, math.nan)  # before the first look
 
 
+@pytest.mark.slow
 @given(st.permutations(range(6)), st.randoms(use_true_random=False))
 def test_order_of_settings_and_of_seeds_before_a_look_changes_nothing(order, random) -> None:
     values = drawn(5, 6, 10, effect=1.0)

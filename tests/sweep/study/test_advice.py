@@ -180,6 +180,7 @@ def cluster(tmp_path: Path, here: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         yield server
 
 
+@pytest.mark.slow
 def test_what_a_cluster_advises_asks_that_cluster(
     cluster: JobServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -121,6 +121,7 @@ def test_a_restarted_search_does_not_repeat_its_first_points() -> None:
     assert not any(point == t.point for point in again for t in told)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["tpe", "gp"])
 def test_the_best_feasible_point_is_found_where_the_best_point_is_infeasible(
     sampler: Sampler,

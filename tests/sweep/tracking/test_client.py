@@ -34,6 +34,7 @@ while not any(pathlib.Path(tempfile.gettempdir()).glob("**/made.db")):
 """
 
 
+@pytest.mark.slow
 def test_a_database_whose_maker_was_killed_is_made_again(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/store/mlflow.db"
     (tmp_path / "aside").mkdir()
@@ -71,6 +72,7 @@ def test_what_killed_makers_left_goes_when_the_database_is_there(tmp_path: Path)
     assert os.listdir(tmp_path) == ["mlflow.db"]
 
 
+@pytest.mark.slow
 def test_a_process_that_ends_while_it_makes_the_database_ends_quietly(tmp_path: Path) -> None:
     """MLflow's tables come one by one, and their journal while the folder is removed."""
     (tmp_path / "aside").mkdir()

@@ -97,6 +97,7 @@ def test_an_unconstrained_arm_has_no_constraint_parameters(uri: str) -> None:
     assert run.info.run_name == "base s0 ut_l3_g015 unconstrained"
 
 
+@pytest.mark.slow
 def test_a_baseline_of_many_pairs_is_one_run_that_all_of_them_name(
     undisturbed_on_sqlite: dict[str, Any],
 ) -> None:
@@ -203,6 +204,7 @@ def test_syncing_twice_adds_nothing(uri: str) -> None:
     assert content(uri) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lost", [["synced_step"], ["synced_final"], ["synced_step", "synced_final"]]
 )
@@ -281,6 +283,7 @@ def test_a_baseline_that_is_tracked_later_is_named_then(uri: str) -> None:
     assert make_client(uri).get_run(run_id).data.tags["unconstrained_run_id"] == base_id
 
 
+@pytest.mark.slow
 def test_two_writers_leave_one_active_run(uri: str) -> None:
     arms = [offered[-1] for offered in history(8)]
     trackers = [Tracker(uri), Tracker(uri)]
@@ -359,6 +362,7 @@ def test_a_run_deleted_in_the_ui_is_made_again(uri: str, other_uri: str) -> None
     assert content(uri) == content(expected.uri)
 
 
+@pytest.mark.slow
 def test_a_new_empty_server_ends_up_with_the_same_content(
     undisturbed: dict[str, Any], uri: str
 ) -> None:

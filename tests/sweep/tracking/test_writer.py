@@ -44,6 +44,7 @@ class Offers:
         return self.writer.behind()
 
 
+@pytest.mark.slow
 def test_the_newest_state_wins_in_the_background(uri: str, undisturbed: dict[str, Any]) -> None:
     offer = Offers(uri)
     for offered in history(12):

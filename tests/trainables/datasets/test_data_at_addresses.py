@@ -66,6 +66,7 @@ def space_of(run: ArmConfig) -> SearchSpace:
     return replace(TWO, base=run, settings=(Setting("only", {}),), n_proposals=1, search_seeds=(0,))
 
 
+@pytest.mark.slow
 def test_the_arms_are_those_of_the_folder(
     clips: Path, tmp_path: Path, root: Path, own_cache: Path, cloud: Cloud
 ) -> None:
@@ -88,6 +89,7 @@ def test_the_arms_are_those_of_the_folder(
     assert evaluations == {name: record.evaluation for name, record in trained.items()}
 
 
+@pytest.mark.slow
 def test_sweep_data_is_for_settings_that_need_a_folder(
     clips: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ def test_weights_at_an_address_are_those_of_the_folder(cloud: Cloud, tmp_path: P
     assert (away.signature(), away.model.layers) == (here.signature(), 3)
 
 
+@pytest.mark.slow
 def test_a_worker_says_how_far_it_is_until_its_data_are_there(
     clips: Path, cloud: Cloud, objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

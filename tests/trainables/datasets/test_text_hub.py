@@ -123,6 +123,7 @@ print(load_text(DataConfig.from_json({data!r})).fingerprint, seen)
 """
 
 
+@pytest.mark.slow
 def test_the_hubs_cache_is_read_without_a_network(
     library: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,7 @@ def test_real_ped2_frames_have_the_known_std(real_data: Path) -> None:
     assert clips.std == pytest.approx(0.1786, abs=2e-4)  # resampling moves the end
 
 
+@pytest.mark.slow
 def test_real_ped2_in_its_original_layout_is_the_same_clips(real_data: Path) -> None:
     published = real_data / "UCSD_Anomaly_Dataset.v1p2"
     original = load_video(DataConfig(name="ucsd_ped2", folder=str(published)))
