@@ -11,6 +11,7 @@ from typing import cast, get_args
 
 import click
 
+from search_spaces import catalog
 from sweep.cli.asked import Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
@@ -38,7 +39,15 @@ from sweep.confirmation.chosen import (
     tuning_of,
 )
 from sweep.confirmation.controls import CONTROLS, parse_controls
-from sweep.confirmation.plan import SEEDS, Plan, load_plan, put_plan, studies_name
+from sweep.confirmation.plan import (
+    MEASURES,
+    SEEDS,
+    Plan,
+    load_plan,
+    planned_seeds,
+    put_plan,
+    studies_name,
+)
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.statistics.design import Design, Rule
@@ -194,11 +203,13 @@ def confirm(
             controls=parse_controls(controls),
             seeds=seeds,
             until_decided=until_decided,
+            used_seeds=planned_seeds(objects, name, but=own),
         )
         tuned = _tuned(objects, view, wanted, executor, may_train=not (dry_run or plan_only))
         if tuned is None:
             return
         plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
+        _tell_what_is_left_out(view, plan, definition, wanted)
         if dry_run:
             _print_plan(plan, definition)
             return
@@ -226,11 +237,16 @@ def confirm(
 
 def _numbers(texts: Sequence[str]) -> dict[str, int]:
     """``--proposal SETTING=NUMBER``, repeated."""
-    found = {}
+    found: dict[str, int] = {}
     for text in texts:
         setting, _, number = text.rpartition("=")
         if not setting or not number.isdecimal():
             raise InvalidValue(f"--proposal must be SETTING=NUMBER, got {text!r}.")
+        if setting in found:
+            raise InvalidValue(
+                f"--proposal must name one proposal of a setting, got {found[setting]} and "
+                f"{number} of {setting}. Confirm the other one by another --name."
+            )
         found[setting] = int(number)
     return found
 
@@ -265,6 +281,27 @@ def _tuned(
     return found
 
 
+def _tell_what_is_left_out(
+    view: SweepView, plan: Plan, definition: Definition, wanted: Wanted
+) -> None:
+    """Settings without a winner, controls that a network does not have, infeasible proposals."""
+    planned_ones = {one.name: one for one in plan.settings}
+    kept = catalog.matching([s.setting.name for s in view.settings], wanted.patterns, plan.search)
+    for one in view.settings:
+        name = one.setting.name
+        if name in kept and name not in planned_ones:
+            note(f"{name} is left out: {one.chosen.why}.")
+        elif name in planned_ones:
+            number = planned_ones[name].proposal
+            outcome = next((r.outcome for r in one.results if r.number == number), "open")
+            if outcome != "feasible":
+                note(f"proposal {number} of {name}, which is named, was {outcome} in the search.")
+    for setting in definition.space.settings:
+        for control in wanted.controls:
+            if control not in setting.points:
+                note(f"{setting.name} has no control {control}.")
+
+
 def _print_plan(plan: Plan, definition: Definition) -> None:
     """What would be trained and tested, with which power, before anything is."""
     from sweep.cli.text.power import print_power  # scipy
@@ -272,7 +309,9 @@ def _print_plan(plan: Plan, definition: Definition) -> None:
     out = console()
     space, design = definition.space, plan.design
     arms = sum(1 + len(setting.points) for setting in space.settings) * len(plan.seeds)
-    out.print(f"[bold]{plan.name}[/bold]: {len(plan.settings)} settings of {plan.search}")
+    count = len(plan.settings)
+    settings = f"{count} setting{'s' * (count > 1)} of {plan.search}"
+    out.print(f"[bold]{plan.name}[/bold]: {settings}")
     out.print(
         table(
             [
@@ -285,6 +324,12 @@ def _print_plan(plan: Plan, definition: Definition) -> None:
                 for one in plan.settings
             ],
             right=("in search",),
+        )
+    )
+    out.print(
+        Paragraph(
+            f"In search: {MEASURES[plan.measure]}, in {space.base.facts.metric.unit}; above 0 the "
+            "constrained network was better, on the data that selected it."
         )
     )
     looks = " and ".join(map(str, design.looks)) or "every number of"

@@ -34,6 +34,7 @@ from sweep.statistics.design import Design
 from sweep.study import advice
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
+from sweep.study.lock import driver_of
 from sweep.study.registration import Say, resolved
 from trainables.code_version import code_version
 from trainables.config.arm import ArmConfig
@@ -59,6 +60,7 @@ class Wanted:
     seeds: int = SEEDS
     until_decided: bool = False
     first_seed: int = FIRST_SEED
+    used_seeds: Collection[int] = ()  # of other confirmations of the same search
     may_lack: bool = False  # a control whose search has no winner in a setting is left out there
 
 
@@ -68,10 +70,11 @@ def finished_search(objects: ObjectStore, name: str) -> SweepView:
     if view.definition.space.phase == "confirmation":
         raise Misuse(f"{name} is a confirmation itself. Give the sweep that it confirms.")
     if not has_ended(view):
-        again = advice.command("resume", name, storage=objects.root)
-        raise Misuse(
-            f"{name} is not finished, so that its winners may change. `{again}` continues it."
-        )
+        driver = driver_of(objects, name)
+        goes_on = f"`{advice.command('resume', name, storage=objects.root)}` continues it."
+        if driver is not None:
+            goes_on = f"It is driven by {driver}: wait for its end."
+        raise Misuse(f"{name} is not finished, so that its winners may change. {goes_on}")
     return view
 
 
@@ -93,7 +96,10 @@ def resolved_fresh(definition: Definition, *, say: Say) -> Definition:
     except InvalidValue as error:
         if "split_by_seed" not in str(error):
             raise
-        say(f"every seed holds out the same training data: {error}")
+        say(
+            "every seed holds out the same training data as dev: these data have a dev split of "
+            "their own, or too few clips to draw another. Confirmation goes on."
+        )
         return resolved(definition, say=say)
 
 
@@ -197,7 +203,10 @@ def chosen_proposals(view: SweepView, wanted: Wanted) -> dict[str, tuple[int, bo
             f"{view.definition.name} has no winner to confirm"
             + (" in these settings" if wanted.patterns else "")
             + ": "
-            + "; ".join(f"{one.setting.name}: {one.chosen.why}" for one in view.settings[:3])
+            + "; ".join(
+                f"{one.setting.name}: {one.chosen.why}"
+                for one in [one for one in view.settings if one.setting.name in kept][:3]
+            )
             + ". Search on, or name what to confirm all the same: --proposal SETTING=NUMBER."
         )
     return found
@@ -262,7 +271,14 @@ def planned(
             )
         )
     design = wanted.design(families({row.name: row.family for row in rows}))
-    seeds = free_seeds(wanted.first_seed, wanted.seeds, taken_seeds(space))
+    taken = taken_seeds(space) | set(wanted.used_seeds)
+    seeds = free_seeds(wanted.first_seed, wanted.seeds, taken)
+    for control in wanted.controls:
+        if not wanted.may_lack and not any(control in setting.points for setting in settings):
+            raise Misuse(
+                f"there is no control {control} of {', '.join(s.name for s in settings)}: "
+                "it needs what these networks do not have. Leave it out of --controls."
+            )
     confirmation = replace(
         space,
         base=space.base.with_fields(FRESH),
@@ -339,8 +355,8 @@ def _point(view: SettingView, number: int) -> Fields:
         if proposal.number == number:
             return dict(proposal.point)
     raise InvalidValue(
-        f"setting {view.setting.name} has proposals {[p.number for p in view.proposals]}, "
-        f"got {number}."
+        f"setting {view.setting.name} has proposals "
+        f"{', '.join(str(p.number) for p in view.proposals)}, got {number}."
     )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from search_spaces.ranges import Choice, LogUniform, Range, Uniform
 from trainables.config.arm import ArmConfig
-from trainables.errors import UnknownName
+from trainables.errors import InvalidValue, UnknownName
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 
@@ -199,6 +199,8 @@ def parse_controls(text: str) -> tuple[str, ...]:
         return groups[text.strip()]
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     for name in names:
+        if name in groups:
+            raise InvalidValue(f"--controls takes {name!r} alone or names, got {text!r}.")
         if name not in CONTROLS:
             raise UnknownName.of("control", name, [*CONTROLS, *groups])
     return names

@@ -11,14 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, Literal, Self, TypeVar
 
 from sweep.errors import NameTaken
 from sweep.results.aggregates import ARMS
 from sweep.statistics.design import Design
-from sweep.study.definition import folder
+from sweep.study.definition import folder, sweep_names
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
@@ -177,6 +177,12 @@ def load_plan(objects: ObjectStore, name: str) -> Plan | None:
     return objects.get_value(f"{folder(name)}/{Plan.FILE}", Plan.from_json)
 
 
+def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
+    """The fresh seeds of all confirmations of a search but one of this name."""
+    plans = (load_plan(objects, name) for name in sweep_names(objects) if name != but)
+    return {seed for plan in plans if plan and plan.search == search for seed in plan.seeds}
+
+
 def studies_name(search: str) -> str:
     """How the first studies of a search are called, all of them together."""
     return f"{search}{_STUDIES}"
@@ -195,10 +201,11 @@ def studies_of(objects: ObjectStore, confirmation: str) -> StudiesPlan | None:
 
 
 def _differences(there: Plan, given: Plan) -> Iterator[str]:
-    ours, theirs = (json.loads(json.dumps(plan.to_json())) for plan in (given, there))
-    for key in ours:
-        if key not in ("code", "settings") and ours[key] != theirs[key]:
-            yield f"{key}: planned {theirs[key]}, asked for {ours[key]}"
+    for key, of in _ASKED.items():
+        ours, theirs = (of(plan) for plan in (given, there))
+        if ours != theirs:
+            key = "--studies" if key == "--seeds" and isinstance(given, StudiesPlan) else key
+            yield f"{key}: planned {theirs}, asked for {ours}"
     planned = {one.name: one for one in there.settings}
     for one in given.settings:
         before = planned.pop(one.name, None)
@@ -210,3 +217,16 @@ def _differences(there: Plan, given: Plan) -> Iterator[str]:
             yield f"{one.name}: planned {number}, asked for proposal {one.proposal}"
     for name in planned:
         yield f"{name}: planned, not asked for"
+
+
+# What a command line decides of a plan, as it is said to whoever asks for another one.
+_ASKED: Mapping[str, Callable[[Plan], str]] = {
+    "--seeds": lambda plan: f"{len(plan.seeds)}",
+    "--controls": lambda plan: ",".join(plan.controls) or "none",
+    "--rule": lambda plan: plan.design.rule,
+    "--error": lambda plan: f"{plan.design.error:g}",
+    "--smallest-effect": lambda plan: str(plan.design.smallest_effect),
+    "--until-decided": lambda plan: "yes" if plan.until_decided else "no",
+    "proposals of a study": lambda plan: f"{getattr(plan, 'n_proposals', 0)}",
+    "what is trained": lambda plan: plan.trained,
+}

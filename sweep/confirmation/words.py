@@ -41,8 +41,8 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     elif outcome == "equivalent":
         least = entry["design"]["smallest_effect"]
         texts = [
-            f"the two are equivalent {on}: a difference of {least:g} {unit} or more either "
-            f"way is ruled out ({interval})."
+            f"the two are equivalent {on}: two one-sided tests rule out a difference of "
+            f"{least:g} {unit} or more either way (it is {contrast['mean']:+.3g}; {interval})."
         ]
     elif contrast["outcome"] in ("better", "worse"):
         texts = [
@@ -88,7 +88,9 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
     contrasts = [c for one in entry["settings"] for c in one["contrasts"].values()]
     texts = []
     if any(contrast["units"] is None for contrast in contrasts):
-        texts.append("Where no interval over test units is given, they are those at hand.")
+        texts.append(
+            "Where no interval over test units is given, it is about these test units alone."
+        )
     if any(CONTROLS[name].ranges for name in entry["controls"]):
         texts.append("What was tuned was tuned once: this is about these configurations.")
     if any(contrast["seeds"] > contrast["counted"] for contrast in contrasts):

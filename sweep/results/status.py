@@ -71,7 +71,7 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
 
 
 def _setting_status(setting: SettingView, space: SearchSpace) -> dict[str, Json]:
-    winner = winner_of(setting.results)
+    winner = None if space.phase == "confirmation" else winner_of(setting.results)
     return {
         "setting": setting.setting.name,
         "proposals": setting.counts(space),

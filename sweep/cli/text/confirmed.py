@@ -69,7 +69,7 @@ def contrast_row(contrast: Mapping[str, Json], outcome: str, unit: str = "seeds"
         "diff.": number(contrast["mean"], "+.3f"),
         "from": number(contrast["low"], "+.3f"),
         "to": number(contrast["high"], "+.3f"),
-        "p": number(contrast["p_adjusted"], ".2g"),
+        "p": number(contrast["p_adjusted"] if contrast["counted"] else None, ".2g"),
         "outcome": outcome,
     }
 
@@ -119,6 +119,10 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
             kind = "plain training" if other == UNCONSTRAINED else "controls"
             by_kind.setdefault(kind, set()).add(contrast["interval"])
     intervals = [f"against {kind} {', '.join(sorted(of))}" for kind, of in by_kind.items()]
+    equivalent = (
+        f"equivalent: two one-sided tests rule out {design['smallest_effect']:g} {entry['unit']} "
+        "or more either way. It is said before better and worse, whose p stands beside it."
+    )
     return [
         f"diff.: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
@@ -126,6 +130,7 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         f"from, to: {'; '.join(intervals)}.",
         f"p: adjusted: families first, then their settings (Holm), {error:g} for the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
+        *([equivalent] if design["smallest_effect"] is not None else []),
         *([_UNITS] if _has_units(entry) else []),
         "in search: the difference on the data that selected it. best try against best plain seed: "
         "the paper's protocol, which finds gains where there are none.",

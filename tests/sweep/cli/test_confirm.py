@@ -13,7 +13,7 @@ from benchmarks.scale import counted
 from sweep.confirmation.plan import load_plan
 from tests.support import confirmations as hand
 from tests.support.command_line import SPACE_FILE, refused, sweep
-from tests.support.sweeps import FIRST, INFEASIBLE, SECOND, store_sweep
+from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.records.objects import ObjectStore
 
 # Long windows and few gammas: an arm's evaluation takes the whole test split.
@@ -95,9 +95,12 @@ def test_another_plan_under_that_name_is_refused(confirmed: str) -> None:
         "confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", confirmed
     )
     assert "has a plan already" in said
-    assert "seeds: planned" in said
+    assert "--seeds: planned 2, asked for 4\nLeave" in said  # and nothing that nobody asked for
     other = ("--seeds", "3", "--name", "mine.again")
     out = " ".join(confirm(confirmed, *other, "--where", "inline").stdout.split())
+    plan = load_plan(ObjectStore(confirmed), "mine.again")
+    assert plan is not None
+    assert plan.seeds == (1002, 1003, 1004)  # those before are no longer fresh
     assert "read 2 times for the same network, also by mine.confirmation (of mine)" in out
     told = sweep("rm", "mine.confirmation", "--yes", "--storage", confirmed).stdout
     assert "4 arms had ended on the test split" in told
@@ -134,7 +137,8 @@ def test_a_space_that_reads_the_test_split_needs_a_plan(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_tuned_control_is_searched_first(mine: str) -> None:
     words = ("--seeds", "2", "--controls", "penalty,tuned_plain,one_dictionary")
-    confirm(mine, *words, "--where", "inline")
+    said = confirm(mine, *words, "--where", "inline").stderr
+    assert "only has no control one_dictionary." in said
     entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
     (setting,) = entry["settings"]
     assert set(setting["contrasts"]) == {"unconstrained", "penalty", "tuned_plain"}
@@ -165,12 +169,33 @@ def test_what_cannot_be_confirmed_is_refused(objects: ObjectStore) -> None:
     root = ("--storage", objects.root)
     assert "Did you mean 'penalty'" in refused("confirm", "tiny", "--controls", "penalti", *root)
     assert "SETTING=NUMBER, got 'a'" in refused("confirm", "tiny", "--proposal", "a", *root)
-    assert "has proposals [0, 1, 2], got 9" in refused(
+    assert "has proposals 0, 1, 2, got 9" in refused(
         "confirm", "tiny", "--proposal", f"{FIRST}=9", *root
     )
+    twice = ("--proposal", f"{FIRST}=0", "--proposal", f"{FIRST}=1")
+    assert "one proposal of a setting, got 0 and 1" in refused("confirm", "tiny", *twice, *root)
+    assert "alone or names" in refused("confirm", "tiny", "--controls", "none,detached", *root)
+    said = refused("confirm", "tiny", "--controls", "one_dictionary", "--dry-run", *root)
+    assert "there is no control one_dictionary of" in said
     assert "nobody" in refused("confirm", "nobody", *root)
     hand.stored(objects)
     assert "is a confirmation itself" in refused("confirm", hand.NAME, *root)
+
+
+def test_what_is_left_out_of_a_plan_is_told(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE] * 3})
+    root = ("--storage", objects.root, "--dry-run")
+    said = sweep("confirm", "tiny", *root).stderr
+    assert f"{SECOND} is left out: no proposal is feasible" in said
+    said = sweep("confirm", "tiny", "--proposal", f"{FIRST}=1", *root).stderr
+    assert f"proposal 1 of {FIRST}, which is named, was infeasible in the search." in said
+    said = refused("confirm", "tiny", "--only", SECOND, *root)
+    assert FIRST not in said
+
+
+def test_no_arm_of_a_confirmation_is_a_winner(confirmed: str) -> None:
+    said = json.loads(sweep("status", "mine.confirmation", "--json", "--storage", confirmed).stdout)
+    assert [one["winner"] for one in said["settings"]] == [None]
 
 
 def test_a_search_that_goes_on_is_not_confirmed(objects: ObjectStore) -> None:

@@ -270,9 +270,9 @@ def test_the_plan_stays(objects: ObjectStore, trainer: Trainer) -> None:
     assert "is planned with 2 studies, got --studies 3" in said
     said = refused("confirm", "tiny", "--studies", "2", "--rule", "any_time", *root)
     assert "the confirmation tiny.studies has a plan already" in said
-    assert "design: planned" in said
+    assert "--rule: planned looks, asked for any_time" in said
     said = refused("confirm", "tiny", "--studies", "2", "--error", "0.1", *root)
-    assert "'error': 0.1" in said
+    assert "--error: planned 0.05, asked for 0.1" in said
     search = load_definition(objects, "tiny")
     put_extension(objects, search.extended(n_proposals=3))
     assert "tiny is not finished" in refused("confirm", "tiny", "--studies", "2", *root)

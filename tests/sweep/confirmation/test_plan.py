@@ -51,9 +51,9 @@ def test_a_plan_is_put_once_and_names_itself(objects: ObjectStore) -> None:
 @pytest.mark.parametrize(
     ("other", "text"),
     [
-        (plan(seeds=10), "seeds: planned"),
-        (plan(controls=()), "controls: planned ['penalty'], asked for []"),
-        (plan(rule="any_time"), "design: planned"),
+        (plan(seeds=10), "--seeds: planned 20, asked for 10"),
+        (plan(controls=()), "--controls: planned penalty, asked for none"),
+        (plan(rule="any_time"), "--rule: planned looks, asked for any_time"),
         (
             plan(settings=(replace(ROW, proposal=5),)),
             "L3: planned proposal 4, asked for proposal 5",
