@@ -83,6 +83,7 @@ TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- en
 TREE_COMMENTS = {
     ".ci/stamps.json": "slow tests that passed, as what, where, and in how many seconds",
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
+    "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/landscape/ut_l4_600.json": "48 arms of UT with 4 layers, 600 steps",
     "benchmarks/landscape/ut_l5_240.json": "64 arms of UT with 5 layers, 240 steps: 9 ended early",
