@@ -22,6 +22,7 @@ OWNERS = {
     "botocore": ("sweep/doctor/yaml_aws.py",),
     "datasets": ("trainables/datasets/text/hub.py",),
     "mlflow": ("sweep/tracking/tracker.py", "sweep/tracking/client.py", "sweep/tracking/runs.py"),
+    "matplotlib": ("sweep/report/*.py",),
     "optuna": ("sweep/study/sampler.py",),
     "pyarrow": ("trainables/records/objects.py", "trainables/fetching/remote_folders.py"),
     "ray": (

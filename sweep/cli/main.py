@@ -41,6 +41,10 @@ VERBS = {
         "upkeep",
         "Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.",
     ),
+    "report": (
+        "report",
+        "Write a page that opens from disk: what was found, tables, figures (PDF and PNG).",
+    ),
     "ui": (
         "upkeep",
         "Serve MLflow on this machine and print the page of a sweep: NAME, or the newest.",
