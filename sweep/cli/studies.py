@@ -21,7 +21,13 @@ from sweep.confirmation.chosen import (
     resolved_fresh,
 )
 from sweep.confirmation.controls import parse_controls
-from sweep.confirmation.plan import StudiesPlan, load_plan, load_studies, put_plan
+from sweep.confirmation.plan import (
+    StudiesPlan,
+    load_plan,
+    load_studies,
+    planned_seeds,
+    put_plan,
+)
 from sweep.confirmation.studies import (
     TUNED,
     arms_of_a_study,
@@ -141,7 +147,8 @@ def _planned(objects: ObjectStore, asked: Studies) -> tuple[Definition, StudiesP
     def design(families: Mapping[str, tuple[str, ...]]) -> Design:
         return replace(asked.wanted.design(families), smallest_effect=effect)
 
-    given = plan_of_studies(search, replace(asked.wanted, design=design))
+    used = planned_seeds(objects, search.name, but=name)
+    given = plan_of_studies(search, replace(asked.wanted, design=design, used_seeds=used))
     return search, given if plan is None else put_plan(objects, given)
 
 

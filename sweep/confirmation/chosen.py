@@ -273,12 +273,6 @@ def planned(
     design = wanted.design(families({row.name: row.family for row in rows}))
     taken = taken_seeds(space) | set(wanted.used_seeds)
     seeds = free_seeds(wanted.first_seed, wanted.seeds, taken)
-    for control in wanted.controls:
-        if not wanted.may_lack and not any(control in setting.points for setting in settings):
-            raise Misuse(
-                f"there is no control {control} of {', '.join(s.name for s in settings)}: "
-                "it needs what these networks do not have. Leave it out of --controls."
-            )
     confirmation = replace(
         space,
         base=space.base.with_fields(FRESH),

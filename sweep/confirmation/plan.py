@@ -178,8 +178,10 @@ def load_plan(objects: ObjectStore, name: str) -> Plan | None:
 
 
 def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
-    """The fresh seeds of all confirmations of a search but one of this name."""
-    plans = (load_plan(objects, name) for name in sweep_names(objects) if name != but)
+    """The fresh seeds of all confirmations and studies of a search but those of this name."""
+    plans: list[Plan | None] = [load_plan(objects, n) for n in sweep_names(objects) if n != but]
+    if studies_name(search) != but:
+        plans.append(load_studies(objects, studies_name(search)))
     return {seed for plan in plans if plan and plan.search == search for seed in plan.seeds}
 
 
@@ -201,9 +203,11 @@ def studies_of(objects: ObjectStore, confirmation: str) -> StudiesPlan | None:
 
 
 def _differences(there: Plan, given: Plan) -> Iterator[str]:
+    told = False
     for key, of in _ASKED.items():
         ours, theirs = (of(plan) for plan in (given, there))
         if ours != theirs:
+            told = True
             key = "--studies" if key == "--seeds" and isinstance(given, StudiesPlan) else key
             yield f"{key}: planned {theirs}, asked for {ours}"
     planned = {one.name: one for one in there.settings}
@@ -213,20 +217,24 @@ def _differences(there: Plan, given: Plan) -> Iterator[str]:
             one.proposal,
             dict(one.point),
         ):
+            told = True
             number = "none" if before is None else f"proposal {before.proposal}"
             yield f"{one.name}: planned {number}, asked for proposal {one.proposal}"
     for name in planned:
+        told = True
         yield f"{name}: planned, not asked for"
+    if not told and there.trained != given.trained:
+        yield f"what is trained: planned {there.trained}, asked for {given.trained}"
 
 
 # What a command line decides of a plan, as it is said to whoever asks for another one.
 _ASKED: Mapping[str, Callable[[Plan], str]] = {
     "--seeds": lambda plan: f"{len(plan.seeds)}",
     "--controls": lambda plan: ",".join(plan.controls) or "none",
+    "--only": lambda plan: ", ".join(n for of in plan.design.families.values() for n in of),
     "--rule": lambda plan: plan.design.rule,
     "--error": lambda plan: f"{plan.design.error:g}",
     "--smallest-effect": lambda plan: str(plan.design.smallest_effect),
     "--until-decided": lambda plan: "yes" if plan.until_decided else "no",
     "proposals of a study": lambda plan: f"{getattr(plan, 'n_proposals', 0)}",
-    "what is trained": lambda plan: plan.trained,
 }

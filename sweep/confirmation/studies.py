@@ -48,7 +48,7 @@ def plan_of_studies(search: Definition, wanted: Wanted) -> StudiesPlan:
     space = catalog.only(search.space, wanted.patterns)
     runs = {one.name: space.run(one, {}, seed=0) for one in space.settings}
     taken, count, each = taken_seeds(space), wanted.seeds, len(space.search_seeds)
-    fresh = free_seeds(FIRST_SEED, count, taken)
+    fresh = free_seeds(FIRST_SEED, count, taken | set(wanted.used_seeds))
     searched = free_seeds(FIRST_SEARCH_SEED, count * each, {*taken, *fresh})
     plan = StudiesPlan(
         name=wanted.name,

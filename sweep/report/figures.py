@@ -1,53 +1,23 @@
 """Figures of a sweep, for a paper's column and for the report.
 
 Each is a function of ``Measured``. Lines are means over seeds, bands go from the lowest to the
-highest seed. Colours are those of Okabe and Ito, which tell apart without hue as well: constrained
-blue, plain training vermilion.
+highest seed.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sweep.report.measured import Measured
+from sweep.report.style import ARMS, GREY, grid, legend, log_if_wide, scratch, style
 from trainables.registry.task_facts import reference_label
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-ARMS = {  # what an arm is called, its colour, line and marker
-    "constrained": ("constrained", "#0072B2", "-", "o"),
-    "unconstrained": ("plain training", "#D55E00", "--", "s"),
-}
-GREY = "#777777"
-STYLE: dict[Any, Any] = {
-    "font.size": 8,
-    "font.family": "sans-serif",
-    "axes.titlesize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "grid.linewidth": 0.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "pdf.fonttype": 42,  # text stays text
-    "svg.fonttype": "none",
-    "svg.hashsalt": "sweep",  # the same figure, the same bytes
-}
-COLUMN_IN = 3.35  # width of a column of two
-PANEL_IN = 1.9  # height of a panel
 
 
 @dataclass(frozen=True)
@@ -59,39 +29,16 @@ class Drawing:
     draw: Callable[[Measured], Figure | None]  # None: this sweep has nothing to draw there
 
 
-@contextmanager
-def style() -> Iterator[None]:
-    """The one style of all figures, and a canvas that needs no screen."""
-    import matplotlib as mpl
-
-    with mpl.rc_context({**STYLE, "backend": "agg"}):
-        yield
-
-
-def _grid(count: int, columns: int = 2, *, height: float = PANEL_IN) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels; one panel has the width of a column."""
-    from matplotlib.figure import Figure
-
-    columns = min(columns, count)
-    rows = math.ceil(count / columns)
-    figure = Figure(figsize=(COLUMN_IN * columns, height * rows + 0.3))
-    axes = figure.subplots(rows, columns, squeeze=False)
-    panels = [axis for row in axes for axis in row]
-    for empty in panels[count:]:
-        empty.remove()
-    return figure, panels[:count]
-
-
 def _per_setting(
     data: Measured, drawn: Callable[[Axes, str], bool], x: str, y: str, *, integers: bool = False
 ) -> Figure | None:
     """A panel for each setting of which ``drawn`` finds something to draw."""
     from matplotlib.ticker import MaxNLocator
 
-    names = [name for name in data.entries if drawn(_scratch(), name)]
+    names = [name for name in data.entries if drawn(scratch(), name)]
     if not names:
         return None
-    figure, panels = _grid(len(names))
+    figure, panels = grid(len(names))
     for axis, name in zip(panels, names, strict=True):
         drawn(axis, name)
         axis.set_title(data.title(name))
@@ -99,20 +46,8 @@ def _per_setting(
         axis.set_ylabel(y)
         if integers:
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(panels[0])
+    legend(panels[0], panels)
     return figure
-
-
-def _scratch() -> Axes:
-    """A panel that nobody sees: whether there is anything to draw."""
-    from matplotlib.figure import Figure
-
-    return Figure().subplots()
-
-
-def _legend(axis: Axes) -> None:
-    if axis.get_legend_handles_labels()[0]:
-        axis.legend()
 
 
 def _band(axis: Axes, rows: pd.DataFrame, x: str, arm: str, **options: Any) -> bool:
@@ -134,12 +69,6 @@ def _of(data: Measured, setting: str, metric: str, arm: str | None = None) -> pd
     return rows if arm is None else rows[rows["arm"] == arm]
 
 
-def _log_if_wide(axis: Axes, values: pd.Series[float]) -> None:
-    positive = values[values > 0]
-    if len(positive) == len(values) and len(values) and positive.max() > 20 * positive.min():
-        axis.set_yscale("log")
-
-
 # --- score and loss -------------------------------------------------------------------------------
 
 
@@ -151,7 +80,7 @@ def _losses_by_layer(data: Measured) -> Figure | None:
             probe = _of(data, setting, "probe_loss", arm)
             label = f"{ARMS[arm][0]}, probe"
             _band(axis, probe, "layer", arm, linestyle=":", marker="", label=label)
-        _log_if_wide(axis, losses["value"])
+        log_if_wide(axis, losses["value"])
         return any(found)
 
     return _per_setting(data, drawn, "layer (0: the input)", "held-out loss", integers=True)
@@ -216,7 +145,7 @@ def _losses_by_depth(data: Measured) -> Figure | None:
             axis.plot(mean.index, mean.to_numpy(), dash, color=colour, label=named, linewidth=0.9)
             if len(mean) and not at:
                 axis.annotate(f"{gamma:g}", (mean.index[-1], mean.iloc[-1]), fontsize=6)
-        _log_if_wide(axis, rows["value"])
+        log_if_wide(axis, rows["value"])
         return not rows.empty
 
     x = "layers that are run"
@@ -259,7 +188,7 @@ def _trajectories(data: Measured) -> Figure | None:
     names = [name for name in data.entries if (rows["setting"] == name).any()]
     if not names:
         return None
-    figure, panels = _grid(2 * len(names))
+    figure, panels = grid(2 * len(names))
     for at, name in enumerate(names):
         for axis, (series, y) in zip(panels[2 * at : 2 * at + 2], kinds.items(), strict=True):
             mine = rows[(rows["setting"] == name) & (rows["series"] == series)]
@@ -272,7 +201,7 @@ def _trajectories(data: Measured) -> Figure | None:
             axis.set_title(data.title(name))
             axis.set_xlabel("step")
             axis.set_ylabel(y)
-            _legend(axis)
+            legend(axis)
     return figure
 
 
@@ -309,7 +238,7 @@ def _searched_values(data: Measured) -> Figure | None:
     names = [name for name in data.entries if not _proposals(data, name).empty]
     if not names or not data.searched:
         return None
-    figure, panels = _grid(len(names) * len(data.searched), len(data.searched))
+    figure, panels = grid(len(names) * len(data.searched), len(data.searched))
     left = iter(panels)
     for name in names:
         rows = _proposals(data, name)
@@ -322,7 +251,7 @@ def _searched_values(data: Measured) -> Figure | None:
             axis.set_title(name)
             axis.set_xlabel(field)
             axis.set_ylabel("objective")
-    _legend(panels[0])
+    legend(panels[0], panels)
     return figure
 
 
@@ -351,6 +280,15 @@ def _progress(data: Measured) -> Figure | None:
         best = rows["constrained_objective"].where(rows["outcome"] == "feasible").cummin().dropna()
         if len(best):
             axis.step(best.index, best, where="post", color="black", label="best feasible so far")
+        if data.entries[setting]["winner"]:
+            at = data.entries[setting]["proposal"]
+            ring: dict[str, Any] = {
+                "markersize": 8,
+                "markerfacecolor": "none",
+                "color": "black",
+                "label": "winner",
+            }
+            axis.plot(at, rows["constrained_objective"][at], "o", **ring)
         return True
 
     return _per_setting(data, drawn, "proposal", "objective", integers=True)
@@ -377,7 +315,7 @@ def _gains(data: Measured) -> Figure | None:
     names = [name for name, of in found.items() if any(of.values())]
     if not names:
         return None
-    figure, panels = _grid(2, height=0.28 * len(names) + 0.9)
+    figure, panels = grid(2, height=0.28 * len(names) + 0.9)
     for axis, block in zip(panels, blocks, strict=True):
         for row, name in enumerate(names):
             values = found[name][block]
@@ -399,7 +337,7 @@ def _cost(data: Measured) -> Figure | None:
     if rows.empty:
         return None
     names = [name for name in data.entries if (rows["setting"] == name).any()]
-    figure, (axis,) = _grid(1, height=0.35 * len(names) + 1.1)
+    figure, (axis,) = grid(1, height=0.35 * len(names) + 1.1)
     for shift, (arm, (label, colour, _, _)) in zip((-0.2, 0.2), ARMS.items(), strict=True):
         mean = rows[rows["arm"] == arm].groupby("setting")["value"].mean().reindex(names)
         axis.barh([i + shift for i in range(len(names))], mean, 0.36, color=colour, label=label)
@@ -411,7 +349,10 @@ def _cost(data: Measured) -> Figure | None:
 
 
 _SEEDS = "Lines are means over seeds, bands go from the lowest to the highest seed."
-_MARKS = "Filled: feasible; hollow: infeasible; a cross: it ended early."
+_MARKS = (
+    "Filled: feasible; hollow: infeasible; a cross: it ended early on some seed. Means are over "
+    "the seeds that finished; a proposal without any is not drawn."
+)
 FIGURES: Mapping[str, Drawing] = {
     "gains": Drawing(
         "Constrained against plain training",
@@ -471,7 +412,8 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "progress": Drawing(
         "Progress of the search",
-        f"Objective by proposal, in the order of the search; lower is better. {_MARKS}",
+        "Objective by proposal, in the order of the search; lower is better. A feasible proposal "
+        f"that is vacuous, useless or asks for too little cannot win. {_MARKS}",
         _progress,
     ),
     "cost": Drawing(

@@ -30,7 +30,8 @@ def page(
     """The page as a text.
 
     Args:
-        status: that of ``status_entry``, and ``name``, ``space`` and ``summary`` of the sweep.
+        status: that of ``status_entry``, and of the sweep ``name``, ``space`` and ``summary``, and
+            ``notes``: sentences on what the page leaves out.
         entries: those of ``best_entries``; a section each.
         tables: below the sections, in this order.
         figures: SVG by name of ``FIGURES``.
@@ -43,7 +44,8 @@ def page(
         f"<p class=what>{escape(str(status['summary']))}</p>",
         _progress(status),
         *(f"<p>{escape(sentence)}</p>" for sentence in findings(entries)),
-        _biased(entries, commands),
+        *(f"<p>{escape(line)}</p>" for line in status["notes"]),
+        _biased(entries),
         _contents(entries, figures),
         '<h2 id="figures">Figures</h2>',
         *(_figure(key, svg) for key, svg in figures.items()),
@@ -65,7 +67,11 @@ def _progress(status: Mapping[str, Json]) -> str:
     ends = ", ".join(f"{count} {how}" for how, count in status["statuses"].items())
     done = f"{arms['final']} of {arms['wanted']} arms are final{f' ({ends})' * bool(ends)}."
     state = status["state"]
-    more = "" if state == "finished" else " This page is of a sweep that is not at its end."
+    more = (
+        ""
+        if state in ("finished", "failed")
+        else " This page is of a sweep that is not at its end."
+    )
     failures = status["failures"]
     failed = "".join(
         f"<li>{escape(f['setting'])}, {escape(f['signature'])}: {escape(str(f['reason']))}</li>"
@@ -79,7 +85,7 @@ def _progress(status: Mapping[str, Json]) -> str:
 _FEW = 20  # arms whose reason is on the page
 
 
-def _biased(entries: Sequence[Mapping[str, Json]], commands: Mapping[str, str]) -> str:
+def _biased(entries: Sequence[Mapping[str, Json]]) -> str:
     if not any(entry["difference"].get("selection_biased") for entry in entries):
         return ""
     return (

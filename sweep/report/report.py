@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search_spaces import catalog
-from sweep.report.figures import draw, style
+from sweep.report.figures import FIGURES, draw
 from sweep.report.measured import measured
 from sweep.report.page import page
+from sweep.report.style import style
 from sweep.results import provenance
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import SweepView
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 FORMATS = ("pdf", "png")  # of a figure, beside the page
+MOST_DRAWN = 100  # settings in a figure: a page of PDF is 200 inches high at most
 
 
 def report(
@@ -63,13 +66,22 @@ def report(
         view, read, run_ids, [s.setting.name for s in view.settings if s.setting.name in kept]
     )
     entries = list(data.entries.values())
-    figures = draw(data)
+    first = dict(list(data.entries.items())[:MOST_DRAWN])
+    figures = draw(replace(data, entries=first))
+    notes = []
+    if patterns:
+        notes.append(
+            f"Shown are {len(entries)} of {len(view.settings)} settings ({', '.join(patterns)})."
+        )
+    if len(first) < len(entries):
+        notes.append(f"Figures are of the first {len(first)} settings; --only draws others.")
     text = page(
         {
             **status_entry(view, is_running=is_running),
             "name": name,
             "space": space.name,
             "summary": space.summary,
+            "notes": notes,
         },
         entries,
         [
@@ -86,6 +98,8 @@ def report(
     for key, figure in figures.items():
         for form in formats:
             files[f"figures/{key}.{form}"] = rendered(figure, form)
+    for stale in (out / f"figures/{key}.{form}" for key in FIGURES for form in FORMATS):
+        stale.unlink(missing_ok=True)  # of a report that was there
     for file, content in files.items():
         path = out / file
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -175,8 +175,6 @@ def test_what_cannot_be_confirmed_is_refused(objects: ObjectStore) -> None:
     twice = ("--proposal", f"{FIRST}=0", "--proposal", f"{FIRST}=1")
     assert "one proposal of a setting, got 0 and 1" in refused("confirm", "tiny", *twice, *root)
     assert "alone or names" in refused("confirm", "tiny", "--controls", "none,detached", *root)
-    said = refused("confirm", "tiny", "--controls", "one_dictionary", "--dry-run", *root)
-    assert "there is no control one_dictionary of" in said
     assert "nobody" in refused("confirm", "nobody", *root)
     hand.stored(objects)
     assert "is a confirmation itself" in refused("confirm", hand.NAME, *root)
@@ -189,6 +187,8 @@ def test_what_is_left_out_of_a_plan_is_told(objects: ObjectStore) -> None:
     assert f"{SECOND} is left out: no proposal is feasible" in said
     said = sweep("confirm", "tiny", "--proposal", f"{FIRST}=1", *root).stderr
     assert f"proposal 1 of {FIRST}, which is named, was infeasible in the search." in said
+    said = sweep("confirm", "tiny", "--controls", "one_dictionary", *root).stderr
+    assert f"{FIRST} has no control one_dictionary." in said
     said = refused("confirm", "tiny", "--only", SECOND, *root)
     assert FIRST not in said
 

@@ -309,7 +309,7 @@ def test_readings_beside_them_are_named_and_they_are_one(
     assert len(trainer.trained) == trained + 3
     other = studies(objects, 2, "--name", "more")
     assert "tiny.studies (of tiny)" in other["deviations"][0]
-    assert len(trainer.trained) == trained + 3  # the same seeds are the same arms
+    assert len(trainer.trained) > trained + 3  # winners meet on seeds that nobody has used
 
 
 @pytest.mark.parametrize(

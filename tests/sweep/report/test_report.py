@@ -186,6 +186,8 @@ def test_the_page_stands_alone_and_shows_every_setting_figure_and_number(
     assert len(parsed.alts) == len(drawn)
     assert {alt.split(".")[0] for alt in parsed.alts} == {FIGURES[name].title for name in drawn}
     assert "not at its end" in text
+    written(stored, tmp_path / "out")
+    assert not list((tmp_path / "out" / "figures").iterdir())  # of the report before
     assert "no result before fresh seeds confirm them" in text
 
 
@@ -211,6 +213,7 @@ def test_only_shows_the_settings_asked_for(stored: ObjectStore, tmp_path: Path) 
     parsed = Parsed(written(stored, tmp_path / "out", patterns=["*g0.15"]))
     assert FIRST in parsed.ids
     assert SECOND not in parsed.ids
+    assert "Shown are 1 of 2 settings (*g0.15)" in (tmp_path / "out" / PAGE).read_text()
     with pytest.raises(UnknownName, match=re.escape(SECOND)):
         written(stored, tmp_path / "out", patterns=["*g9"])
 
