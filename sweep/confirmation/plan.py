@@ -231,7 +231,7 @@ def _differences(there: Plan, given: Plan) -> Iterator[str]:
 _ASKED: Mapping[str, Callable[[Plan], str]] = {
     "--seeds": lambda plan: f"{len(plan.seeds)}",
     "--controls": lambda plan: ",".join(plan.controls) or "none",
-    "--only": lambda plan: ", ".join(n for of in plan.design.families.values() for n in of),
+    "--only": lambda plan: ", ".join(sorted(n for of in plan.design.families.values() for n in of)),
     "--rule": lambda plan: plan.design.rule,
     "--error": lambda plan: f"{plan.design.error:g}",
     "--smallest-effect": lambda plan: str(plan.design.smallest_effect),
