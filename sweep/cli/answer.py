@@ -16,7 +16,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from sweep.cli.main import main as command_line
-from sweep.cluster.submission import Answer, Question, is_same_root, root_on_cluster
+from sweep.cluster.submission import Answer, Question, is_same_root, packed, root_on_cluster
 from sweep.study.advice import ADDRESS, ASKED_FROM
 from sweep.study.lock import driving_jobs
 from trainables.code_version import code_version
@@ -24,7 +24,7 @@ from trainables.errors import SweepError
 
 
 def answer(question: Question) -> Answer:
-    """Run the verb here, at the cluster's storage; an export comes back as texts."""
+    """Run the verb here, at the cluster's storage; an export or a report comes back whole."""
     try:
         root = root_on_cluster(question.storage)
         words = [*question.words, "--storage", root]
@@ -33,13 +33,13 @@ def answer(question: Question) -> Answer:
     driving_jobs.set({s: job for s, job, where in question.drivers if is_same_root(where, root)})
     os.environ.pop(ADDRESS, None)  # the verb runs here
     os.environ[ASKED_FROM] = question.asked_from
-    if words[0] != "export":
+    if words[0] not in ("export", "report"):
         return _ran(words)
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder, "export")
+        out = Path(folder, "out")
         ran = _ran([*words, "--out", str(out)])
         files = {
-            str(file.relative_to(out)): file.read_text(encoding="utf-8")
+            str(file.relative_to(out)): packed(file.read_bytes())
             for file in out.rglob("*")
             if file.is_file()
         }

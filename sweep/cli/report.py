@@ -6,15 +6,10 @@ from pathlib import Path
 
 import click
 
-from sweep.cli.options import (
-    name_argument,
-    only_option,
-    open_sweep,
-    storage_option,
-    tell_that_it_is_here,
-)
+from sweep.cli.asked import Place, collected
+from sweep.cli.options import given_storage, name_argument, only_option, open_sweep
 from sweep.cli.reading import run_ids
-from sweep.study import advice
+from sweep.cluster import ask
 from sweep.study.lock import driver_of
 from sweep.study.opening import find_sweep, open_store
 from trainables.errors import Misuse
@@ -28,35 +23,56 @@ from trainables.records.arms import ArmStore
     help="Where to write; a report that is there is replaced. Default: NAME-report.",
 )  # fmt: skip
 @click.option("--page", "page_alone", is_flag=True, help="Write the page, and no figure beside it.")
+@click.option(
+    "--figure", "figures", multiple=True, metavar="KEY",
+    help="Write this figure alone, as PDF and PNG, like layers or progress; repeatable.",
+)  # fmt: skip
 @only_option
-@storage_option
+@collected(at=Place)
 def report_(
-    name: str, out: str | None, page_alone: bool, patterns: tuple[str, ...], storage: str
+    name: str,
+    out: str | None,
+    page_alone: bool,
+    figures: tuple[str, ...],
+    patterns: tuple[str, ...],
+    at: Place,
 ) -> None:
     """Write a page that opens from disk: what was found, tables, figures (PDF and PNG).
 
-    Of a sweep that still runs it says how far it is.
+    Of a sweep that still runs it says how far it is. Of a confirmation: its plan and comparisons.
     """
-    tell_that_it_is_here("give its storage root with --storage, or run it on the cluster's head.")
-    from sweep.report.report import FORMATS, PAGE, report
+    from sweep.report.report import FORMATS, PAGE, figure_files, report, write_files
 
-    objects = open_store(storage)
-    if find_sweep(objects, name).space.phase == "confirmation":
-        shown = advice.command("best", name, storage=objects.root)
-        raise Misuse(
-            f"{name} is a confirmation, which has no report yet. `{shown}` shows its table; the "
-            "report is of the sweep that was searched."
-        )
-    _, view = open_sweep(storage, name)
+    if page_alone and figures:
+        raise Misuse("--page writes the page alone and --figure figures alone: give one of them.")
     folder = Path(out or f"{name}-report").expanduser().resolve()
-    report(
-        view,
-        run_ids(objects, view.definition),
-        folder,
-        read=ArmStore(objects).record,
-        formats=() if page_alone else FORMATS,
-        patterns=patterns,
-        is_running=driver_of(objects, name) is not None,
-        storage=objects.root,
-    )
-    click.echo(str(folder / PAGE))
+    if at.address is not None:
+        words = [word for pattern in patterns for word in ("--only", pattern)]
+        words += [word for key in figures for word in ("--figure", key)]
+        words += ["--page"] * page_alone
+        there = ask.asked(at.address, given_storage(), "report", name, *words)
+        ask.said(there)
+        files = write_files(folder, name, there.contents())
+    else:
+        objects = open_store(at.storage)
+        is_confirmation = find_sweep(objects, name).space.phase == "confirmation"
+        if is_confirmation and figures:
+            raise Misuse(f"{name} is a confirmation, which has no figures. Leave --figure out.")
+        _, view = open_sweep(at.storage, name)
+        read = ArmStore(objects).record
+        ids = run_ids(objects, view.definition)
+        if figures:
+            files = figure_files(view, ids, folder, figures, read=read, patterns=patterns)
+        else:
+            files = report(
+                objects,
+                view,
+                ids,
+                folder,
+                read=read,
+                formats=() if page_alone else FORMATS,
+                patterns=patterns,
+                is_running=driver_of(objects, name) is not None,
+            )
+    for file in files if figures else [PAGE]:
+        click.echo(str(folder / file))

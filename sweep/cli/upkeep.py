@@ -68,7 +68,8 @@ def export_(name: str, out: str, everything: bool, at: Place) -> None:
         words = ["--all"] if everything else []
         there = ask.asked(at.address, given_storage(), "export", name, *words)
         ask.said(there)
-        for file in write_files(folder_out, name, there.files):
+        texts = {file: content.decode() for file, content in there.contents().items()}
+        for file in write_files(folder_out, name, texts):
             click.echo(str(folder_out / file))
         return
     objects = open_store(at.storage)

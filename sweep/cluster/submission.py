@@ -6,9 +6,11 @@ the job's log, behind a mark, so that nothing else that a job prints can be take
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shlex
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -99,11 +101,15 @@ class Answer:
     out: str = ""
     err: str = ""
     version: str = ""  # the cluster's ``code_version``
-    files: dict[str, str] = field(default_factory=dict)  # texts that the verb wrote, by name
+    files: dict[str, str] = field(default_factory=dict)  # that the verb wrote, by name; ``packed``
 
     def line(self) -> str:
         """The line of the log that carries it."""
         return ANSWER + json.dumps(asdict(self))
+
+    def contents(self) -> dict[str, bytes]:
+        """Every file that the verb wrote."""
+        return {n: zlib.decompress(base64.b64decode(text)) for n, text in self.files.items()}
 
     @classmethod
     def found_in(cls, log: str) -> Answer | None:
@@ -112,6 +118,11 @@ class Answer:
             if line.startswith(ANSWER) and line.endswith("\n"):
                 return cls(**json.loads(line.removeprefix(ANSWER)))
         return None
+
+
+def packed(content: bytes) -> str:
+    """A file as an answer carries it."""
+    return base64.b64encode(zlib.compress(content)).decode()
 
 
 def check_version(theirs: str, *, any_version: bool) -> None:

@@ -24,6 +24,7 @@ BY_ADDRESS = (
     "export",
     "list",
     "logs",
+    "report",
     "resume",
     "status",
     "stop",

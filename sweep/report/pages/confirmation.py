@@ -1,0 +1,244 @@
+"""Page of a confirmation, and what a search's page says of its confirmations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from html import escape
+
+from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan, load_plan
+from sweep.confirmation.tables import confirmed_table
+from sweep.confirmation.words import limits, of_setting, sentences
+from sweep.report.pages import markup
+from sweep.report.pages.markup import Picture
+from sweep.report.pages.search import provenance_part, short
+from sweep.results.sweep_view import ReadRecord
+from sweep.results.tables.formats import NOTHING, Table, number
+from sweep.study.definition import load_definition, sweep_names
+from trainables.errors import SweepError
+from trainables.plain import Json
+from trainables.records.objects import ObjectStore
+
+
+def confirmations_of(objects: ObjectStore, search: str, record: ReadRecord) -> dict[str, list[str]]:
+    """What each confirmation of a search came to so far, in sentences.
+
+    Those of its studies are of the studies' own searches.
+    """
+    found: dict[str, list[str]] = {}
+    for name in sweep_names(objects):
+        try:
+            plan = load_plan(objects, name)
+            if plan is None or plan.search != search:
+                continue
+            entry = confirmed(objects, load_definition(objects, name), plan, record=record)
+        except SweepError as error:  # the search can be told without
+            found[name] = [f"It cannot be read: {error}"]
+        else:
+            found[name] = [
+                f"Plan {entry['plan']}; {_whole(entry)} of {len(plan.seeds)} planned seeds count.",
+                *sentences(entry),
+                *(f"Departs from the plan: {text}" for text in entry["deviations"]),
+            ]
+    return found
+
+
+def confirmed_page(
+    status: Mapping[str, Json],
+    entry: Mapping[str, Json],
+    plan: Plan,
+    figures: Mapping[str, Picture],
+    provenance: Mapping[str, Json],
+    commands: Mapping[str, Mapping[str, str]],
+) -> str:
+    """The page of a confirmation as a text.
+
+    Args:
+        status: that of ``status_entry``.
+        entry: that of ``confirmed``.
+        plan: of the confirmation.
+        figures: drawn of it.
+        provenance: what ``provenance.manifest`` says.
+        commands: what to type by what it does: "next", "again".
+    """
+    name = entry["name"]
+    whole = confirmed_table(entry)
+    said = set(sentences(entry))  # which stand in the first screen and beside each setting
+    table = replace(whole, notes=[note for note in whole.notes if note not in said])
+    answers = {
+        "Question": [escape(text) for text in _asked(entry, plan)],
+        "Answer": [escape(text) for text in _families(entry)],
+        "How sure": list(_believed(status, entry, plan)),
+        "Next": [markup.command(what, text) for what, text in commands["next"].items()],
+    }
+    return markup.document(
+        f"{name}: report",
+        markup.lead(name, f"{plan.search} on fresh seeds, test split", answers),
+        {
+            "Comparisons": markup.table(table, linked=[o["setting"] for o in entry["settings"]])
+            + markup.table(_family_table(entry)),
+            "Figures": "".join(markup.figure(*one) for one in figures.items()),
+            "Settings": "".join(_setting(one, entry) for one in entry["settings"]),
+            "Plan": _plan(plan),
+            "Again": "".join(markup.command(*one) for one in commands["again"].items()),
+            "Provenance": provenance_part(provenance),
+        },
+    )
+
+
+def _asked(entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:
+    controls = ", ".join(name.replace("_", " ") for name in plan.controls)
+    yield (
+        f"Are the winners of {plan.search} better than plain training on seeds that no search saw, "
+        f"on the test split? Compared: {entry['metric']}, {MEASURES[plan.measure]}, in "
+        f"{entry['unit']}{f'; controls: {controls}' * bool(controls)}."
+    )
+
+
+def _families(entry: Mapping[str, Json]) -> Iterator[str]:
+    """The plan's first question, a family each; then every setting."""
+    for family in entry["families"]:
+        if not family["counted"]:
+            yield f"{family['name']}: nothing to compare yet."
+            continue
+        low, high = (number(family[end], "+.3g") for end in ("low", "high"))
+        yield (
+            f"{family['name']}, all settings together: {family['outcome']}; mean difference "
+            f"{number(family['mean'], '+.3g')} {entry['unit']} ({low} to {high}), above 0 the "
+            "constrained network is better."
+        )
+    for one in entry["settings"]:
+        yield f"{one['setting']}: {of_setting(one, entry)}"
+
+
+def _believed(status: Mapping[str, Json], entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:
+    arms, whole = status["arms"], _whole(entry)
+    yield escape(
+        f"{whole} of {len(plan.seeds)} planned seeds count; {arms['final']} of {arms['wanted']} "
+        f"arms are final. Plan {entry['plan']} was stored before the test split was read."
+    )
+    if status["state"] not in ("finished", "failed"):
+        yield markup.warning(
+            f"This confirmation is {status['state']} and not at its end: what is undecided can "
+            "still be decided."
+        )
+    for text in entry["deviations"]:
+        yield markup.warning(f"Departs from the plan: {text}")
+    if not entry["deviations"]:
+        yield "Nothing departs from the plan."
+    yield from (escape(text) for text in limits(entry))
+
+
+def _whole(entry: Mapping[str, Json]) -> int:
+    """Seeds that count in every setting."""
+    of = (one["contrasts"][UNCONSTRAINED]["counted"] for one in entry["settings"])
+    return min(of, default=0)
+
+
+def _family_table(entry: Mapping[str, Json]) -> Table:
+    families = entry["families"]
+    shown = [
+        ("family", [family["name"] for family in families]),
+        ("outcome", [family["outcome"] for family in families]),
+        ("seeds", [str(family["counted"]) for family in families]),
+        ("difference", [number(family["mean"], "+.3f") for family in families]),
+        ("from", [number(family["low"], "+.3f") for family in families]),
+        ("to", [number(family["high"], "+.3f") for family in families]),
+        ("p", [number(f["p_adjusted"] if f["counted"] else None, ".2g") for f in families]),
+    ]
+    return Table("families", "Families, tested first", [], shown, [], texts=2)
+
+
+def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
+    name, ours = escape(one["setting"]), one["arms"][CONSTRAINED]
+    plain = one["contrasts"][UNCONSTRAINED]
+    values = ", ".join(f"{short(n)} {v}" for n, v in one["point"].items())
+    how = "named by hand" if one["chosen"] == "named" else "its winner in the search"
+    said = of_setting(one, entry)
+    lines = [
+        said[0].upper() + said[1:],
+        f"Proposal {one['proposal']}, {how}{f': {values}' * bool(values)}.",
+    ]
+    if ours["certified_interval"] is not None:
+        low, high = ours["certified_interval"]
+        lines.append(
+            f"Certified feasible: {ours['certified']['feasible']} of {ours['seeds']} seeds (95 % "
+            f"of seeds: {low:.0%} to {high:.0%}); certified infeasible: "
+            f"{ours['certified']['infeasible']}."
+        )
+    if one["search_gain"] is not None:
+        shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
+        lines.append(
+            f"In search: {one['search_gain']:+.3f}, on the data that selected it; confirmed: "
+            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}. Best try against best plain seed, "
+            f"which finds gains where there are none: {number(one['paper_protocol'], '+.3f')}."
+        )
+    return (
+        f'<section class=one aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
+        f"<p><span class=tag>{escape(plain['marked'])}</span></p>{markup.bullets(lines)}"
+        f"{markup.table(_arms(one, entry), level=4)}"
+        f"{markup.details('Differences seed by seed', markup.table(_seeds(one), level=4))}"
+        "</section>"
+    )
+
+
+def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
+    """Every kind of arm, and how the constrained one stands to it."""
+    kinds, measure = one["arms"], entry["measure"]
+    contrasts = [one["contrasts"].get(kind) or {} for kind in kinds]
+
+    def units(contrast: Mapping[str, Json]) -> str:
+        found = contrast.get("units")
+        return NOTHING if found is None else f"{found['low']:+.3f} to {found['high']:+.3f}"
+
+    ended = [", ".join(f"{n} {how}" for how, n in arm["ended"].items()) for arm in kinds.values()]
+    shown = [
+        ("arm", [kind.replace("_", " ") for kind in kinds]),
+        ("arms ended", [text or NOTHING for text in ended]),
+        ("outcome against it", [str(c.get("marked") or NOTHING) for c in contrasts]),
+        ("seeds", [str(arm["seeds"]) for arm in kinds.values()]),
+        ("mean", [number(arm["mean"].get(measure), ".3f") for arm in kinds.values()]),
+        ("sd", [number(arm["sd"].get(measure), ".3f") for arm in kinds.values()]),
+        ("difference", [number(c.get("mean"), "+.3f") for c in contrasts]),
+        ("over seeds and test units", [units(c) for c in contrasts]),
+        (
+            "certified",
+            [f"{arm['certified']['feasible']} of {arm['seeds']}" for arm in kinds.values()],
+        ),
+    ]
+    return Table("arms", "Arms", [], shown, [], texts=3)
+
+
+def _seeds(one: Mapping[str, Json]) -> Table:
+    contrasts = one["contrasts"]
+    seeds = sorted({int(seed) for c in contrasts.values() for seed in c["per_seed"]})
+    shown = [("seed", list(map(str, seeds)))]
+    for other, contrast in contrasts.items():
+        cells = [number(contrast["per_seed"].get(str(seed)), "+.4f") for seed in seeds]
+        shown.append((f"against {other.replace('_', ' ')}", cells))
+    return Table("seeds", "Differences", [], shown, [], texts=0)
+
+
+def _plan(plan: Plan) -> str:
+    """What was decided before anything was trained."""
+    design = plan.design
+    looks = " and ".join(map(str, design.looks)) or "every number of"
+    least = design.smallest_effect
+    families = [f"{family}: {', '.join(of)}" for family, of in design.families.items()]
+    rules = [
+        f"Plan {plan.digest}; what it trains hashes to {plan.trained or 'nothing known'}.",
+        f"{len(plan.seeds)} fresh seeds from {plan.seeds[0]}, tested at {looks} seeds "
+        f"({design.rule}); error {design.error:g} for the whole table.",
+        "No smallest difference of interest was named."
+        if least is None
+        else f"Equivalent below {least:g} in the metric's unit.",
+        f"An arm that ended without a result counts as the {plan.worst_score}.",
+        f"Controls: {', '.join(plan.controls) or 'none'}.",
+        "Trained look by look, and no further than to a decision."
+        if plan.until_decided
+        else "Every seed is trained, whatever is decided before.",
+        *families,
+    ]
+    whole = markup.details("The plan, as JSON", markup.as_json(plan.to_json()), printed=False)
+    return markup.bullets(rules) + whole

@@ -1,0 +1,337 @@
+"""The report's pages: they stand alone, and say of every setting what is stored."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from search_spaces.space import Choice, Setting
+from sweep.report import report as reports
+from sweep.report.figures import FIGURES
+from sweep.report.measured import measured
+from sweep.report.pages import search as search_page
+from sweep.report.pages.confirmation import confirmations_of
+from sweep.report.report import PAGE, drawn, report, write_files
+from sweep.results.best import best_entries
+from sweep.results.provenance import manifest
+from sweep.results.status import status_entry
+from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.results.tables.formats import NOTHING
+from tests.support import confirmations
+from tests.support.command_line import contents, refused, sweep
+from tests.support.confirmations import NAME
+from tests.support.sweeps import (
+    DIVERGED,
+    FEASIBLE,
+    FIRST,
+    INFEASIBLE,
+    SECOND,
+    SPACE,
+    store_sweep,
+)
+from trainables.errors import StoreError, UnknownName
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+
+def view_of(objects: ObjectStore, name: str = "tiny") -> SweepView:
+    return load_sweep(objects, name)
+
+
+def written(objects: ObjectStore, out: Path, name: str = "tiny", **options: Any) -> str:
+    given = {"formats": (), **options}
+    report(objects, view_of(objects, name), {}, out, read=ArmStore(objects).record, **given)
+    return (out / PAGE).read_text(encoding="utf-8")
+
+
+def words_of(objects: ObjectStore, name: str = "tiny", **status: Any) -> Parsed:
+    """The page of a search without figures, which take seconds to draw."""
+    view = view_of(objects, name)
+    space = view.definition.space
+    told = {"name": name, "space": space.name, "summary": space.summary, "notes": [], **status}
+    text = search_page.page(
+        {**status_entry(view), **told},
+        best_entries(view, {}),
+        [],
+        {},
+        manifest(view, {}),
+        {"next": {"Go on.": "sweep resume tiny"}, "again": {}},
+        {},
+    )
+    return Parsed(text)
+
+
+class Parsed(HTMLParser):
+    """A page as it is read: text, tables by id, what is labelled, and where links lead."""
+
+    ALONE = ("meta", "link", "br")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+        self.labels: list[str] = []
+        self.tables: dict[str, list[list[str]]] = {}  # rows of cells, by the part's id
+        self.text = ""
+        self._part = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag not in self.ALONE:
+            self.open.append(tag)
+        self.addresses += [given[key] or "" for key in ("src", "href") if key in given]
+        self.ids += [given["id"] or ""] if "id" in given else []
+        if given.get("role") == "img":
+            self.labels.append(given.get("aria-label") or "")
+        if tag == "section":
+            self._part = given.get("id") or given.get("aria-labelledby") or ""
+        if tag == "tr":
+            self.tables.setdefault(self._part, []).append([])
+        if tag in ("td", "th"):
+            self.tables[self._part][-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+        if {"td", "th"} & set(self.open):
+            self.tables[self._part][-1][-1] += data
+
+    def column(self, part: str, header: str) -> list[str]:
+        head, *rows = self.tables[part]
+        return [row[head.index(header)] for row in rows]
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def test_the_overview_is_of_the_stored_records(stored: ObjectStore) -> None:
+    page = words_of(stored)
+    assert page.column("table-overview", "setting") == [FIRST, SECOND]
+    assert page.column("table-overview", "pair") == ["winner, proposal 1", "closest, proposal 0"]
+    assert page.column("table-overview", "feasible") == ["yes", "no"]
+    shown = view_of(stored).settings[0].chosen.shown
+    assert shown is not None
+    evaluations = [pair.constrained.evaluation for pair in shown.pairs]
+    unseen = statistics.fmean(e.scores["0.40"] for e in evaluations if e is not None)
+    assert page.column("table-overview", "unseen, constrained") == [f"{unseen:.3f}", NOTHING]
+    # Stored: better by 0.5 on seed 0, worse by as much on seed 1. The second has no unseen gamma.
+    assert page.column("table-overview", "gain, unseen") == ["+0.000", NOTHING]
+
+
+def test_every_setting_says_its_verdict_and_what_was_searched(stored: ObjectStore) -> None:
+    page = words_of(stored)
+    assert "Why there is no winner: " in page.text
+    assert "0 of 1 winner" in page.text  # 12 clips certify nothing
+    assert "no result before fresh seeds confirm them" in page.text
+    assert page.tables["table-searched"][1] == ["alpha", "0.2 to 0.3", "all"]
+    assert "Sampler random, seed 0" in page.text
+    signatures = page.column(FIRST, "signature of its first seed")
+    shown = view_of(stored).settings[0].chosen.shown
+    assert shown is not None
+    assert signatures[0] == shown.pairs[0].constrained.signature
+
+
+def test_ranges_of_single_settings_stand_beside_those_of_all(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path)
+    own = {"constraint.alpha": Choice((0.1, 0.2))}
+    settings = (SPACE.settings[0], Setting(SECOND, {"train_gamma": 0.2}, ranges=own))
+    store_sweep(objects, {}, space=replace(SPACE, settings=settings))
+    assert words_of(objects).tables["table-searched"][1:] == [
+        ["alpha", "0.2 to 0.3", FIRST],
+        ["alpha", "0.1 or 0.2", SECOND],
+    ]
+
+
+def test_an_unfinished_sweep_says_so_and_what_failed(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path)
+    store_sweep(objects, {FIRST: [DIVERGED]})
+    page = words_of(objects)
+    assert "not at its end" in page.text
+    assert "No setting has a winner" in page.text
+    assert "the loss is nan at step 0." in page.text
+    store_sweep(objects, {}, name="begun")
+    assert "Nothing is found yet" in words_of(objects, "begun").text
+
+
+def test_words_of_the_user_are_no_markup(stored: ObjectStore) -> None:
+    page = words_of(stored, summary="<script>alert(1)</script> & more")
+    assert "<script>alert(1)</script> & more" in page.text
+
+
+# --- confirmations --------------------------------------------------------------------------------
+
+
+def confirmed(objects: ObjectStore, ended: Mapping[int, float | None] | None = None) -> Parsed:
+    """The page of a confirmation whose constrained arms are better by 1, but for a little noise."""
+    confirmations.searched(objects)
+    _, definition = confirmations.stored(objects)
+
+    def score(_: str, kind: str, seed: int) -> float | None:
+        if ended is not None and seed in ended:
+            return ended[seed]
+        return 9.0 + 0.01 * (seed % 3) if kind == "unconstrained" else 8.0
+
+    confirmations.trained(objects, definition, score)
+    return Parsed(written(objects, Path(objects.root).parent / "out", NAME))
+
+
+def test_a_confirmation_shows_its_plan_and_its_comparisons(tmp_path: Path) -> None:
+    page = confirmed(objects := ObjectStore(tmp_path / "store"))
+    assert page.open == []
+    said = sweep("best", NAME, "--json", "--storage", objects.root).stdout
+    digest = re.search(r'"plan": "([0-9a-f]{12})"', said)
+    assert digest is not None
+    assert digest[1] in page.text
+    rows = page.tables["table-confirmed"][1:]
+    assert [(row[0], row[1], row[2]) for row in rows] == [
+        (name, "unconstrained", "10") for name in (FIRST, SECOND)
+    ]
+    plain = [9.0 + 0.01 * (seed % 3) for seed in range(1000, 1010)]
+    assert {row[3] for row in rows} == {f"{statistics.fmean(plain) - 8.0:+.3f}"}
+    assert "Nothing departs from the plan." in page.text
+    assert "Equivalent below 0.2 in the metric's unit." in page.text
+    assert {FIRST, SECOND} <= set(page.ids)
+
+
+def test_an_open_confirmation_says_that_it_is_open(tmp_path: Path) -> None:
+    page = confirmed(ObjectStore(tmp_path / "store"), dict.fromkeys(range(1003, 1010)))
+    assert "stopped and not at its end" in page.text
+    assert "3 of 10 planned seeds count" in page.text
+
+
+def test_a_search_says_what_its_confirmations_found(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "store")
+    confirmed(objects)
+    found = confirmations_of(objects, "tiny", ArmStore(objects).record)
+    assert list(found) == [NAME]
+    assert sum("the constrained network is better by 1" in said for said in found[NAME]) == 2
+    assert confirmations_of(objects, "other", ArmStore(objects).record) == {}
+
+
+# --- page and files -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_page_stands_alone_and_shows_every_figure(stored: ObjectStore, tmp_path: Path) -> None:
+    page = Parsed(written(stored, tmp_path / "out", formats=("png",)))
+    assert page.open == []
+    assert [a for a in page.addresses if not a.startswith(("#", "data:"))] == []
+    assert {a[1:] for a in page.addresses if a.startswith("#")} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert {FIRST, SECOND} <= set(page.ids)
+    shown = {p.stem for p in (tmp_path / "out" / "figures").glob("*.png")}
+    assert {label.split(".")[0] for label in page.labels} == {FIGURES[k].title for k in shown}
+    assert len(page.labels) == len(shown)
+    write_files(tmp_path / "out", "tiny", {PAGE: b"another"})
+    assert not list((tmp_path / "out" / "figures").iterdir())  # of the report before
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "nothing feasible": {FIRST: [INFEASIBLE, INFEASIBLE]},
+    "all diverged": {FIRST: [DIVERGED, DIVERGED]},
+    "nothing tried yet": {FIRST: []},
+    "not begun": {},
+    "whole": {FIRST: [FEASIBLE, INFEASIBLE, DIVERGED], SECOND: [FEASIBLE]},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("seeds", [(0,), (0, 1)])
+def test_every_sweep_has_a_page(tmp_path: Path, case: str, seeds: tuple[int, ...]) -> None:
+    objects = ObjectStore(tmp_path / "store")
+    store_sweep(objects, CASES[case], space=replace(SPACE, search_seeds=seeds))
+    page = Parsed(written(objects, tmp_path / "out"))
+    assert page.open == []
+    assert ("Nothing is measured yet" in page.text) == (not page.labels)
+    assert ("figure-scores" in page.ids) == (case != "not begun")
+
+
+@pytest.mark.slow
+def test_the_same_sweep_gives_the_same_bytes(stored: ObjectStore, tmp_path: Path) -> None:
+    for out in ("a", "b"):
+        written(stored, tmp_path / out, formats=("pdf",), patterns=[FIRST])
+    assert len(contents(tmp_path / "a")) > 8
+    assert contents(tmp_path / "a") == contents(tmp_path / "b")
+
+
+@pytest.mark.slow
+def test_many_settings_are_drawn_by_processes_as_by_one(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = measured(view_of(stored), ArmStore(stored).record, {}, [FIRST, SECOND])
+    keys = ["gains", "depth", "layers"]
+    alone = drawn(data, keys, ("png",))
+    monkeypatch.setattr(reports, "FEW", 1)
+    assert drawn(data, keys, ("png",)) == alone
+    assert list(alone) == keys
+
+
+@pytest.mark.slow
+def test_only_shows_the_settings_asked_for(stored: ObjectStore, tmp_path: Path) -> None:
+    page = Parsed(written(stored, tmp_path / "out", patterns=["*g0.15"]))
+    assert FIRST in page.ids
+    assert SECOND not in page.ids
+    assert "Shown are 1 of 2 settings (*g0.15)" in page.text
+    with pytest.raises(UnknownName, match=re.escape(SECOND)):
+        written(stored, tmp_path / "out", patterns=["*g9"])
+
+
+@pytest.mark.slow
+def test_the_verb_says_where_the_page_is_and_replaces_one_that_is_there(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    for _ in range(2):
+        where = ("--storage", stored.root, "--out", str(tmp_path / "out"))
+        said = sweep("report", "tiny", "--page", "--only", FIRST, *where)
+        assert said.stdout.strip() == str(tmp_path / "out" / PAGE)
+    assert not list((tmp_path / "out").rglob("*.part"))
+
+
+def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -> None:
+    where = ("--storage", stored.root, "--out", str(tmp_path / "out"))
+    said = sweep("report", "tiny", "--figure", "gains", "--figure", "depth", *where)
+    files = [f"figures/{key}.{form}" for key in ("depth", "gains") for form in ("pdf", "png")]
+    assert said.stdout.split() == [str(tmp_path / "out" / file) for file in files]
+    there = contents(tmp_path / "out")
+    assert sorted(there) == files
+    assert there["figures/depth.pdf"].startswith(b"%PDF")
+    assert there["figures/depth.png"].startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_reported_is_told(stored: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    at = ("--storage", stored.root)
+    assert "must be a folder" in refused("report", "tiny", *at, "--out", str(tmp_path / "file"))
+    assert "tiny" in refused("report", "tini", *at)
+    unknown = refused("report", "tiny", "--figure", "layer", *at)
+    assert "Did you mean 'layers'?" in unknown
+    assert all(key in unknown for key in FIGURES)
+    assert "give one of them" in refused("report", "tiny", "--page", "--figure", "cost", *at)
+    store_sweep(stored, {}, name="begun")
+    where = ("--out", str(tmp_path / "none"), *at)
+    nothing = sweep("report", "begun", "--figure", "progress", *where, exits=1)
+    assert "nothing measured that the figure progress could show" in nothing.stderr
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_report_from_a_cluster_stays_in_its_folder(tmp_path: Path) -> None:
+    for name in ("../report.html", "/report.html"):
+        with pytest.raises(StoreError, match="no report of tiny"):
+            write_files(tmp_path / "out", "tiny", {name: b""})
+    with pytest.raises(StoreError, match="no file"):
+        write_files(tmp_path / "out", "tiny", {})
+    assert contents(tmp_path) == {}
