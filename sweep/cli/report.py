@@ -38,6 +38,7 @@ def report_(
     Of a sweep that still runs it says how far it is.
     """
     tell_that_it_is_here("give its storage root with --storage, or run it on the cluster's head.")
+    from sweep.report.measured import confirmations
     from sweep.report.report import FORMATS, PAGE, report
 
     objects = open_store(storage)
@@ -58,5 +59,6 @@ def report_(
         patterns=patterns,
         is_running=driver_of(objects, name) is not None,
         storage=objects.root,
+        confirmed=confirmations(objects, name),
     )
     click.echo(str(folder / PAGE))

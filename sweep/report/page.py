@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from sweep.report.figures import FIGURES
+from sweep.report.figures import drawing_of
 from sweep.results.findings import findings
 from sweep.results.tables.formats import NOTHING, Table
 from sweep.results.verdict_text import verdict_lines
@@ -34,7 +34,7 @@ def page(
             ``notes``: sentences on what the page leaves out.
         entries: those of ``best_entries``; a section each.
         tables: below the sections, in this order.
-        figures: SVG by name of ``FIGURES``.
+        figures: SVG by key of ``draw``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type, by what it does.
     """
@@ -101,7 +101,7 @@ def _contents(entries: Sequence[Mapping[str, Json]], figures: Mapping[str, bytes
 
 
 def _figure(key: str, svg: bytes) -> str:
-    drawing = FIGURES[key]
+    drawing = drawing_of(key)
     title, caption = escape(drawing.title), escape(drawing.caption)
     source = base64.b64encode(svg).decode()
     return (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from search_spaces import catalog
-from sweep.report.figures import FIGURES, draw
+from sweep.report.figures import draw
 from sweep.report.measured import measured
 from sweep.report.page import page
 from sweep.report.style import style
@@ -23,13 +23,14 @@ from sweep.results.tables.proposals import Read
 from sweep.results.tables.results import results_table
 from sweep.study import advice
 from trainables.errors import Misuse
+from trainables.plain import Json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAGE = "report.html"
 FORMATS = ("pdf", "png")  # of a figure, beside the page
-MOST_DRAWN = 100  # settings in a figure: a page of PDF is 200 inches high at most
+MOST_DRAWN = 40  # settings: a second each, of some fifteen figures
 
 
 def report(
@@ -42,6 +43,7 @@ def report(
     patterns: Sequence[str] = (),
     is_running: bool = False,
     storage: str = "",
+    confirmed: Sequence[Mapping[str, Json]] = (),
 ) -> list[str]:
     """Write the report below ``out``, over one that is there, and return the names of its files.
 
@@ -54,6 +56,7 @@ def report(
         patterns: of settings; all, without any.
         is_running: whether a driver works on it.
         storage: the root, for the commands that the page shows.
+        confirmed: what ``measured.confirmations`` says.
 
     Raises:
         Misuse: ``out`` is a file.
@@ -62,9 +65,8 @@ def report(
         raise Misuse(f"--out must be a folder, got the file {out}. Give a folder.")
     name, space = view.definition.name, view.definition.space
     kept = catalog.matching([s.setting.name for s in view.settings], patterns, name)
-    data = measured(
-        view, read, run_ids, [s.setting.name for s in view.settings if s.setting.name in kept]
-    )
+    names = [s.setting.name for s in view.settings if s.setting.name in kept]
+    data = measured(view, read, run_ids, names, confirmed)
     entries = list(data.entries.values())
     first = dict(list(data.entries.items())[:MOST_DRAWN])
     figures = draw(replace(data, entries=first))
@@ -98,8 +100,8 @@ def report(
     for key, figure in figures.items():
         for form in formats:
             files[f"figures/{key}.{form}"] = rendered(figure, form)
-    for stale in (out / f"figures/{key}.{form}" for key in FIGURES for form in FORMATS):
-        stale.unlink(missing_ok=True)  # of a report that was there
+    for stale in (out / "figures").glob("*.p[dn][fg]"):
+        stale.unlink()  # of a report that was there
     for file, content in files.items():
         path = out / file
         path.parent.mkdir(parents=True, exist_ok=True)
