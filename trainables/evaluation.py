@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 
 MOST_FEATURES = 2000  # rows that probes are fitted to: more take time, and say little more
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
+RATIO_EDGES = np.arange(1, 101) / 50  # between the bins that they are counted in
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ def evaluate(
     by_layer = {gamma_key(g): measured.metrics(task) for g, measured in at_gammas.items()}
     scores = {key: metrics[-1] for key, metrics in by_layer.items()}
     near = near_shift_gammas(config)
-    quantiles, share = descent_ratios(held_out.samples)
+    ratios = descent_ratios(held_out.samples)
     shifted = measure_shifts(config, task, model, split)
     evaluation = Evaluation(
         split=split,
@@ -277,8 +278,10 @@ def evaluate(
         ood_auc=float(np.trapezoid(list(scores.values()), config.test_gammas)),
         objective=objective_of(config.facts.metric, scores, references.metrics, near),
         objective_gammas=near,
-        descent_ratio_quantiles=quantiles.tolist(),
-        descent_share=share.tolist(),
+        descent_ratio_quantiles=ratios.quantiles.tolist(),
+        descent_ratio_counts=ratios.counts.tolist(),
+        descent_ratio_mean=ratios.mean.tolist(),
+        descent_share=ratios.share.tolist(),
         multipliers=multipliers,
         **probe_fields(task, train.features, held_out.features),
         **shift_fields(config, task, shifted, references),
@@ -359,13 +362,25 @@ def shift_fields(
     return {"shift_scores": scores, "shift_layer_losses": losses, "shift_references": found}
 
 
-def descent_ratios(losses: Floats) -> tuple[Floats, Floats]:
-    """f_l / f_{l-1} of samples with losses [L + 1, samples].
+@dataclass(frozen=True)
+class DescentRatios:
+    """What the ratios f_l / f_{l-1} of single samples come to, in every layer 1..L."""
 
-    Returns ([L, quantiles], [L] share of samples whose loss fell).
-    """
+    quantiles: Floats  # [L, QUANTILES]
+    counts: NDArray[np.int64]  # [L, 101]: samples in bins of 0.02 from 0 to 2, then from 2 up
+    mean: Floats  # [L]
+    share: Floats  # [L] of samples whose loss fell
+
+
+def descent_ratios(losses: Floats) -> DescentRatios:
+    """Those of samples with losses [L + 1, samples]."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios_LB = losses[1:] / losses[:-1]
     ratios_LB[(losses[1:] == 0) & (losses[:-1] == 0)] = 1.0  # nothing was there, nothing came
-    quantiles = np.percentile(ratios_LB, QUANTILES, axis=1, method="lower").T
-    return quantiles, (losses[1:] < losses[:-1]).mean(axis=1)
+    bins_LB = np.searchsorted(RATIO_EDGES, ratios_LB, side="right")
+    return DescentRatios(
+        quantiles=np.percentile(ratios_LB, QUANTILES, axis=1, method="lower").T,
+        counts=np.array([np.bincount(bins, minlength=len(RATIO_EDGES) + 1) for bins in bins_LB]),
+        mean=ratios_LB.mean(axis=1),
+        share=(losses[1:] < losses[:-1]).mean(axis=1),
+    )

@@ -11,7 +11,6 @@ from sweep.cli.options import given_storage, name_argument, only_option, open_sw
 from sweep.cli.reading import run_ids
 from sweep.cluster import ask
 from sweep.study.lock import driver_of
-from sweep.study.opening import find_sweep, open_store
 from trainables.errors import Misuse
 from trainables.records.arms import ArmStore
 
@@ -41,7 +40,7 @@ def report_(
 
     Of a sweep that still runs it says how far it is. Of a confirmation: its plan and comparisons.
     """
-    from sweep.report.report import FORMATS, PAGE, figure_files, report, write_files
+    from sweep.report.report import FORMATS, PAGE, Reported, figure_files, report, write_files
 
     if page_alone and figures:
         raise Misuse("--page writes the page alone and --figure figures alone: give one of them.")
@@ -54,25 +53,18 @@ def report_(
         ask.said(there)
         files = write_files(folder, name, there.contents())
     else:
-        objects = open_store(at.storage)
-        is_confirmation = find_sweep(objects, name).space.phase == "confirmation"
-        if is_confirmation and figures:
-            raise Misuse(f"{name} is a confirmation, which has no figures. Leave --figure out.")
-        _, view = open_sweep(at.storage, name)
-        read = ArmStore(objects).record
-        ids = run_ids(objects, view.definition)
+        objects, view = open_sweep(at.storage, name)
+        sweep = Reported(
+            objects,
+            view,
+            run_ids(objects, view.definition),
+            ArmStore(objects).record,
+            patterns,
+            is_running=driver_of(objects, name) is not None,
+        )
         if figures:
-            files = figure_files(view, ids, folder, figures, read=read, patterns=patterns)
+            files = figure_files(sweep, folder, figures)
         else:
-            files = report(
-                objects,
-                view,
-                ids,
-                folder,
-                read=read,
-                formats=() if page_alone else FORMATS,
-                patterns=patterns,
-                is_running=driver_of(objects, name) is not None,
-            )
+            files = report(sweep, folder, formats=() if page_alone else FORMATS)
     for file in files if figures else [PAGE]:
         click.echo(str(folder / file))

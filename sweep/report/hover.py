@@ -1,4 +1,4 @@
-"""Points of a figure for the reader's pointer: their values, and where they lie in its picture.
+"""Points of a figure for a reader's pointer: values, and places in the picture.
 
 Read off the matplotlib figure itself, so that any figure has them: lines, scattered points, error
 bars, bars and steps that are plotted against the data.

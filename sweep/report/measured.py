@@ -1,28 +1,37 @@
 """Numbers of a sweep as pandas frames: what figures are drawn from.
 
-``pairs`` is the tidy table (sweep/results/tables/tidy.py), ``proposals`` the table of proposals,
-``steps`` the trajectories of the pairs shown: one row per setting, arm, seed, step, series, layer.
+``pairs`` is the tidy table (sweep/results/tables/tidy.py), ``proposals`` the table of proposals.
+The other frames have one row for each combination of their first columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING
 
+from sweep.confirmation.plan import load_plan
 from sweep.results.best import best_entries
-from sweep.results.sweep_view import SweepView
+from sweep.results.sweep_view import SettingView, SweepView
+from sweep.results.tables.columns import GAUSSIAN
 from sweep.results.tables.formats import Row
 from sweep.results.tables.proposals import Read, proposal_rows
-from sweep.results.tables.tidy import tidy_rows
+from sweep.results.tables.tidy import COLUMNS, tidy_rows
+from sweep.study.definition import load_definition, sweep_names
+from trainables.config.arm import ArmConfig
 from trainables.plain import Json
-from trainables.records.arm_record import first_layer
+from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
+from trainables.records.objects import ObjectStore
 from trainables.registry.task_facts import Metric
 
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAJECTORIES = ("multipliers", "weights", "losses")
+TRAJECTORIES = ("multipliers", "weights")
+_STEPS = ("setting", "arm", "seed", "step", "series", "layer", "value")
+_SCORES = ("setting", "proposal", "seed", "severity", "value")
+_RATIOS = ("setting", "arm", "seed", "counts", "mean", "share")
 
 
 @dataclass(frozen=True)
@@ -33,9 +42,14 @@ class Measured:
     metric: Metric
     entries: Mapping[str, Mapping[str, Json]]  # of ``best_entries``, by setting; drawn in order
     searched: Sequence[str]  # columns of ``proposals`` that hold searched numbers
+    runs: Mapping[str, Mapping[str, Json]]  # by setting its run's fields, but those searched
     pairs: pd.DataFrame
     proposals: pd.DataFrame
-    steps: pd.DataFrame
+    scores: pd.DataFrame  # of every finished constrained arm: the metric by test gamma
+    failures: pd.DataFrame  # as ``pairs``: of each setting's infeasible proposal that misses most
+    steps: pd.DataFrame  # trajectories of the pairs shown, at every report
+    ratios: pd.DataFrame  # of the pairs shown, over all layers; arms that counted none are not here
+    confirmed: Sequence[Mapping[str, Json]] = ()  # entries of its confirmations
 
     def title(self, setting: str) -> str:
         """What a panel is headed by: the setting, and whether its pair is a winner's."""
@@ -45,9 +59,17 @@ class Measured:
         kind = "winner" if entry["winner"] else "no winner; closest"
         return f"{setting}\n{kind}: proposal {entry['proposal']}"
 
+    def train_gamma(self, setting: str) -> float:
+        """The noise that a setting trains with."""
+        return float(self.runs[setting]["train_gamma"])
+
 
 def measured(
-    view: SweepView, read: Read, run_ids: Mapping[str, str], settings: Sequence[str]
+    view: SweepView,
+    read: Read,
+    run_ids: Mapping[str, str],
+    settings: Sequence[str],
+    confirmations: Sequence[Mapping[str, Json]] = (),
 ) -> Measured:
     """Everything that figures of these settings need.
 
@@ -56,47 +78,136 @@ def measured(
         read: how the record of a signature is read.
         run_ids: MLflow run by signature, as far as they are known.
         settings: names of those to draw.
+        confirmations: what ``confirmations`` says.
     """
     import pandas as pd
 
+    def read_and_keep(signature: str) -> ArmRecord | None:
+        record = read(signature)
+        if record is not None and record.status == "finished" and record.evaluation is not None:
+            scores[signature] = record.evaluation.scores
+        return record
+
+    scores: dict[str, Mapping[str, float]] = {}
     space = view.definition.space
-    rows = [row for row in proposal_rows(view, read) if row["setting"] in settings]
-    ranges = {n for s in space.settings if s.name in settings for n in {**space.ranges, **s.ranges}}
-    columns = [name.removeprefix("constraint.") for name in sorted(ranges)]
-    of_pairs = [row for row in tidy_rows(view) if row["setting"] in settings]
+    kept = [s for s in space.settings if s.name in settings]
+    rows = [row for row in proposal_rows(view, read_and_keep) if row["setting"] in settings]
+    listed = {n for s in kept for point in s.points.values() for n in point}
+    fields = sorted({*space.ranges, *listed})
+    columns = [name.removeprefix("constraint.") for name in fields]
+    seed = space.search_seeds[0]
     return Measured(
         sweep=view.definition.name,
         metric=space.base.facts.metric,
         entries={e["setting"]: e for e in best_entries(view, run_ids) if e["setting"] in settings},
         searched=[c for c in columns if any(_is_number(row.get(c)) for row in rows)],
-        pairs=pd.DataFrame(of_pairs, columns=_PAIRS),
+        runs={s.name: _fields(space.run(s, {}, seed=seed), but=fields) for s in kept},
+        pairs=_frame((r for r in tidy_rows(view) if r["setting"] in settings), COLUMNS),
         proposals=pd.DataFrame(rows),
-        steps=pd.DataFrame(_trajectories(view, settings), columns=_STEPS),
+        scores=_frame(_scores(rows, scores), _SCORES),
+        failures=_frame(_failures(view, rows, read), COLUMNS),
+        steps=_frame(_trajectories(view, settings), _STEPS),
+        ratios=_frame(_ratios(view, settings), _RATIOS),
+        confirmed=confirmations,
     )
 
 
-_PAIRS = ["setting", "proposal", "arm", "seed", "metric", "shift", "severity", "layer", "value"]
-_STEPS = ["setting", "arm", "seed", "step", "series", "layer", "value"]
+def confirmations(objects: ObjectStore, search: str) -> list[dict[str, Json]]:
+    """What every confirmation of a search shows now."""
+    plans = (load_plan(objects, name) for name in sweep_names(objects))
+    of_search = [plan for plan in plans if plan is not None and plan.search == search]
+    if not of_search:
+        return []
+    from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
+
+    return [confirmed(objects, load_definition(objects, p.name), p) for p in of_search]
+
+
+def _frame(rows: Iterable[Row], columns: Sequence[str]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(list(rows), columns=list(columns))
 
 
 def _is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _trajectories(view: SweepView, settings: Sequence[str]) -> Iterator[Row]:
-    """Both arms of the pairs shown, at every report."""
+def _fields(config: ArmConfig, but: Sequence[str]) -> dict[str, Json]:
+    """A run as one flat mapping of fields."""
+    flat: dict[str, Json] = {}
+    for name, value in config.to_json().items():
+        of = {f"{name}.{n}": v for n, v in value.items()} if isinstance(value, Mapping) else None
+        flat |= {name: value} if of is None else of
+    return {name: value for name, value in flat.items() if name not in but}
+
+
+def _scores(rows: Sequence[Row], scores: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
+    for row in rows:
+        for gamma, value in scores.get(row["signature"], {}).items():
+            cells = (row["setting"], row["proposal"], row["seed"], float(gamma), value)
+            yield dict(zip(_SCORES, cells, strict=True))
+
+
+def _failures(view: SweepView, rows: Sequence[Row], read: Read) -> Iterator[Row]:
+    """Held-out loss by layer and score by gamma of one infeasible proposal a setting."""
+    shown = {s.setting.name: s.chosen.shown for s in view.settings}
+    worst: dict[str, dict[int, list[Row]]] = {}
+    for row in rows:
+        pair = shown[row["setting"]]
+        if row["outcome"] == "infeasible" and pair and pair.number != row["proposal"]:
+            worst.setdefault(row["setting"], {}).setdefault(row["proposal"], []).append(row)
+    for setting, proposals in worst.items():
+        _, of = max(
+            proposals.items(), key=lambda item: fmean(r["worst_missing_share"] for r in item[1])
+        )
+        for row in of:
+            record = read(row["signature"])
+            if record is None or record.evaluation is None:
+                continue
+            named = (setting, row["proposal"], "constrained", row["seed"])
+            for cells in _cells(record.config, record.evaluation):
+                yield dict(zip(COLUMNS, (*named, *cells), strict=True))
+
+
+def _cells(config: ArmConfig, found: Evaluation) -> Iterator[tuple[Json, ...]]:
+    for gamma, score in found.scores.items():
+        yield config.facts.metric.key, GAUSSIAN, float(gamma), None, score
+    for layer, loss in enumerate(found.held_out_losses()):
+        yield "held_out_loss", GAUSSIAN, config.train_gamma, layer, loss
+
+
+def _arms(view: SweepView, settings: Sequence[str]) -> Iterator[tuple[SettingView, ArmRecord]]:
+    """Both arms of the pairs shown, on every seed."""
     for setting in view.settings:
         shown = setting.chosen.shown
-        if shown is None or setting.setting.name not in settings:
-            continue
-        arms = [arm for p in shown.pairs for arm in (p.constrained, p.unconstrained) if arm]
-        for record in arms:
-            for report in record.reports:
-                count = len(report.layers.get("losses") or report.layers.get("weights") or ())
-                for series in TRAJECTORIES:
-                    values = report.layers.get(series) or []
-                    first = first_layer(count, len(values))
-                    for layer, value in enumerate(values, first):
-                        named = (setting.setting.name, record.config.arm, record.config.seed)
-                        cells = (*named, report.step, series, layer, value)
-                        yield dict(zip(_STEPS, cells, strict=True))
+        if shown is not None and setting.setting.name in settings:
+            for pair in shown.pairs:
+                yield from ((setting, arm) for arm in (pair.constrained, pair.unconstrained) if arm)
+
+
+def _trajectories(view: SweepView, settings: Sequence[str]) -> Iterator[Row]:
+    for setting, record in _arms(view, settings):
+        for report in record.reports:
+            count = len(report.layers.get("losses") or report.layers.get("weights") or ())
+            for series in TRAJECTORIES:
+                values = report.layers.get(series) or []
+                for layer, value in enumerate(values, first_layer(count, len(values))):
+                    named = (setting.setting.name, record.config.arm, record.config.seed)
+                    cells = (*named, report.step, series, layer, value)
+                    yield dict(zip(_STEPS, cells, strict=True))
+
+
+def _ratios(view: SweepView, settings: Sequence[str]) -> Iterator[Row]:
+    for setting, record in _arms(view, settings):
+        found = record.evaluation
+        if found is not None and found.descent_ratio_counts:
+            cells = (
+                setting.setting.name,
+                record.config.arm,
+                record.config.seed,
+                [sum(of) for of in zip(*found.descent_ratio_counts, strict=True)],
+                fmean(found.descent_ratio_mean),
+                fmean(found.descent_share),
+            )
+            yield dict(zip(_RATIOS, cells, strict=True))

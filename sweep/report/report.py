@@ -8,14 +8,14 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from search_spaces import catalog
 from sweep.report import hover
-from sweep.report.figures import FIGURES, draw
-from sweep.report.measured import Measured, measured
+from sweep.report.figures import FIGURES, draw, drawing_of
+from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.search import page
 from sweep.report.pages.svg import inlined
@@ -37,74 +37,96 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 FORMATS = ("pdf", "png")  # of a figure, beside the page
-MOST_DRAWN = 32  # settings that a report draws: each has a dozen panels
-FEW = 8  # settings that one process draws sooner than others have started
+OF_CONFIRMATION = ("forest", "search-gain")  # figures that a confirmation has
+MOST_DRAWN = 16  # settings that a report draws: each has some fifteen panels
+FEW = 4  # settings that one process draws sooner than others have started
+
+Pages = Mapping[str, "Drawn"]  # of one figure, by the names of their files
 
 
-def report(
-    objects: ObjectStore,
-    view: SweepView,
-    run_ids: Mapping[str, str],
-    out: Path,
-    *,
-    read: ReadRecord,
-    formats: Sequence[str] = FORMATS,
-    patterns: Sequence[str] = (),
-    is_running: bool = False,
-) -> list[str]:
+@dataclass(frozen=True)
+class Reported:
+    """A stored sweep that a report is of."""
+
+    objects: ObjectStore
+    view: SweepView
+    run_ids: Mapping[str, str]  # MLflow run by signature, as far as they are known
+    read: ReadRecord  # the record of a signature
+    patterns: Sequence[str] = ()  # of settings; all, without any
+    is_running: bool = False  # whether a driver works on it
+
+    @property
+    def name(self) -> str:
+        """The sweep's."""
+        return self.view.definition.name
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it is one, or a search."""
+        return self.view.definition.space.phase == "confirmation"
+
+    @cached_property
+    def confirmed(self) -> list[dict[str, Json]]:
+        """Entries of the search's confirmations; of a confirmation its own."""
+        if not self.is_confirmation:
+            return confirmations(self.objects, self.name)
+        from sweep.confirmation.stages import shown_now  # scipy: two seconds
+
+        return [shown_now(self.objects, self.view.definition)]
+
+    @cached_property
+    def data(self) -> Measured:
+        """What its figures are drawn from, of the settings asked for."""
+        names = [setting.setting.name for setting in self.view.settings]
+        kept = catalog.matching(names, self.patterns, self.name)
+        shown = [name for name in names if name in kept]
+        return measured(self.view, self.read, self.run_ids, shown, self.confirmed)
+
+    def say(self, *words: str) -> str:
+        """A command about it, to be pasted."""
+        return advice.command(*words, storage=self.objects.root)
+
+
+def report(of: Reported, out: Path, *, formats: Sequence[str] = FORMATS) -> list[str]:
     """Write the report below ``out``, over one that is there, and return the names of its files.
 
     Args:
-        objects: the storage root.
-        view: the sweep; a search or a confirmation.
-        run_ids: MLflow run by signature, as far as they are known.
+        of: the sweep; a search or a confirmation.
         out: a folder, or where one is to be.
-        read: how the record of a signature is read.
         formats: of the figures as files; the page has its own.
-        patterns: of settings; all, without any.
-        is_running: whether a driver works on it.
 
     Raises:
         Misuse: ``out`` is a file.
     """
     _refuse_file(out)
+    space = of.view.definition.space
     status = {
-        **status_entry(view, is_running=is_running),
-        "name": view.definition.name,
-        "space": view.definition.space.name,
-        "summary": view.definition.space.summary,
+        **status_entry(of.view, is_running=of.is_running),
+        "name": of.name,
+        "space": space.name,
+        "summary": space.summary,
     }
-    if view.definition.space.phase == "confirmation":
-        files = _of_confirmation(objects, view, run_ids, read, status, patterns)
-    else:
-        files = _of_search(objects, view, run_ids, read, status, patterns, formats)
-    return _write(out, files)
+    make = _of_confirmation if of.is_confirmation else _of_search
+    text, figures = make(of, status, formats)
+    return _write(out, {PAGE: text.encode(), **_as_files(figures)})
 
 
-def figure_files(
-    view: SweepView,
-    run_ids: Mapping[str, str],
-    out: Path,
-    keys: Sequence[str],
-    *,
-    read: ReadRecord,
-    patterns: Sequence[str] = (),
-) -> list[str]:
+def figure_files(of: Reported, out: Path, keys: Sequence[str]) -> list[str]:
     """Write these figures alone, as ``report`` does, and return the names of their files.
 
     Raises:
         UnknownName: a figure is called otherwise.
         Failure: the sweep has nothing yet that one of them could show.
     """
+    known = OF_CONFIRMATION if of.is_confirmation else FIGURES
     for key in keys:
-        if key not in FIGURES:
-            raise UnknownName.of("figure", key, FIGURES)
+        if key not in known:
+            raise UnknownName.of("figure", key, known)
     _refuse_file(out)
-    found = drawn(measured(view, read, run_ids, _kept(view, patterns)), keys, FORMATS)
+    found = drawn(of.data, keys)
     if empty := [key for key in keys if key not in found]:
         raise Failure(
-            f"{view.definition.name} has nothing measured that the figure "
-            f"{' or '.join(empty)} could show."
+            f"{of.name} has nothing measured that the figure {' or '.join(empty)} could show."
         )
     return _write(out, _as_files(found))
 
@@ -118,6 +140,9 @@ def write_files(out: Path, sweep: str, files: Mapping[str, bytes]) -> list[str]:
     return _write(out, files)
 
 
+# --- figures --------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Drawn:
     """A figure of the report: as the page has it, and as files by their format."""
@@ -128,7 +153,7 @@ class Drawn:
 
 def drawn(
     data: Measured, keys: Sequence[str] = tuple(FIGURES), formats: Sequence[str] = FORMATS
-) -> dict[str, Drawn]:
+) -> dict[str, Pages]:
     """The figures that there is anything for, drawn on all CPUs where there is much to draw."""
     one = partial(_drawn, data, formats)
     workers = min(len(os.sched_getaffinity(0)), len(keys))
@@ -138,15 +163,15 @@ def drawn(
         # A fork would copy the locks of threads that read records.
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             found = list(pool.map(one, keys))
-    return {key: figure for of in found for key, figure in of.items()}
+    return {key: pages for key, pages in zip(keys, found, strict=True) if pages}
 
 
-def _drawn(data: Measured, formats: Sequence[str], key: str) -> dict[str, Drawn]:
+def _drawn(data: Measured, formats: Sequence[str], key: str) -> Pages:
     return {
         name: Drawn(
             Picture(
-                FIGURES[key].title,
-                FIGURES[key].caption,
+                drawing_of(name).title,
+                drawing_of(name).caption,
                 inlined(rendered(figure, "svg").decode(), name),
                 hover.panels(figure),
             ),
@@ -165,101 +190,26 @@ def rendered(figure: Figure, form: str) -> bytes:
     return stream.getvalue()
 
 
+def _pictures(figures: Mapping[str, Pages]) -> dict[str, dict[str, Picture]]:
+    return {
+        key: {name: figure.picture for name, figure in pages.items()}
+        for key, pages in figures.items()
+    }
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
 def _refuse_file(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise Misuse(f"--out must be a folder, got the file {out}. Give a folder.")
 
 
-def _kept(view: SweepView, patterns: Sequence[str]) -> list[str]:
-    """Settings of a pattern, in their order; all, without any."""
-    names = [setting.setting.name for setting in view.settings]
-    kept = catalog.matching(names, patterns, view.definition.name)
-    return [name for name in names if name in kept]
-
-
-def _of_search(
-    objects: ObjectStore,
-    view: SweepView,
-    run_ids: Mapping[str, str],
-    read: ReadRecord,
-    status: Mapping[str, Json],
-    patterns: Sequence[str],
-    formats: Sequence[str],
-) -> dict[str, bytes]:
-    from sweep.report.pages.confirmation import confirmations_of  # scipy: two seconds
-
-    name, space = view.definition.name, view.definition.space
-    data = measured(view, read, run_ids, _kept(view, patterns))
-    entries = list(data.entries.values())
-    first = dict(list(data.entries.items())[:MOST_DRAWN])
-    figures = drawn(replace(data, entries=first), formats=formats)
-    notes = []
-    if patterns:
-        notes.append(
-            f"Shown are {len(entries)} of {len(view.settings)} settings ({', '.join(patterns)})."
-        )
-    if len(first) < len(entries):
-        notes.append(
-            f"Figures are of the first {len(first)} settings; --only draws others, --figure one "
-            "figure of all."
-        )
-    confirmations = confirmations_of(objects, name, cache(read))
-    text = page(
-        {**status, "notes": notes},
-        entries,
-        [  # more tables: a line each
-            results_table(space, entries),
-            layers_table(space, entries),
-            hyperparameters_table(space, entries),
-            frontier_table(space, entries),
-        ],
-        {key: figure.picture for key, figure in figures.items()},
-        provenance.manifest(view, run_ids),
-        _commands(view, status, entries, list(confirmations), objects.root),
-        confirmations,
-    )
-    return {PAGE: text.encode(), **_as_files(figures)}
-
-
-def _of_confirmation(
-    objects: ObjectStore,
-    view: SweepView,
-    run_ids: Mapping[str, str],
-    read: ReadRecord,
-    status: Mapping[str, Json],
-    patterns: Sequence[str],
-) -> dict[str, bytes]:
-    from sweep.confirmation.comparisons import confirmed  # scipy: two seconds
-    from sweep.confirmation.stages import plan_of
-    from sweep.report.pages.confirmation import confirmed_page
-
-    name, kept = view.definition.name, _kept(view, patterns)
-    plan = plan_of(objects, view.definition)
-    entry = confirmed(objects, view.definition, plan, record=read)
-    entry = {**entry, "settings": [s for s in entry["settings"] if s["setting"] in kept]}
-
-    def say(*words: str) -> str:
-        return advice.command(*words, storage=objects.root)
-
-    is_whole = status["state"] in ("finished", "failed")
-    commands = {
-        "next": {"The search that it confirms.": say("report", plan.search)}
-        if is_whole
-        else {"Train what is missing.": say("confirm", plan.search, "--name", name)},
-        "again": {
-            "The table as CSV, Markdown and LaTeX; the plan.": say("export", name, "--out", name),
-            "Each arm's curves.": say("ui", name),
-        },
-    }
-    manifest = provenance.manifest(view, run_ids)
-    text = confirmed_page(status, entry, plan, {}, manifest, commands)
-    return {PAGE: text.encode()}
-
-
-def _as_files(figures: Mapping[str, Drawn]) -> dict[str, bytes]:
+def _as_files(figures: Mapping[str, Pages]) -> dict[str, bytes]:
     return {
-        f"figures/{key}.{form}": content
-        for key, figure in figures.items()
+        f"figures/{name}.{form}": content
+        for pages in figures.values()
+        for name, figure in pages.items()
         for form, content in figure.files.items()
     }
 
@@ -267,8 +217,9 @@ def _as_files(figures: Mapping[str, Drawn]) -> dict[str, bytes]:
 def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
     """Write all files; a page replaces the whole report that was there."""
     if PAGE in files:
-        for stale in (out / f"figures/{key}.{form}" for key in FIGURES for form in FORMATS):
-            stale.unlink(missing_ok=True)
+        for form in FORMATS:
+            for stale in (out / "figures").glob(f"*.{form}"):
+                stale.unlink()
     for file, content in files.items():
         path = out / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -278,36 +229,89 @@ def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
     return sorted(files)
 
 
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def _of_search(
+    of: Reported, status: Mapping[str, Json], formats: Sequence[str]
+) -> tuple[str, dict[str, Pages]]:
+    space, data = of.view.definition.space, of.data
+    entries = list(data.entries.values())
+    first = dict(list(data.entries.items())[:MOST_DRAWN])
+    figures = drawn(replace(data, entries=first), formats=formats)
+    notes = []
+    if of.patterns:
+        asked = ", ".join(of.patterns)
+        notes.append(f"Shown are {len(entries)} of {len(of.view.settings)} settings ({asked}).")
+    if len(first) < len(entries):
+        notes.append(
+            f"Figures are of the first {len(first)} settings; --only draws others, --figure one "
+            "figure of all."
+        )
+    text = page(
+        {**status, "notes": notes},
+        entries,
+        [  # more tables: a line each
+            results_table(space, entries),
+            layers_table(space, entries),
+            hyperparameters_table(space, entries),
+            frontier_table(space, entries),
+        ],
+        _pictures(figures),
+        provenance.manifest(of.view, of.run_ids),
+        _commands(of, status, entries),
+        of.confirmed,
+    )
+    return text, figures
+
+
+def _of_confirmation(
+    of: Reported, status: Mapping[str, Json], formats: Sequence[str]
+) -> tuple[str, dict[str, Pages]]:
+    from sweep.confirmation.stages import plan_of  # scipy: two seconds
+    from sweep.report.pages.confirmation import confirmed_page
+
+    plan = plan_of(of.objects, of.view.definition)
+    (entry,) = of.confirmed
+    kept = [one for one in entry["settings"] if one["setting"] in of.data.entries]
+    entry = {**entry, "settings": kept}
+    figures = drawn(of.data, OF_CONFIRMATION, formats)
+    commands = {
+        "next": {"The search that it confirms.": of.say("report", plan.search)}
+        if status["state"] in ("finished", "failed")
+        else {"Train what is missing.": of.say("confirm", plan.search, "--name", of.name)},
+        "again": {
+            "The table as CSV, Markdown and LaTeX; the plan.": of.say(
+                "export", of.name, "--out", "results"
+            ),
+            "Each arm's curves.": of.say("ui", of.name),
+        },
+    }
+    manifest = provenance.manifest(of.view, of.run_ids)
+    return confirmed_page(status, entry, plan, _pictures(figures), manifest, commands), figures
+
+
 def _commands(
-    view: SweepView,
-    status: Mapping[str, Json],
-    entries: Sequence[Mapping[str, Json]],
-    confirmations: Sequence[str],
-    storage: str,
+    of: Reported, status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]
 ) -> dict[str, dict[str, str]]:
     """What to type next, to see it all again, and to train each setting's pair again."""
-    name = view.definition.name
-
-    def say(*words: str) -> str:
-        return advice.command(*words, storage=storage)
-
     following: dict[str, str] = {}
     if status["state"] == "stopped":
-        following["Train what is missing."] = say("resume", name)
+        following["Train what is missing."] = of.say("resume", of.name)
     elif status["state"] == "running":
-        following["See how far it is."] = say("status", name, "--watch")
-    elif any(entry["winner"] for entry in entries) and not confirmations:
+        following["See how far it is."] = of.say("status", of.name, "--watch")
+    elif any(entry["winner"] for entry in entries) and not of.confirmed:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."
-        following[what] = say("confirm", name)
-    for one in confirmations:
-        following[f"The report of {one}."] = say("report", one)
-    export = say("export", name, "--out", "results")
-    every = say("export", name, "--out", "results", "--all")
+        following[what] = of.say("confirm", of.name)
+    for one in of.confirmed:
+        following[f"The report of {one['name']}."] = of.say("report", one["name"])
+    export = of.say("export", of.name, "--out", "results")
+    every = of.say("export", of.name, "--out", "results", "--all")
     pairs = {
         entry["setting"]: {
             "Write its configuration, then train both arms again and compare what they come to.": (
                 f"{export if entry['winner'] else every}\n"
-                + say("run", f"results/configs/{entry['setting']}.json", "--reproduce")
+                + of.say("run", f"results/configs/{entry['setting']}.json", "--reproduce")
             )
         }
         for entry in entries
@@ -315,7 +319,7 @@ def _commands(
     }
     again = {
         "Every table as CSV, Markdown and LaTeX; a configuration of every winner.": export,
-        "One figure alone, for a paper.": say("report", name, "--figure", next(iter(FIGURES))),
-        "Each arm's curves.": say("ui", name),
+        "One figure alone, for a paper.": of.say("report", of.name, "--figure", "scores"),
+        "Each arm's curves.": of.say("ui", of.name),
     }
     return {**pairs, "next": following or {"Every number.": export}, "again": again}

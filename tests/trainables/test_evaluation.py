@@ -123,18 +123,31 @@ def test_the_objective_looks_just_above_the_training_gamma(
 
 
 def test_descent_ratios_are_per_sample(task: VideoDenoising) -> None:
-    measured = measure(Shrinking(), task, "dev", 0.2, 2)
-    quantiles, share = descent_ratios(measured.samples)
-    assert quantiles.shape == (2, 21)
-    assert (np.diff(quantiles, axis=1) >= 0).all()
+    found = descent_ratios(measure(Shrinking(), task, "dev", 0.2, 2).samples)
+    assert found.quantiles.shape == (2, 21)
+    assert (np.diff(found.quantiles, axis=1) >= 0).all()
     ratios = []
     for batch in task.held_out("dev", 0.2, 0):
         losses = [task.loss(p, batch.targets) for p in Shrinking()(batch.inputs)]
         ratios.append((losses[1] / losses[0]).numpy())
     every = np.concatenate(ratios)
-    assert share[0] == pytest.approx((every < 1).mean())
-    assert quantiles[0, 0] == pytest.approx(every.min(), rel=1e-5)
-    assert quantiles[0, -1] == pytest.approx(every.max(), rel=1e-5)
+    assert found.share[0] == pytest.approx((every < 1).mean())
+    assert found.mean[0] == pytest.approx(every.mean(), rel=1e-5)
+    assert found.quantiles[0, 0] == pytest.approx(every.min(), rel=1e-5)
+    assert found.quantiles[0, -1] == pytest.approx(every.max(), rel=1e-5)
+
+
+def test_ratios_are_counted_in_bins_that_say_where_they_lie() -> None:
+    before = np.random.default_rng(0).lognormal(0, 1, 5000)
+    losses = np.stack([before, before * np.random.default_rng(1).lognormal(-0.2, 0.6, 5000)])
+    ratios = losses[1] / losses[0]
+    found = descent_ratios(losses)
+    edges = np.append(np.linspace(0, 2, 101), np.inf)
+    assert found.counts[0].tolist() == np.histogram(ratios, edges)[0].tolist()
+    assert found.counts[0, -1] == (ratios >= 2).sum() > 0
+    edge_and_nothing = np.array([[1.0, 0.0, 0.0], [1.0, 0.0, 3.0]])  # ratios 1, 1 and infinite
+    at = {k: n for k, n in enumerate(descent_ratios(edge_and_nothing).counts[0]) if n}
+    assert at == {50: 2, 100: 1}  # a bin begins at its lower edge
 
 
 # --- splits, units and samples --------------------------------------------------------------------

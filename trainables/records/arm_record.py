@@ -159,6 +159,10 @@ class Evaluation:
     probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
     probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
     probe_scores: list[float] = field(default_factory=list)  # the metric, dev
+    # The same ratios counted, [L][0.02 wide, the last from 2 up], and their mean, [L]; empty in
+    # records of before they were.
+    descent_ratio_counts: list[list[int]] = field(default_factory=list)
+    descent_ratio_mean: list[float] = field(default_factory=list)
     # What is held out, here and wherever it says dev. A search knows no other; confirmation asks
     # for the test split.
     split: str = "dev"

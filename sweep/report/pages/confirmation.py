@@ -1,4 +1,4 @@
-"""Page of a confirmation, and what a search's page says of its confirmations."""
+"""Page of a confirmation: its plan, its comparisons, and what they do not show. Pure."""
 
 from __future__ import annotations
 
@@ -6,49 +6,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import escape
 
-from sweep.confirmation.comparisons import confirmed
-from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan, load_plan
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
 from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.words import limits, of_setting, sentences
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
-from sweep.report.pages.search import provenance_part, short
-from sweep.results.sweep_view import ReadRecord
+from sweep.report.pages.search import provenance_part, short, whole_seeds
 from sweep.results.tables.formats import NOTHING, Table, number
-from sweep.study.definition import load_definition, sweep_names
-from trainables.errors import SweepError
 from trainables.plain import Json
-from trainables.records.objects import ObjectStore
-
-
-def confirmations_of(objects: ObjectStore, search: str, record: ReadRecord) -> dict[str, list[str]]:
-    """What each confirmation of a search came to so far, in sentences.
-
-    Those of its studies are of the studies' own searches.
-    """
-    found: dict[str, list[str]] = {}
-    for name in sweep_names(objects):
-        try:
-            plan = load_plan(objects, name)
-            if plan is None or plan.search != search:
-                continue
-            entry = confirmed(objects, load_definition(objects, name), plan, record=record)
-        except SweepError as error:  # the search can be told without
-            found[name] = [f"It cannot be read: {error}"]
-        else:
-            found[name] = [
-                f"Plan {entry['plan']}; {_whole(entry)} of {len(plan.seeds)} planned seeds count.",
-                *sentences(entry),
-                *(f"Departs from the plan: {text}" for text in entry["deviations"]),
-            ]
-    return found
 
 
 def confirmed_page(
     status: Mapping[str, Json],
     entry: Mapping[str, Json],
     plan: Plan,
-    figures: Mapping[str, Picture],
+    figures: Mapping[str, Mapping[str, Picture]],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
 ) -> str:
@@ -58,7 +30,7 @@ def confirmed_page(
         status: that of ``status_entry``.
         entry: that of ``confirmed``.
         plan: of the confirmation.
-        figures: drawn of it.
+        figures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type by what it does: "next", "again".
     """
@@ -78,7 +50,7 @@ def confirmed_page(
         {
             "Comparisons": markup.table(table, linked=[o["setting"] for o in entry["settings"]])
             + markup.table(_family_table(entry)),
-            "Figures": "".join(markup.figure(*one) for one in figures.items()),
+            "Figures": "".join(markup.figures(pages) for pages in figures.values()),
             "Settings": "".join(_setting(one, entry) for one in entry["settings"]),
             "Plan": _plan(plan),
             "Again": "".join(markup.command(*one) for one in commands["again"].items()),
@@ -113,7 +85,7 @@ def _families(entry: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _believed(status: Mapping[str, Json], entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:
-    arms, whole = status["arms"], _whole(entry)
+    arms, whole = status["arms"], whole_seeds(entry)
     yield escape(
         f"{whole} of {len(plan.seeds)} planned seeds count; {arms['final']} of {arms['wanted']} "
         f"arms are final. Plan {entry['plan']} was stored before the test split was read."
@@ -128,12 +100,6 @@ def _believed(status: Mapping[str, Json], entry: Mapping[str, Json], plan: Plan)
     if not entry["deviations"]:
         yield "Nothing departs from the plan."
     yield from (escape(text) for text in limits(entry))
-
-
-def _whole(entry: Mapping[str, Json]) -> int:
-    """Seeds that count in every setting."""
-    of = (one["contrasts"][UNCONSTRAINED]["counted"] for one in entry["settings"])
-    return min(of, default=0)
 
 
 def _family_table(entry: Mapping[str, Json]) -> Table:

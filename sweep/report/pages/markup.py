@@ -102,6 +102,13 @@ def as_json(value: Json) -> str:
     return f"<pre tabindex=0>{escape(text)}</pre>"
 
 
+def figures(pages: Mapping[str, Picture]) -> str:
+    """A figure; its further pages open on a click."""
+    first, *more = (figure(key, picture) for key, picture in pages.items())
+    settings = f"Further settings ({len(more)} page{'s' * (len(more) > 1)})"
+    return first + details(settings, "".join(more))
+
+
 def figure(key: str, picture: Picture) -> str:
     """A figure with its caption, its points for the pointer, and the same as a table."""
     title, caption = escape(picture.title), escape(picture.caption)

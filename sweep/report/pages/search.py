@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
+from sweep.confirmation.plan import UNCONSTRAINED
+from sweep.confirmation.words import sentences
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.results.findings import findings
@@ -21,10 +23,10 @@ def page(
     status: Mapping[str, Json],
     entries: Sequence[Mapping[str, Json]],
     tables: Iterable[Table],
-    figures: Mapping[str, Picture],
+    figures: Mapping[str, Mapping[str, Picture]],
     provenance: Mapping[str, Json],
     commands: Mapping[str, Mapping[str, str]],
-    confirmations: Mapping[str, Sequence[str]],
+    confirmed: Sequence[Mapping[str, Json]],
 ) -> str:
     """The page as a text.
 
@@ -33,18 +35,18 @@ def page(
             ``notes``: sentences on what the page leaves out.
         entries: those of ``best_entries``; a part each.
         tables: below the settings, in this order.
-        figures: by name of ``FIGURES``.
+        figures: pages by key, by the key of ``FIGURES``.
         provenance: what ``provenance.manifest`` says.
         commands: what to type by what it does: "next", "again", and by setting.
-        confirmations: what each confirmation of this search came to, in sentences.
+        confirmed: entries of its confirmations.
     """
     name = str(status["name"])
-    drawn = "".join(markup.figure(key, picture) for key, picture in figures.items())
+    drawn = "".join(markup.figures(pages) for pages in figures.values())
     parts = "".join(_setting(entry, commands.get(entry["setting"], {})) for entry in entries)
     answers = {
         "Question": [escape(text) for text in _asked(provenance, entries)],
         "Answer": [escape(text) for text in findings(entries)],
-        "How sure": [*_believed(status, entries), *_confirmed(confirmations)],
+        "How sure": [*_believed(status, entries), *_confirmed(confirmed)],
         "Next": [markup.command(what, said) for what, said in commands["next"].items()],
     }
     return markup.document(
@@ -55,7 +57,7 @@ def page(
                 _overview(entries), linked=[entry["setting"] for entry in entries]
             )
             * bool(entries),
-            "Confirmed": "".join(_confirmation(*one) for one in confirmations.items()),
+            "Confirmed": "".join(map(_confirmation, confirmed)),
             "Figures": drawn or "<p>Nothing is measured yet that a figure could show.</p>",
             "Settings": parts,
             "Tables": "".join(map(markup.table, tables)),
@@ -109,14 +111,26 @@ def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
     yield from (escape(note) for note in status["notes"])
 
 
-def _confirmed(confirmations: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    if confirmations:
-        names = ", ".join(map(escape, confirmations))
+def _confirmed(confirmed: Sequence[Mapping[str, Json]]) -> Iterator[str]:
+    if confirmed:
+        names = ", ".join(escape(entry["name"]) for entry in confirmed)
         yield f'On fresh seeds and the test split: <a href="#confirmed">{names}</a>.'
 
 
-def _confirmation(name: str, said: Sequence[str]) -> str:
-    return f"<h3>{escape(name)}</h3>{markup.bullets(said)}"
+def _confirmation(entry: Mapping[str, Json]) -> str:
+    said = [
+        f"Plan {entry['plan']}; {whole_seeds(entry)} of {len(entry['seeds']['planned'])} planned "
+        "seeds count.",
+        *sentences(entry),
+        *(f"Departs from the plan: {text}" for text in entry["deviations"]),
+    ]
+    return f"<h3>{escape(entry['name'])}</h3>{markup.bullets(said)}"
+
+
+def whole_seeds(entry: Mapping[str, Json]) -> int:
+    """Seeds of a confirmation that count in every setting."""
+    of = (one["contrasts"][UNCONSTRAINED]["counted"] for one in entry["settings"])
+    return min(of, default=0)
 
 
 def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:

@@ -1,4 +1,4 @@
-"""Pictures inside the page: matplotlib's SVG without what a browser does not need. Pure."""
+"""Pictures inside a page: matplotlib's SVG without what no browser needs. Pure."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,11 +14,11 @@ import pytest
 
 from search_spaces.space import Choice, Setting
 from sweep.report import report as reports
-from sweep.report.figures import FIGURES
+from sweep.report.figures import FIGURES, drawing_of
+from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
 from sweep.report.pages import search as search_page
-from sweep.report.pages.confirmation import confirmations_of
-from sweep.report.report import PAGE, drawn, report, write_files
+from sweep.report.report import PAGE, Reported, drawn, report, write_files
 from sweep.results.best import best_entries
 from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
@@ -45,9 +45,16 @@ def view_of(objects: ObjectStore, name: str = "tiny") -> SweepView:
     return load_sweep(objects, name)
 
 
-def written(objects: ObjectStore, out: Path, name: str = "tiny", **options: Any) -> str:
-    given = {"formats": (), **options}
-    report(objects, view_of(objects, name), {}, out, read=ArmStore(objects).record, **given)
+def written(
+    objects: ObjectStore,
+    out: Path,
+    name: str = "tiny",
+    *,
+    formats: Sequence[str] = (),
+    patterns: Sequence[str] = (),
+) -> str:
+    of = Reported(objects, view_of(objects, name), {}, ArmStore(objects).record, patterns)
+    report(of, out, formats=formats)
     return (out / PAGE).read_text(encoding="utf-8")
 
 
@@ -63,7 +70,7 @@ def words_of(objects: ObjectStore, name: str = "tiny", **status: Any) -> Parsed:
         {},
         manifest(view, {}),
         {"next": {"Go on.": "sweep resume tiny"}, "again": {}},
-        {},
+        confirmations_of(objects, name),
     )
     return Parsed(text)
 
@@ -215,10 +222,10 @@ def test_an_open_confirmation_says_that_it_is_open(tmp_path: Path) -> None:
 def test_a_search_says_what_its_confirmations_found(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path / "store")
     confirmed(objects)
-    found = confirmations_of(objects, "tiny", ArmStore(objects).record)
-    assert list(found) == [NAME]
-    assert sum("the constrained network is better by 1" in said for said in found[NAME]) == 2
-    assert confirmations_of(objects, "other", ArmStore(objects).record) == {}
+    page = words_of(objects)
+    assert page.text.count("the constrained network is better by 1.01 grey levels") == 2
+    assert "10 of 10 planned seeds count" in page.text
+    assert "#confirmed" in page.addresses
 
 
 # --- page and files -------------------------------------------------------------------------------
@@ -233,7 +240,7 @@ def test_the_page_stands_alone_and_shows_every_figure(stored: ObjectStore, tmp_p
     assert len(page.ids) == len(set(page.ids))
     assert {FIRST, SECOND} <= set(page.ids)
     shown = {p.stem for p in (tmp_path / "out" / "figures").glob("*.png")}
-    assert {label.split(".")[0] for label in page.labels} == {FIGURES[k].title for k in shown}
+    assert {label.split(".")[0] for label in page.labels} == {drawing_of(k).title for k in shown}
     assert len(page.labels) == len(shown)
     write_files(tmp_path / "out", "tiny", {PAGE: b"another"})
     assert not list((tmp_path / "out" / "figures").iterdir())  # of the report before
@@ -273,7 +280,7 @@ def test_many_settings_are_drawn_by_processes_as_by_one(
     stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = measured(view_of(stored), ArmStore(stored).record, {}, [FIRST, SECOND])
-    keys = ["gains", "depth", "layers"]
+    keys = ["gains", "differences", "layers"]
     alone = drawn(data, keys, ("png",))
     monkeypatch.setattr(reports, "FEW", 1)
     assert drawn(data, keys, ("png",)) == alone
@@ -303,13 +310,13 @@ def test_the_verb_says_where_the_page_is_and_replaces_one_that_is_there(
 
 def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -> None:
     where = ("--storage", stored.root, "--out", str(tmp_path / "out"))
-    said = sweep("report", "tiny", "--figure", "gains", "--figure", "depth", *where)
-    files = [f"figures/{key}.{form}" for key in ("depth", "gains") for form in ("pdf", "png")]
+    said = sweep("report", "tiny", "--figure", "gains", "--figure", "differences", *where)
+    files = [f"figures/{key}.{form}" for key in ("differences", "gains") for form in ("pdf", "png")]
     assert said.stdout.split() == [str(tmp_path / "out" / file) for file in files]
     there = contents(tmp_path / "out")
     assert sorted(there) == files
-    assert there["figures/depth.pdf"].startswith(b"%PDF")
-    assert there["figures/depth.png"].startswith(b"\x89PNG")
+    assert there["figures/differences.pdf"].startswith(b"%PDF")
+    assert there["figures/differences.png"].startswith(b"\x89PNG")
 
 
 def test_what_cannot_be_reported_is_told(stored: ObjectStore, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sweep.report.report import PAGE, report
+from sweep.report.report import PAGE, Reported, report
 from sweep.results.sweep_view import load_sweep
 from tests.support.browser import DESKTOP, PHONE, Page, browser
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
@@ -26,8 +26,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[ObjectStore, Path
     folder = tmp_path_factory.mktemp("report")
     objects = ObjectStore(folder / "store")
     store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE]})
-    view = load_sweep(objects, "tiny")
-    report(objects, view, {}, folder / "out", read=ArmStore(objects).record, formats=())
+    of = Reported(objects, load_sweep(objects, "tiny"), {}, ArmStore(objects).record)
+    report(of, folder / "out", formats=())
     return objects, folder / "out" / PAGE
 
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from search_spaces.space import Setting
-from sweep.report.figures import draw
+from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, measured
+from sweep.report.scores import MOST_LINES
 from sweep.results.sweep_view import SweepView, load_sweep
 from tests.support.sweeps import (
     FEASIBLE,
@@ -95,6 +96,12 @@ def test_forty_settings_have_a_panel_each(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path)
     space = replace(SPACE, settings=settings)
     store_sweep(objects, {s.name: [FEASIBLE] for s in settings}, space=space)
-    figures = draw(data_of(objects), ["layers", "gains"])
-    assert len(figures["layers"].axes) == 40
-    assert len(figures["gains"].axes[0].get_yticks()) == 40
+    figures = draw(data_of(objects), ["layers", "gains", "train-gamma"])
+    shown = {name: [a.get_title().split("\n")[0] for a in f.axes] for name, f in figures.items()}
+    pages = ["layers", "layers-2", "layers-3", "layers-4", "layers-5"]
+    assert [title for page in pages for title in shown[page]] == [s.name for s in settings]
+    assert [len(figures[page].axes[0].get_yticks()) for page in ("gains", "gains-2")] == [30, 10]
+    assert list(figures) == [*pages, "gains", "gains-2", "train-gamma"]
+    assert all(figure.get_size_inches()[1] < 9 for figure in figures.values())  # a page of print
+    assert drawing_of("layers-5").title == f"{FIGURES['layers'].title}, page 5"
+    assert len(figures["train-gamma"].axes[0].get_lines()) == MOST_LINES

@@ -1,0 +1,175 @@
+"""Figures of layers: loss by layer, score where the network stops, descent sample by sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sweep.report.measured import Measured
+from sweep.report.panels import band, bands, count_x, of, per_setting, scores, three_gammas
+from sweep.report.style import ARMS, GREY, SMALL, log_if_wide
+from trainables.registry.task_facts import RMSE
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LAYER = "layer (0: the input)"
+
+
+def losses(data: Measured) -> Figure | None:
+    """Held-out loss by layer, and of texts that of a probe of each layer's own."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = of(data, setting, "held_out_loss").dropna(subset="layer")
+        found = bands(axis, rows, "layer")
+        for arm, (label, *_) in ARMS.items():
+            probe = of(data, setting, "probe_loss", arm)
+            own = (f"{label}, probe", *ARMS[arm][1:])
+            band(axis, probe, "layer", own, linestyle=":", marker="")
+        log_if_wide(axis, rows["value"])
+        count_x(axis)
+        return found
+
+    return per_setting(data, (drawn, LAYER, "held-out loss"))
+
+
+# --- where the network stops ----------------------------------------------------------------------
+
+
+def anytime(data: Measured) -> Figure | None:
+    """Score of the network when it stops after so many layers, at three test gammas."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = _scores_by_layer(data, setting)
+        for gamma in three_gammas(data, setting):
+            for arm, (label, colour, line, marker) in ARMS.items():
+                at = rows[(rows["arm"] == arm) & (rows["severity"] == gamma)]
+                mean = at.groupby("layer")["value"].mean()
+                axis.plot(
+                    mean.index,
+                    mean.to_numpy(),
+                    linestyle=line,
+                    marker=marker,
+                    color=colour,
+                    label=label,
+                )
+                if len(mean) and arm == rows["arm"].iloc[0]:
+                    axis.annotate(
+                        f"{gamma:g}",
+                        (mean.index[-1], mean.iloc[-1]),
+                        (4, 0),
+                        textcoords="offset points",
+                        fontsize=SMALL,
+                        va="center",
+                        annotation_clip=False,
+                    )
+        if data.metric == RMSE:
+            log_if_wide(axis, rows["value"])
+        count_x(axis)
+        return not rows.empty
+
+    y = f"{data.metric.label}, {data.metric.unit}"
+    return per_setting(data, (drawn, "layers that are run", y))
+
+
+def _scores_by_layer(data: Measured, setting: str) -> pd.DataFrame:
+    """The metric of every layer's prediction; of RMSE, which is as the root of a loss, from that.
+
+    Empty where it neither was recorded nor follows.
+    """
+    if data.metric != RMSE:
+        return of(data, setting, f"layer_{data.metric.key}")
+    rows = of(data, setting, "loss")
+    rows = rows[rows["shift"] == "gaussian"]
+    keys = ["arm", "seed", "severity"]
+    last = rows[rows["layer"] == rows["layer"].max()].set_index(keys)["value"]
+    score = scores(data, setting).set_index(keys)["value"]
+    per_root = (score / last**0.5).dropna().rename("per_root").reset_index()
+    both = rows.merge(per_root, on=keys)
+    return both.assign(value=both["per_root"] * both["value"] ** 0.5)
+
+
+# --- sample by sample -----------------------------------------------------------------------------
+
+
+def ratios(data: Measured) -> Figure | None:
+    """Quantiles of the loss after a layer over the loss before it, layer by layer."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        found = False
+        for shift, arm in zip((-0.15, 0.15), ARMS, strict=True):
+            levels = {
+                q: of(data, setting, f"descent_ratio_q{q:02d}", arm)
+                .groupby("layer")["value"]
+                .mean()
+                for q in (5, 25, 50, 75, 95)
+            }
+            if any(level.empty for level in levels.values()):
+                continue
+            label, colour, _, marker = ARMS[arm]
+            x = levels[50].index + shift
+            axis.vlines(x, levels[5], levels[95], color=colour, linewidth=0.8)
+            axis.vlines(x, levels[25], levels[75], color=colour, linewidth=3, alpha=0.6)
+            axis.plot(x, levels[50].to_numpy(), marker, color=colour, label=label)
+            found = True
+        axis.axhline(1, color="black", linewidth=0.8)
+        every = data.pairs[data.pairs["metric"].isin(["descent_ratio_q05", "descent_ratio_q95"])]
+        log_if_wide(axis, every[every["setting"] == setting]["value"], over=50)
+        count_x(axis)
+        return found
+
+    return per_setting(data, (drawn, "layer", "loss / loss before"))
+
+
+def histogram(data: Measured) -> Figure | None:
+    """Counts of the same ratios over all layers, with mean, median and share below 1."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = data.ratios[data.ratios["setting"] == setting]
+        for arm, (label, colour, line, _) in ARMS.items():
+            mine = rows[rows["arm"] == arm]
+            if mine.empty:
+                continue
+            counts = np.sum(mine["counts"].tolist(), axis=0)
+            shares = 100 * counts / counts.sum()
+            numbers = (
+                f"mean {mine['mean'].mean():.3g}, median {median_of(counts):.2f}, "
+                f"{100 * mine['share'].mean():.1f} % below 1"
+            )
+            axis.stairs(shares, RATIO_EDGES, color=colour, linestyle=line, label=label)
+            axis.plot([], [], color=colour, linestyle=line, label=f"_{numbers}")
+        axis.axvline(1, color=GREY, linewidth=0.8)
+        lines = [line for line in axis.get_lines() if str(line.get_label()).startswith("_mean")]
+        axis.legend(
+            lines,
+            [str(line.get_label())[1:] for line in lines],
+            fontsize=SMALL,
+            loc="upper right",
+            frameon=True,
+            edgecolor="none",
+            framealpha=1,
+        )
+        bottom, top = axis.get_ylim()
+        axis.set_ylim(bottom, 1.4 * top)  # room for the numbers
+        axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "0.5", "1", "1.5", "2+"])
+        return not rows.empty
+
+    return per_setting(data, (drawn, "loss / loss before", "% of samples, layers"))
+
+
+RATIO_EDGES = np.arange(102) / 50  # the last bin, from 2 up, is drawn as wide as the others
+
+
+def median_of(counts: Sequence[int]) -> float:
+    """The middle of the bin that the median lies in.
+
+    >>> median_of([0, 3, 1])
+    0.03
+    """
+    below = np.cumsum(counts)
+    at = int(np.searchsorted(below, below[-1] / 2))
+    return (at + 0.5) / 50

@@ -1,0 +1,126 @@
+"""Panels of figures: one a setting, lines of arms over their seeds, proposals as points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from sweep.report.measured import Measured
+from sweep.report.style import ARMS, COLUMN_IN, GREY, OURS, arrange, grid, legend
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+OUTCOMES = {"feasible": ("o", OURS), "infeasible": ("o", "none")}  # marker, face; the rest: x
+# A panel: what it is drawn by, which says whether there was anything; labels of x and y.
+Panel = tuple[Callable[["Axes", str], bool], str, str]
+
+
+def per_setting(
+    data: Measured,
+    *panels: Panel,
+    title: Callable[[str], str] | None = None,
+) -> Figure | None:
+    """These panels for each setting that any of them finds something of.
+
+    Args:
+        data: what is drawn.
+        panels: side by side.
+        title: of a setting's panels; None: ``Measured.title``.
+    """
+    figure, axes = grid(len(data.entries) * len(panels))
+    left, kept = iter(axes), []
+    for name in data.entries:
+        row = [next(left) for _ in panels]
+        found = [drawn(axis, name) for axis, (drawn, _, _) in zip(row, panels, strict=True)]
+        if not any(found):
+            for axis in row:
+                axis.remove()
+            continue
+        kept += row
+        for axis, (_, x, y) in zip(row, panels, strict=True):
+            axis.set_title((title or data.title)(name))
+            axis.set_xlabel(x)
+            axis.set_ylabel(y)
+    if not kept:
+        return None
+    columns = 2 if len(panels) % 2 == 0 or len(panels) == 1 else 3
+    arrange(figure, kept, columns, width=2 * COLUMN_IN / max(columns, 2))
+    legend(figure)
+    return figure
+
+
+def count_x(axis: Axes) -> None:
+    """Whole numbers alone below x."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def of(data: Measured, setting: str, metric: str, arm: str | None = None) -> pd.DataFrame:
+    """The numbers of one metric of a setting's pair, of one arm or of all."""
+    rows = data.pairs[(data.pairs["setting"] == setting) & (data.pairs["metric"] == metric)]
+    return rows if arm is None else rows[rows["arm"] == arm]
+
+
+def scores(data: Measured, setting: str) -> pd.DataFrame:
+    """The task's metric at every test gamma, of both arms and of the references."""
+    rows = of(data, setting, data.metric.key)
+    return rows[rows["shift"] == "gaussian"]
+
+
+def band(axis: Axes, rows: pd.DataFrame, x: str, drawn_as: Sequence[str], **options: Any) -> bool:
+    """The mean over seeds against ``x``, and the range of the seeds.
+
+    Args:
+        axis: where to.
+        rows: of one arm.
+        x: the column.
+        drawn_as: its name, colour, line and marker.
+        options: of the line, in the place of these.
+    """
+    if rows.empty:
+        return False
+    label, colour, line, marker = drawn_as
+    by_x = rows.groupby(x)["value"]
+    mean, low, high = by_x.mean(), by_x.min(), by_x.max()
+    as_given = {"color": colour, "linestyle": line, "marker": marker, "label": label, **options}
+    axis.plot(mean.index, mean.to_numpy(), **as_given)
+    if rows["seed"].nunique() > 1:
+        axis.fill_between(
+            mean.index, low.to_numpy(), high.to_numpy(), color=as_given["color"], alpha=0.15
+        )
+    return True
+
+
+def bands(axis: Axes, rows: pd.DataFrame, x: str) -> bool:
+    """That of both arms."""
+    return any(
+        [band(axis, rows[rows["arm"] == arm], x, drawn_as) for arm, drawn_as in ARMS.items()]
+    )
+
+
+def mark_training(axis: Axes, data: Measured, setting: str) -> None:
+    """A line at the noise of training."""
+    axis.axvline(data.train_gamma(setting), color=GREY, linewidth=0.7, alpha=0.6)
+
+
+def three_gammas(data: Measured, setting: str) -> list[float]:
+    """Test gammas in distribution, in the middle and far: nearest to training, between, last."""
+    gammas = sorted(scores(data, setting)["severity"].unique())
+    if not gammas:
+        return []
+    near, far = min(gammas, key=lambda g: abs(g - data.train_gamma(setting))), gammas[-1]
+    middle = min(gammas, key=lambda g: abs(g - (near + far) / 2))
+    return sorted({near, middle, far})
+
+
+def points(axis: Axes, rows: pd.DataFrame, x: pd.Series[float], y: pd.Series[float]) -> None:
+    """Proposals, marked by their outcome."""
+    for outcome, at in rows.groupby("outcome").groups.items():
+        marker, face = OUTCOMES.get(str(outcome), ("x", OURS))
+        axis.plot(
+            x[at], y[at], marker, color=OURS, markerfacecolor=face, label=str(outcome), zorder=3
+        )

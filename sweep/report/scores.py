@@ -1,0 +1,189 @@
+"""Figures of scores: gains, score and gain by test gamma, by network depth and training noise."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from sweep.report.measured import Measured
+from sweep.report.panels import bands, mark_training, per_setting, scores
+from sweep.report.style import ARMS, GREY, OURS, grid, legend
+from trainables.registry.task_facts import reference_label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def gains(data: Measured) -> Figure | None:
+    """Paired differences of the pairs shown, a row a setting: each seed, and their mean."""
+    blocks = {"seen": "seen_mean", "unseen": "unseen_mean"}
+    sign = 1 if data.metric.higher_is_better else -1
+    found = {
+        name: {
+            block: [
+                sign * pair["difference"][key]
+                for pair in entry["seeds"].values()
+                if pair["difference"].get(key) is not None
+            ]
+            for block, key in blocks.items()
+        }
+        for name, entry in data.entries.items()
+    }
+    names = [name for name, by_block in found.items() if any(by_block.values())]
+    if not names:
+        return None
+    figure, panels = grid(2, height=0.22 * len(names) + 0.6)
+    for axis, block in zip(panels, blocks, strict=True):
+        for row, name in enumerate(names):
+            values = found[name][block]
+            if not values:
+                continue
+            filled = OURS if data.entries[name]["winner"] else "white"
+            axis.plot(values, [row] * len(values), "|", color=GREY, markersize=6)
+            mean = sum(values) / len(values)
+            axis.plot(mean, row, "o", color=OURS, markerfacecolor=filled, markersize=4)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_ylim(len(names) - 0.5, -0.5)
+        axis.set_yticks(range(len(names)), [""] * len(names))
+        axis.set_xlabel(f"gain on {block} gammas, {data.metric.unit}")
+    seeds = {name: max(map(len, found[name].values())) for name in names}
+    wanted = {name: len(data.entries[name]["search_seeds"]) for name in names}
+    few = {n: f" ({seeds[n]} of {wanted[n]} seeds)" * (seeds[n] < wanted[n]) for n in names}
+    panels[0].set_yticklabels([name + few[name] for name in names], fontsize=7)
+    return figure
+
+
+def by_gamma(data: Measured) -> Figure | None:
+    """Score by test gamma of both arms, beside predictors that need no training."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = scores(data, setting)
+        found = bands(axis, rows, "severity")
+        for name, line in zip(data.metric.shown, (":", "-.", (0, (1, 3))), strict=False):
+            reference = rows[rows["arm"] == name].sort_values("severity")
+            x, y = reference["severity"], reference["value"]
+            axis.plot(x, y, linestyle=line, color=GREY, label=reference_label(name), zorder=1.5)
+        _hold_to_arms(axis, data, setting)
+        mark_training(axis, data, setting)
+        return found
+
+    return per_setting(data, (drawn, "test gamma", f"{data.metric.label}, {data.metric.unit}"))
+
+
+def _hold_to_arms(axis: Axes, data: Measured, setting: str) -> None:
+    """A reference that is far off does not press the arms together: it leaves the panel."""
+    rows = scores(data, setting)
+    values = rows[rows["arm"].isin(ARMS)]["value"]
+    if values.empty:
+        return
+    low, high = values.min(), values.max()
+    bottom, top = axis.get_ylim()
+    room = max(high - low, 1e-12)
+    axis.set_ylim(max(bottom, low - room), min(top, high + room))
+
+
+def differences(data: Measured) -> Figure | None:
+    """Gain by test gamma: every seed, and their mean."""
+    sign = 1 if data.metric.higher_is_better else -1
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = scores(data, setting)
+        wide = rows[rows["arm"].isin(ARMS)].pivot_table(
+            index=["seed", "severity"], columns="arm", values="value"
+        )
+        if not set(ARMS) <= set(wide.columns):
+            return False
+        gains = (sign * (wide["constrained"] - wide["unconstrained"])).dropna().unstack("seed")
+        axis.plot(gains.index, gains.to_numpy(), color=GREY, linewidth=0.6, alpha=0.7)
+        axis.plot(gains.index, gains.mean(axis=1), color=OURS, marker="o")
+        axis.axhline(0, color="black", linewidth=0.8)
+        mark_training(axis, data, setting)
+        return bool(len(gains))
+
+    return per_setting(data, (drawn, "test gamma", f"gain, {data.metric.unit}"))
+
+
+# --- families of settings -------------------------------------------------------------------------
+
+DEPTH, NOISE = "model.layers", "train_gamma"
+MOST_LINES = 7  # of a panel
+
+
+def families(data: Measured, field: str) -> list[list[str]]:
+    """Settings that differ in one field of their run alone, by its value; two or more each."""
+    found: dict[str, dict[str, float]] = {}
+    for name in data.entries:
+        run = dict(data.runs[name])
+        value = run.pop(field)
+        found.setdefault(repr(sorted(run.items())), {})[name] = value
+    several = [of for of in found.values() if len(set(of.values())) > 1]
+    return [sorted(of, key=lambda name: (of[name], name)) for of in several]
+
+
+def by_depth(data: Measured) -> Figure | None:
+    """Score by test gamma of networks of several depths, a panel an arm."""
+    return _by_family(data, DEPTH, "layers")
+
+
+def by_train_gamma(data: Measured) -> Figure | None:
+    """Score by test gamma after training at several gammas, a panel an arm."""
+    return _by_family(data, NOISE, "trained at")
+
+
+def _by_family(data: Measured, field: str, said: str) -> Figure | None:
+    import matplotlib as mpl
+
+    measured = [
+        [name for name in family if not scores(data, name).empty]
+        for family in families(data, field)
+    ]
+    several = [_few(names) for names in measured if len(names) > 1]
+    if not several:
+        return None
+    figure, panels = grid(2 * len(several))
+    for row, names in enumerate(several):
+        pair = panels[2 * row : 2 * row + 2]
+        for axis, (arm, (arm_label, *_)) in zip(pair, ARMS.items(), strict=True):
+            for at, name in enumerate(names):
+                rows = scores(data, name)
+                mean = rows[rows["arm"] == arm].groupby("severity")["value"].mean()
+                colour = mpl.colormaps["viridis"](0.85 * at / (len(names) - 1))
+                axis.plot(
+                    mean.index,
+                    mean.to_numpy(),
+                    color=colour,
+                    marker="os^Dv<>"[at % 7],
+                    label=f"{said} {data.runs[name][field]:g}",
+                )
+            axis.set_title(f"{_pattern(names)}\n{arm_label}")
+            axis.set_xlabel("test gamma")
+            axis.set_ylabel(f"{data.metric.label}, {data.metric.unit}")
+        pair[1].sharey(pair[0])
+        pair[0].autoscale(axis="y")
+    legend(figure)
+    return figure
+
+
+def _few(names: list[str]) -> list[str]:
+    """As many as can be told apart, from the first to the last."""
+    if len(names) <= MOST_LINES:
+        return names
+    return [names[at * (len(names) - 1) // (MOST_LINES - 1)] for at in range(MOST_LINES)]
+
+
+def _pattern(names: list[str]) -> str:
+    """What the names share, with a star where they differ.
+
+    >>> _pattern(["ped2-L3-g0.15", "ped2-L5-g0.15"])
+    'ped2-L*-g0.15'
+    """
+    head = _shared(names)
+    rest = [name[len(head) :] for name in names]
+    tail = _shared([text[::-1] for text in rest])[::-1]
+    return f"{head}*{tail}"
+
+
+def _shared(names: list[str]) -> str:
+    same = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
+    return "".join(letters[0] for letters in same)

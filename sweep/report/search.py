@@ -1,0 +1,245 @@
+"""Figures of the search: proposals by what was searched, by their scores and in their order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sweep.report.measured import Measured
+from sweep.report.panels import (
+    Panel,
+    band,
+    count_x,
+    mark_training,
+    of,
+    per_setting,
+    points,
+    scores,
+    three_gammas,
+)
+from sweep.report.style import ARMS, FAILED, OURS, THEIRS, log_if_wide
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ABLATED = ("alpha", "dual_lr")
+FEWEST = 5  # proposals that a rank correlation is said of
+_MEANS = (
+    "constrained_objective", "constrained_seen_mean", "constrained_unseen_mean",
+    "unconstrained_seen_mean", "unconstrained_unseen_mean", "worst_missing_share",
+)  # fmt: skip
+
+
+def proposals(data: Measured, setting: str) -> pd.DataFrame:
+    """A row a proposal: means over its seeds, of what was measured."""
+    how: dict[str, Any] = {"outcome": "first"} | dict.fromkeys((*data.searched, *_MEANS), "mean")
+    rows = data.proposals.reindex(columns=["setting", "proposal", *how])
+    mine = rows[rows["setting"] == setting]
+    numbers = mine.assign(**{n: mine[n].astype(float) for n in how if n != "outcome"})
+    return numbers.groupby("proposal").agg(how).dropna(subset="constrained_objective")
+
+
+def searched_values(data: Measured) -> Figure | None:
+    """Objective of every proposal by each searched value."""
+
+    def panel(field: str) -> Panel:
+        def drawn(axis: Axes, setting: str) -> bool:
+            rows = proposals(data, setting)
+            points(axis, rows, rows[field], rows["constrained_objective"])
+            axis.locator_params("x", nbins=4)
+            log_if_wide(axis, rows[field].dropna(), "x", over=5)
+            return not rows[field].dropna().empty
+
+        return drawn, field, "objective"
+
+    return per_setting(data, *map(panel, data.searched)) if data.searched else None
+
+
+def ablation(data: Measured) -> Figure | None:
+    """Score at three test gammas of every proposal by alpha, and by dual_lr."""
+    fields = [field for field in ABLATED if field in data.searched]
+
+    def panel(field: str) -> Panel:
+        def drawn(axis: Axes, setting: str) -> bool:
+            values = data.proposals[data.proposals["setting"] == setting]
+            at = values.drop_duplicates("proposal").set_index("proposal")[[*data.searched]]
+            rows = data.scores[data.scores["setting"] == setting].join(at, on="proposal")
+            rows = rows.dropna(subset=field)
+            if rows.empty:
+                return False
+            gammas = three_gammas(data, setting)
+            places = (0, 1, 2) if len(gammas) == 3 else (0, 2)
+            for number, gamma in zip(places, gammas, strict=False):
+                _ablated(axis, rows[rows["severity"] == gamma], field, data, number, gamma)
+                plain = scores(data, setting)
+                same = (plain["arm"] == "unconstrained") & (plain["severity"] == gamma)
+                if same.any():
+                    axis.axhline(
+                        plain[same]["value"].mean(),
+                        color=GAMMAS[number][0],
+                        linestyle="--",
+                        linewidth=0.7,
+                    )
+            axis.locator_params("x", nbins=5)
+            log_if_wide(axis, rows[field].astype(float), "x", over=5)
+            return True
+
+        return drawn, field, f"{data.metric.label}, {data.metric.unit}"
+
+    return per_setting(data, *map(panel, fields)) if fields else None
+
+
+GAMMAS = (("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"))  # near, middle, far
+_PLACES = ("in distribution", "middle", "far")
+
+
+def _ablated(
+    axis: Axes, rows: pd.DataFrame, field: str, data: Measured, number: int, gamma: float
+) -> None:
+    """Means with their seeds' range; joined where nothing else that was searched differs."""
+    if rows.empty:
+        return
+    colour, marker = GAMMAS[number]
+    by = rows.groupby("proposal").agg(
+        x=(field, "first"), mean=("value", "mean"), low=("value", "min"), high=("value", "max")
+    )
+    error = [by["mean"] - by["low"], by["high"] - by["mean"]]
+    axis.errorbar(
+        by["x"].astype(float),
+        by["mean"],
+        error,
+        fmt=marker,
+        color=colour,
+        elinewidth=0.8,
+        capsize=1.5,
+        label=f"{_PLACES[number]}: {gamma:g}",
+    )
+    others = rows.groupby("proposal")[[n for n in data.searched if n != field]].first()
+    alike = others.apply(tuple, axis=1) if len(others.columns) else others.assign(one=0)["one"]
+    for _, same in by.groupby(alike, dropna=False):
+        line = same.sort_values("x")
+        if len(line) > 1:
+            axis.plot(line["x"].astype(float), line["mean"], color=colour, linewidth=0.8)
+
+
+def importance(data: Measured) -> Figure | None:
+    """Rank correlation of each searched value with objective and worst missing share."""
+
+    def among(setting: str) -> dict[str, pd.DataFrame]:
+        finished = proposals(data, setting).dropna(subset="worst_missing_share")
+        return {"feasible": finished[finished["outcome"] == "feasible"], "finished": finished}
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        found = among(setting)
+        asked = (
+            ("objective", found["feasible"], "constrained_objective", OURS, -0.2),
+            ("worst missing share", found["finished"], "worst_missing_share", THEIRS, 0.2),
+        )
+        for label, rows, of_what, colour, shift in asked:
+            if len(rows) >= FEWEST:
+                said = [rank_correlation(rows[field], rows[of_what]) for field in data.searched]
+                axis.barh(np.arange(len(said)) + shift, said, 0.36, color=colour, label=label)
+        axis.axvline(0, color="black", linewidth=0.8)
+        axis.set_xlim(-1, 1)
+        axis.set_yticks(range(len(data.searched)), data.searched)
+        axis.set_ylim(len(data.searched) - 0.5, -0.5)
+        return len(found["finished"]) >= FEWEST
+
+    def title(setting: str) -> str:
+        counts = ", ".join(f"{len(rows)} {name}" for name, rows in among(setting).items())
+        return f"{setting}\nproposals: {counts}"
+
+    panel = (drawn, "rank correlation", "")
+    return per_setting(data, panel, title=title) if data.searched else None
+
+
+def rank_correlation(x: pd.Series[float], y: pd.Series[float]) -> float:
+    """Spearman's: that of the ranks; NaN where one of both is constant."""
+    both = x.notna() & y.notna()
+    ranks = x[both].rank(), y[both].rank()
+    if any(rank.nunique() < 2 for rank in ranks):
+        return float("nan")
+    return float(ranks[0].corr(ranks[1]))
+
+
+def trade_off(data: Measured) -> Figure | None:
+    """Score on seen against unseen gammas, of every proposal and of plain training."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = proposals(data, setting).dropna(subset="constrained_unseen_mean")
+        if rows.empty:
+            return False
+        points(axis, rows, rows["constrained_seen_mean"], rows["constrained_unseen_mean"])
+        plain = rows[["unconstrained_seen_mean", "unconstrained_unseen_mean"]].dropna()
+        if len(plain):
+            label, colour, _, marker = ARMS["unconstrained"]
+            axis.plot(*plain.iloc[0], marker, color=colour, markersize=5, label=label, zorder=4)
+        return True
+
+    unit = f"{data.metric.label}, {data.metric.unit}"
+    return per_setting(data, (drawn, f"seen: {unit}", f"unseen: {unit}"))
+
+
+def progress(data: Measured) -> Figure | None:
+    """Objective by proposal, in the order of the search, and the best so far."""
+
+    def drawn(axis: Axes, setting: str) -> bool:
+        rows = proposals(data, setting)
+        if rows.empty:
+            return False
+        points(axis, rows, rows.index.to_series(), rows["constrained_objective"])
+        best = rows["constrained_objective"].where(rows["outcome"] == "feasible").cummin().dropna()
+        if len(best):
+            axis.step(best.index, best, where="post", color="black", label="best feasible so far")
+        if data.entries[setting]["winner"]:
+            at = data.entries[setting]["proposal"]
+            ring: dict[str, Any] = {
+                "markersize": 8,
+                "markerfacecolor": "none",
+                "color": "black",
+                "label": "winner",
+            }
+            axis.plot(at, rows["constrained_objective"][at], "o", **ring)
+        count_x(axis)
+        return True
+
+    return per_setting(data, (drawn, "proposal", "objective"))
+
+
+def failure(data: Measured) -> Figure | None:
+    """Loss by layer and score by gamma of an infeasible proposal beside the pair shown."""
+    import pandas as pd
+
+    def drawn(axis: Axes, setting: str, metric: str, x: str) -> bool:
+        failed, pair = (
+            rows[(rows["setting"] == setting) & (rows["metric"] == metric)].dropna(subset=x)
+            for rows in (data.failures, data.pairs)
+        )
+        pair = pair[pair["shift"] == "gaussian"]
+        for arm, (label, *drawn_as) in ARMS.items():
+            name = "winner, or closest" if arm == "constrained" else label
+            band(axis, pair[pair["arm"] == arm], x, (name, *drawn_as))
+        return band(axis, failed, x, FAILED)
+
+    def loss(axis: Axes, setting: str) -> bool:
+        found = drawn(axis, setting, "held_out_loss", "layer")
+        every = pd.concat([of(data, setting, "held_out_loss"), data.failures])
+        mine = (every["setting"] == setting) & (every["metric"] == "held_out_loss")
+        log_if_wide(axis, every[mine & every["layer"].notna()]["value"])
+        count_x(axis)
+        return found
+
+    def score(axis: Axes, setting: str) -> bool:
+        mark_training(axis, data, setting)
+        return drawn(axis, setting, data.metric.key, "severity")
+
+    def title(setting: str) -> str:
+        failed = data.failures[data.failures["setting"] == setting]["proposal"].iloc[0]
+        return f"{data.title(setting)}; infeasible: {failed}"
+
+    unit = f"{data.metric.label}, {data.metric.unit}"
+    panels = (loss, "layer (0: the input)", "held-out loss"), (score, "test gamma", unit)
+    return per_setting(data, *panels, title=title)
