@@ -1,4 +1,4 @@
-"""Seconds and megabytes of the report of a large sweep, and seconds until a browser shows it.
+"""Seconds and megabytes of a large sweep's report, and how fast a browser has it.
 
     python -m benchmarks.report_size [--pairs N] [--settings N] [--out FILE]
 
@@ -68,9 +68,7 @@ def main() -> None:
         pairs = store_sweep(str(root), options.pairs, options.settings)
         command = [sys.executable, "-m", "sweep.cli", "report", "scale", "--out", str(out)]
         began = time.perf_counter()
-        subprocess.run(
-            [*command, "--storage", str(root)], check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run([*command, "--storage", str(root)], check=True, stdout=subprocess.DEVNULL)
         result = {
             "pairs": pairs,
             "settings": options.settings,

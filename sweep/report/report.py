@@ -303,6 +303,11 @@ def _commands(
     elif any(entry["winner"] for entry in entries) and not of.confirmed:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."
         following[what] = of.say("confirm", of.name)
+    elif not any(entry["winner"] for entry in entries) and entries:
+        more = 2 * max(entry["proposals"]["wanted"] for entry in entries)
+        following[f"Search on, to {more} proposals a setting."] = of.say(
+            "resume", of.name, "--proposals", str(more)
+        )
     for one in of.confirmed:
         following[f"The report of {one['name']}."] = of.say("report", one["name"])
     export = of.say("export", of.name, "--out", "results")

@@ -1,4 +1,4 @@
-"""Page of a confirmation: its plan, its comparisons, and what they do not show. Pure."""
+"""Page of a confirmation: its plan, its comparisons, and their limits. Pure."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             f"which finds gains where there are none: {number(one['paper_protocol'], '+.3f')}."
         )
     return (
-        f'<section class=one aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
+        f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
         f"<p><span class=tag>{escape(plain['marked'])}</span></p>{markup.bullets(lines)}"
         f"{markup.table(_arms(one, entry), level=4)}"
         f"{markup.details('Differences seed by seed', markup.table(_seeds(one), level=4))}"

@@ -26,7 +26,7 @@ nav a { margin-right: 1rem; text-decoration: none; }
 .lead p { margin: 0 0 .4rem; }
 .lead p:last-child { margin: 0; }
 .warning { color: var(--warn); }
-.quiet, .notes, details { font-size: .85rem; color: var(--quiet); }
+.notes, summary { font-size: .85rem; color: var(--quiet); }
 .tag { display: inline-block; font-size: .8rem; font-weight: 600; padding: .1rem .5rem;
   border: 1px solid currentColor; border-radius: 1rem; vertical-align: .1rem; }
 figure { margin: 2rem 0; }
@@ -39,7 +39,6 @@ figcaption { margin-bottom: .4rem; }
 #tip { position: fixed; z-index: 3; left: 0; top: 0; max-width: min(20rem, 90vw); display: none;
   padding: .3rem .6rem; background: light-dark(#222, #eee); color: light-dark(#fff, #111);
   font-size: .85rem; border-radius: 4px; pointer-events: none; white-space: pre-line; }
-section.one, figure { content-visibility: auto; contain-intrinsic-size: auto 26rem; }
 .wide { overflow-x: auto; max-width: 100%; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
@@ -69,7 +68,6 @@ summary { cursor: pointer; }
   nav, .skip, #tip, details:not([open]) { display: none !important; }
   h2, h3, figcaption { break-after: avoid; }
   figure, tr, pre, .lead { break-inside: avoid; }
-  section.one, figure { content-visibility: visible; }
   .wide, .picture { overflow: visible; }
   .picture svg { max-width: 100%; }
   table { font-size: 7.5pt; }

@@ -1,4 +1,4 @@
-"""Parts of a report's page as HTML: the page itself, figures, tables, commands. Pure."""
+"""Parts of a page as HTML: the frame, figures, tables, commands. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page of a search: what was asked, found, and may be believed; all of it below. Pure."""
+"""Page of a search: what was asked and found, how sure it is, all numbers. Pure."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> str:
         )
     again = "".join(markup.command(*one) for one in commands.items())
     return (
-        f'<section class=one aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
+        f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
         f"<p><span class=tag>{escape(kind)}</span></p>{_arms(entry)}{markup.bullets(lines)}"
         f"{markup.details('Train it again', again)}</section>"
     )
@@ -313,7 +313,7 @@ def provenance_part(found: Mapping[str, Json]) -> str:
         versions = ", ".join(f"{n} {v}" for n, v in sorted(packages.items()))
         rest = {k: v for k, v in environment.items() if k != "packages" and v is not None}
         said = ", ".join(f"{k} {_plain(v)}" for k, v in sorted(rest.items()))
-        machines.append(f"{said}{f'; {versions}' if versions else ''}")
+        machines += ["; ".join(filter(None, (said, versions)))] * bool(environment)
     data = [
         f"{one['name']}, fingerprint {one['fingerprint'] or 'unknown'}" for one in found["data"]
     ]

@@ -158,6 +158,19 @@ def test_it_reads_object_storage(cloud: Cloud, tmp_path: Path) -> None:
         assert "manifest.json" in exported.files
 
 
+@pytest.mark.slow
+def test_a_report_comes_back_whole(up: Up, tmp_path: Path) -> None:
+    found = up.ask("report", "tiny", "--figure", "scores", "--only", FIRST)
+    assert found is not None
+    where = ("--storage", str(up.storage), "--out", str(tmp_path / "here"))
+    sweep("report", "tiny", "--figure", "scores", "--only", FIRST, *where)
+    assert found.contents() == contents(tmp_path / "here")
+    page = up.ask("report", "tiny", "--page", "--only", FIRST)
+    assert page is not None
+    assert list(page.contents()) == ["report.html"]
+    assert page.contents()["report.html"].startswith(b"<!doctype html>")
+
+
 # --- who may ask, and who answers -----------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Points for the pointer: values against what is plotted, places against the picture."""
+"""Points for a pointer, against what is plotted and where the picture has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report's page as Chromium shows it: wide and narrow, sorted, pointed at, printed."""
+"""The report's page in Chromium: wide and narrow, sorted, pointed at, printed."""
 
 from __future__ import annotations
 
