@@ -1,4 +1,4 @@
-"""Figures of layers: their losses, score where the network stops, descent of samples."""
+"""Figures of layers: losses, score where the network stops, descent of samples."""
 
 from __future__ import annotations
 
