@@ -1,4 +1,4 @@
-"""Figures of a sweep's confirmations: intervals of differences, gains in the search."""
+"""Figures of confirmations: intervals of differences, gains in the search."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Figures of layers: loss by layer, score where the network stops, descent sample by sample."""
+"""Figures of layers: losses, score where the network stops, descent of samples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,7 @@ def anytime(data: Measured) -> Figure | None:
 
     def drawn(axis: Axes, setting: str) -> bool:
         rows = _scores_by_layer(data, setting)
+        ends: dict[str, float] = {}
         for gamma in three_gammas(data, setting):
             for arm, (label, colour, line, marker) in ARMS.items():
                 at = rows[(rows["arm"] == arm) & (rows["severity"] == gamma)]
@@ -57,23 +59,27 @@ def anytime(data: Measured) -> Figure | None:
                     color=colour,
                     label=label,
                 )
-                if len(mean) and arm == rows["arm"].iloc[0]:
-                    axis.annotate(
-                        f"{gamma:g}",
-                        (mean.index[-1], mean.iloc[-1]),
-                        (4, 0),
-                        textcoords="offset points",
-                        fontsize=SMALL,
-                        va="center",
-                        annotation_clip=False,
-                    )
+                if len(mean):
+                    ends.setdefault(f"{gamma:g}", mean.iloc[-1])
         if data.metric == RMSE:
             log_if_wide(axis, rows["value"])
+        _name_ends(axis, ends)
         count_x(axis)
         return not rows.empty
 
-    y = f"{data.metric.label}, {data.metric.unit}"
-    return per_setting(data, (drawn, "layers that are run", y))
+    return per_setting(data, (drawn, "layers that are run", data.score_label))
+
+
+def _name_ends(axis: Axes, ends: Mapping[str, float]) -> None:
+    """Names of lines beside their last values, one above the other where these are close."""
+    axis.get_ylim()  # limits are set when they are asked for
+    to_axes = axis.transData + axis.transAxes.inverted()
+    lowest = -math.inf
+    for name, value in sorted(ends.items(), key=lambda item: item[1]):
+        lowest = max(float(to_axes.transform((1, value))[1]), lowest + 0.1)
+        axis.text(
+            1.01, lowest, name, transform=axis.transAxes, fontsize=SMALL, va="center", clip_on=False
+        )
 
 
 def _scores_by_layer(data: Measured, setting: str) -> pd.DataFrame:

@@ -59,6 +59,12 @@ class Measured:
         kind = "winner" if entry["winner"] else "no winner; closest"
         return f"{setting}\n{kind}: proposal {entry['proposal']}"
 
+    @property
+    def score_label(self) -> str:
+        """What an axis of the metric is called; on two lines where one is higher than a panel."""
+        label, unit = self.metric.label, self.metric.unit
+        return f"{label},{chr(10) if len(label) + len(unit) > 20 else ' '}{unit}"
+
     def train_gamma(self, setting: str) -> float:
         """The noise that a setting trains with."""
         return float(self.runs[setting]["train_gamma"])

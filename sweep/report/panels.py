@@ -1,4 +1,4 @@
-"""Panels of figures: one a setting, lines of arms over their seeds, proposals as points."""
+"""Panels: one a setting, lines of arms over their seeds, proposals as points."""
 
 from __future__ import annotations
 

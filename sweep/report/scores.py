@@ -1,4 +1,4 @@
-"""Figures of scores: gains, score and gain by test gamma, by network depth and training noise."""
+"""Figures of scores: gains, by test gamma, by network depth and training noise."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def by_gamma(data: Measured) -> Figure | None:
         mark_training(axis, data, setting)
         return found
 
-    return per_setting(data, (drawn, "test gamma", f"{data.metric.label}, {data.metric.unit}"))
+    return per_setting(data, (drawn, "test gamma", data.score_label))
 
 
 def _hold_to_arms(axis: Axes, data: Measured, setting: str) -> None:
@@ -158,7 +158,7 @@ def _by_family(data: Measured, field: str, said: str) -> Figure | None:
                 )
             axis.set_title(f"{_pattern(names)}\n{arm_label}")
             axis.set_xlabel("test gamma")
-            axis.set_ylabel(f"{data.metric.label}, {data.metric.unit}")
+            axis.set_ylabel(data.score_label)
         pair[1].sharey(pair[0])
         pair[0].autoscale(axis="y")
     legend(figure)

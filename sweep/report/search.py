@@ -1,4 +1,4 @@
-"""Figures of the search: proposals by what was searched, by their scores and in their order."""
+"""Figures of the search: proposals by searched values, by scores, in their order."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def ablation(data: Measured) -> Figure | None:
             log_if_wide(axis, rows[field].astype(float), "x", over=5)
             return True
 
-        return drawn, field, f"{data.metric.label}, {data.metric.unit}"
+        return drawn, field, data.score_label
 
     return per_setting(data, *map(panel, fields)) if fields else None
 
@@ -179,8 +179,8 @@ def trade_off(data: Measured) -> Figure | None:
             axis.plot(*plain.iloc[0], marker, color=colour, markersize=5, label=label, zorder=4)
         return True
 
-    unit = f"{data.metric.label}, {data.metric.unit}"
-    return per_setting(data, (drawn, f"seen: {unit}", f"unseen: {unit}"))
+    unit, label = data.metric.unit, data.metric.label
+    return per_setting(data, (drawn, f"{label} on seen gammas, {unit}", f"{label} on unseen"))
 
 
 def progress(data: Measured) -> Figure | None:
@@ -240,6 +240,8 @@ def failure(data: Measured) -> Figure | None:
         failed = data.failures[data.failures["setting"] == setting]["proposal"].iloc[0]
         return f"{data.title(setting)}; infeasible: {failed}"
 
-    unit = f"{data.metric.label}, {data.metric.unit}"
-    panels = (loss, "layer (0: the input)", "held-out loss"), (score, "test gamma", unit)
+    panels = (
+        (loss, "layer (0: the input)", "held-out loss"),
+        (score, "test gamma", data.score_label),
+    )
     return per_setting(data, *panels, title=title)

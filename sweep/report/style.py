@@ -114,5 +114,7 @@ def log_if_wide(
     few = (1.0, 3.0) if which == "x" else (1.0, 2.0, 5.0)
     steps = few if values.max() < 300 * values.min() else (1.0,)
     of.set_major_locator(LogLocator(subs=steps, numticks=7))
-    of.set_major_formatter(lambda value, _: f"{value:g}".replace("e-0", "e-"))
+    of.set_major_formatter(
+        lambda value, _: f"{value:g}" if value >= 1e-3 else f"{value:.0e}".replace("e-0", "e-")
+    )
     of.set_minor_formatter(NullFormatter())

@@ -1,4 +1,4 @@
-"""Figures of training: multipliers and layer weights over its steps, and what it cost."""
+"""Figures of training: multipliers and layer weights over its steps, and its cost."""
 
 from __future__ import annotations
 
