@@ -55,6 +55,8 @@ def test_the_laptop_shows_what_the_head_would(
     verbs = (("status", "tiny"), ("best", "tiny"), ("list",))
     there = [sweep(*words, *more).stdout for words in verbs for more in ((), ("--json",))]
     sweep("export", "tiny", "--out", str(tmp_path / "there"), "--all")
+    figure = ("report", "tiny", "--figure", "scores", "--out")
+    told = sweep(*figure, str(tmp_path / "there" / "report")).stdout
     monkeypatch.delenv("SWEEP_ADDRESS")
     monkeypatch.setenv("SWEEP_STORAGE", str(results))
     here = [sweep(*words, *more).stdout for words in verbs for more in ((), ("--json",))]
@@ -63,6 +65,8 @@ def test_the_laptop_shows_what_the_head_would(
         here = [text.replace(f" {place}`", "`") for text in here]
     assert there == here
     sweep("export", "tiny", "--out", str(tmp_path / "here"), "--all")
+    own = sweep(*figure, str(tmp_path / "here" / "report")).stdout
+    assert told.replace("/there/", "/here/") == own
     assert contents(tmp_path / "there") == contents(tmp_path / "here")
 
 
