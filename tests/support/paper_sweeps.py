@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from search_spaces.space import Setting
-from tests.support.sweeps import DIVERGED, FEASIBLE, INFEASIBLE, PLAIN, SPACE
+from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, PLAIN, SECOND, SPACE
 
 PED, AVENUE, PHOTOGRAPHS = "ucsd_ped2", "cuhk_avenue", "photographs"
 
@@ -35,4 +35,12 @@ WENT = dict(
         ([FEASIBLE], [INFEASIBLE], [DIVERGED], [FEASIBLE, FEASIBLE], [PLAIN], [FEASIBLE]),
         strict=True,
     )
+)
+# The first setting is one that the paper has. Both have a test gamma that is unseen, 0.4.
+CONFIRMED = replace(
+    SPACE,
+    settings=(
+        Setting(FIRST, {"train_gamma": 0.15, "data.name": PED}),
+        Setting(SECOND, {"train_gamma": 0.1, "data.name": PED}),
+    ),
 )

@@ -92,18 +92,23 @@ def _columns(table: Table) -> list[_Column]:
 def _panels(columns: Panel) -> list[Panel]:
     """As few panels as fit, of about the same width; each begins with the labels."""
     labels = [column for column in columns if column.is_label]
-    rest = [column for column in columns if not column.is_label]
-    groups = [
-        list(of)
-        for _, of in itertools.groupby(rest, key=lambda c: c.group or f"{columns.index(c)}")
-    ]
+    rest = [(place, column) for place, column in enumerate(columns) if not column.is_label]
     room = COLUMN_PT - sum(column.width + _GAP_PT for column in labels)
+    groups: list[Panel] = []
+    for _, of in itertools.groupby(rest, key=lambda one: one[1].group or one[0]):
+        group = [column for _, column in of]
+        is_whole = _group_width(group) <= room
+        groups += [group] if is_whole else _balanced([[column] for column in group], room)
+    return [[*labels, *panel] for panel in _balanced(groups, room)]
+
+
+def _balanced(groups: Sequence[Panel], room: float) -> list[Panel]:
+    """Groups in as few panels as fit, which are as narrow as that allows."""
     widths = [_group_width(group) for group in groups]
     fewest = len(_packed(widths, room))
     limits = itertools.count(math.ceil(max(widths, default=0.0)))
     least = next(limit for limit in limits if len(_packed(widths, limit)) <= fewest)
-    packed = _packed(widths, least)
-    return [[*labels, *(c for place in places for c in groups[place])] for places in packed]
+    return [[c for place in places for c in groups[place]] for places in _packed(widths, least)]
 
 
 def _packed(widths: Sequence[float], room: float) -> list[list[int]]:

@@ -6,13 +6,11 @@ import csv
 import io
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 import pytest
 
-from search_spaces.space import Setting
 from sweep.confirmation.arms import read_arms
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
@@ -21,25 +19,16 @@ from sweep.results.tables.latex import to_latex
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
-from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE
+from tests.support.paper_sweeps import CONFIRMED, PED
+from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-
-PED = "ucsd_ped2"
-# The first setting is one that the paper has. Both have a test gamma that is unseen, 0.4.
-SPACE_OF_PED = replace(
-    SPACE,
-    settings=(
-        Setting(FIRST, {"train_gamma": 0.15, "data.name": PED}),
-        Setting(SECOND, {"train_gamma": 0.1, "data.name": PED}),
-    ),
-)
 
 
 def made(
     objects: ObjectStore, score_of: Any, **options: Any
 ) -> tuple[Definition, dict[str, Any], list[Table]]:
-    hand.searched(objects, space=SPACE_OF_PED)
+    hand.searched(objects, space=CONFIRMED)
     plan, definition = hand.stored(objects)
     hand.trained(objects, definition, score_of, **options)
     entry = confirmed(objects, definition, plan)

@@ -20,7 +20,7 @@ from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.formats import Bold, Table
 from sweep.results.tables.latex import LINES, to_latex
 from tests.support import confirmations
-from tests.support.paper_sweeps import PAPERS, WENT
+from tests.support.paper_sweeps import CONFIRMED, PAPERS, WENT
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -60,13 +60,13 @@ SHIFTED = SPACE.with_base({"shifts": list(SPACE.base.facts.shifts)})
 def made_up(objects: ObjectStore, kind: str) -> list[str]:
     """Every table of a sweep, as an export has it."""
     if kind == "confirmation":
-        confirmations.searched(objects)
-        plan, definition = confirmations.stored(
-            objects, confirmations.wanted(controls=("penalty",))
-        )
-        del plan
+        confirmations.searched(objects, space=CONFIRMED)
+        wanted = confirmations.wanted(controls=("penalty",))
+        _, definition = confirmations.stored(objects, wanted)
         confirmations.trained(
-            objects, definition, lambda s, k, seed: 9.0 - (k == "constrained") + 0.01 * (seed % 7)
+            objects,
+            definition,
+            lambda s, k, seed: 9.0 - (k == "constrained") * (1 + 0.01 * (7 * seed % 11)),
         )
         read = ArmStore(objects).record
         files = files_of(objects, definition, read, beside_paper=True)
@@ -134,6 +134,15 @@ def test_every_column_stands_in_one_panel_and_groups_are_not_split(columns: int)
     for panel in panels:
         assert panel.count("a label") == 3
         assert panel.count(r"\rlap{one}") == 1
+
+
+def test_a_group_that_no_panel_holds_is_split_and_keeps_its_header() -> None:
+    cells = ["+0.123 to +0.456"]
+    shown = [("s", ["one"]), ("arm", ["a label"])]
+    shown += [(f"data: interval {k}", cells) for k in range(5)]
+    panels = tabulars(to_latex(Table("t", "T", [], shown, []), "mine"))
+    assert [panel.count("to $+0.456$") for panel in panels] == [2, 2, 1]
+    assert all(panel.count("{data}") == 1 for panel in panels)
 
 
 @pytest.mark.parametrize("lines", [1, LINES, 300])
