@@ -57,15 +57,21 @@ mlflow_option = click.option(
     is_flag=True,
     help="Write a configuration also of the closest pair where a setting has no winner.",
 )
+@click.option(
+    "--published",
+    "beside_paper",
+    is_flag=True,
+    help="Put the paper's published numbers into the tables that are arranged as its own.",
+)
 @collected(at=Place)
-def export_(name: str, out: str, everything: bool, at: Place) -> None:
+def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
     from sweep.confirmation.files import files_of
     from sweep.results.export import export, write_files
 
     folder_out = Path(out).expanduser().resolve()
     if at.address is not None:
-        words = ["--all"] if everything else []
+        words = ["--all"] * everything + ["--published"] * beside_paper
         there = ask.asked(at.address, given_storage(), "export", name, *words)
         ask.said(there)
         texts = {file: content.decode() for file, content in there.contents().items()}
@@ -79,8 +85,13 @@ def export_(name: str, out: str, everything: bool, at: Place) -> None:
         read = cache(read)  # for the manifest and the table
     _, view = open_sweep(at.storage, name, record=read)
     ids = run_ids(objects, view.definition)
-    instead = files_of(objects, view.definition, read) if is_confirmation else None
-    files = export(view, ids, folder_out, read=read, everything=everything, instead=instead)
+    instead = None
+    if is_confirmation:
+        instead = files_of(objects, view.definition, read, beside_paper=beside_paper)
+    files = export(
+        view, ids, folder_out, read=read, everything=everything, beside_paper=beside_paper,
+        instead=instead,
+    )  # fmt: skip
     for file in files:
         click.echo(str(folder_out / file))
     if is_confirmation:

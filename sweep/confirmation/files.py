@@ -1,22 +1,43 @@
-"""Files of an exported confirmation: table, entry, plan."""
+"""Files of an exported confirmation: tables, entry, plan."""
 
 from __future__ import annotations
 
+from sweep.confirmation.arms import read_arms
 from sweep.confirmation.comparisons import confirmed
+from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
 from sweep.confirmation.stages import plan_of
 from sweep.confirmation.tables import confirmed_table
 from sweep.results.export import table_files, text_of
 from sweep.results.sweep_view import ReadRecord
+from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
 from sweep.study.definition import Definition
 from trainables.records.objects import ObjectStore
 
 
-def files_of(objects: ObjectStore, definition: Definition, record: ReadRecord) -> dict[str, str]:
-    """Every file by name, but the manifest; ``record``: as for ``load_sweep``."""
+def files_of(
+    objects: ObjectStore, definition: Definition, record: ReadRecord, *, beside_paper: bool = False
+) -> dict[str, str]:
+    """Every file by name, but the manifest.
+
+    Args:
+        objects: the storage root.
+        definition: of the confirmation.
+        record: as for ``load_sweep``; asked twice for each arm.
+        beside_paper: with the published numbers in the tables arranged as the paper's.
+    """
     plan = plan_of(objects, definition)
     entry = confirmed(objects, definition, plan, record=record)
+    space, trained = definition.space, trained_arms(read_arms(record, definition, plan), entry)
+    tables = (
+        confirmed_table(entry),
+        paper_confirmed_table(space, entry, beside_paper=beside_paper),
+        paper_hyperparameters_table(space, trained, beside_paper=beside_paper),
+    )
+    files: dict[str, str] = {}
+    for table in tables:
+        files |= table_files(table, definition.name)
     return {
-        **table_files(confirmed_table(entry), definition.name),
+        **files,
         "confirmed.json": text_of(entry),
         "plan.json": text_of({**plan.to_json(), "digest": plan.digest}),
     }

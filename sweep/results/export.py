@@ -1,6 +1,7 @@
 """Export for a paper: tables, configurations that re-run exactly, a manifest.
 
     tables/{results,layers,shifts,hyperparameters,frontier}.{csv,md,tex}
+    tables/paper_{results,hyperparameters}.{csv,md,tex}     as the paper arranges them
     tables/tidy.csv             every number of the pairs shown, one a row, each seed alone
     tables/proposals.csv        every proposal on every seed
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
@@ -16,21 +17,25 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from search_spaces.catalog import CONFIGURATION
+from search_spaces.space import SearchSpace
 from sweep.results import provenance
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables import formats
-from sweep.results.tables import results as tables
 from sweep.results.tables.columns import without_idle
 from sweep.results.tables.formats import Table
 from sweep.results.tables.frontier import frontier_table
 from sweep.results.tables.hyperparameters import hyperparameters_table
+from sweep.results.tables.latex import to_latex
 from sweep.results.tables.layers import layers_table
+from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table, trained_pairs
+from sweep.results.tables.paper_results import paper_results_table
 from sweep.results.tables.proposals import Read, proposal_rows
+from sweep.results.tables.results import results_table, shifts_table
 from sweep.results.tables.tidy import tidy_rows
 from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
@@ -50,6 +55,7 @@ def export(
     *,
     read: Read,
     everything: bool = False,
+    beside_paper: bool = False,
     instead: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Write the export of a sweep below ``out`` and return the names of its files.
@@ -60,10 +66,14 @@ def export(
         out: a folder that does not exist, is empty, or holds an earlier export of this sweep.
         read: how the record of a signature is read.
         everything: also configurations of the closest pairs where there is no winner.
+        beside_paper: with the published numbers, in the tables that are arranged as the paper's.
         instead: files by name, in the place of tables and configurations: of a confirmation.
     """
     earlier = _earlier_files(out, view.definition.name)  # refused before the work
-    found = _contents(view, run_ids, read, everything=everything) if instead is None else instead
+    found = instead
+    if found is None:
+        tables = sweep_tables(view.definition.space, best_entries(view, run_ids), beside_paper)
+        found = _contents(view, tables, read, everything=everything)
     files = {**found, MANIFEST: _manifest(view, run_ids, found)}
     _write(out, files, earlier)
     return sorted(files)
@@ -126,20 +136,30 @@ def expected(record: ArmRecord) -> dict[str, Json]:
     return {name: plain[name] for name in ("signature", "status", "evaluation", "environment")}
 
 
-def _contents(
-    view: SweepView, run_ids: Mapping[str, str], read: Read, *, everything: bool
-) -> dict[str, str]:
-    """Every file by name but the manifest."""
-    entries = best_entries(view, run_ids)
-    space = view.definition.space
-    files: dict[str, str] = {}
-    for table in (
-        tables.results_table(space, entries),
+def sweep_tables(
+    space: SearchSpace, entries: Sequence[Mapping[str, Json]], beside_paper: bool
+) -> list[Table]:
+    """The tables of a search that have a short form, from ``best_entries``."""
+    return [
+        results_table(space, entries),
         layers_table(space, entries),
-        tables.shifts_table(space, entries),
+        shifts_table(space, entries),
         hyperparameters_table(space, entries),
         frontier_table(space, entries),
-    ):
+        paper_results_table(space, entries, beside_paper=beside_paper),
+        paper_hyperparameters_table(
+            space, trained_pairs(space, entries), beside_paper=beside_paper
+        ),
+    ]
+
+
+def _contents(
+    view: SweepView, tables: Sequence[Table], read: Read, *, everything: bool
+) -> dict[str, str]:
+    """Every file by name but the manifest."""
+    space = view.definition.space
+    files: dict[str, str] = {}
+    for table in tables:
         files |= table_files(table, view.definition.name)
     proposals = without_idle(space, list(proposal_rows(view, read)))
     for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):
@@ -164,7 +184,7 @@ def table_files(table: Table, sweep: str) -> dict[str, str]:
     return {
         f"tables/{table.name}.csv": formats.to_csv(table),
         f"tables/{table.name}.md": formats.to_markdown(table),
-        f"tables/{table.name}.tex": formats.to_latex(table, sweep),
+        f"tables/{table.name}.tex": to_latex(table, sweep),
     }
 
 

@@ -64,7 +64,7 @@ def reference_notes(metric: Metric) -> list[str]:
     ]
 
 
-def model_notes(rows: Sequence[Row]) -> list[str]:
+def model_notes(rows: Sequence[Mapping[str, Json]]) -> list[str]:
     """Which models are not those that the paper describes, and what unmatched capacity means."""
     found = dict.fromkeys((row["model"], row["model_variant"]) for row in rows)
     notes = [f"{DEPARTURES[model]}." for model in found if model in DEPARTURES]
@@ -95,6 +95,12 @@ def without_idle(space: SearchSpace, rows: Sequence[Row]) -> list[Row]:
         {name: value for name, value in row.items() if not any(i.search(name) for i in idle)}
         for row in rows
     ]
+
+
+def seeds_text(space: SearchSpace) -> str:
+    """The seeds that every setting is trained on."""
+    seeds = ", ".join(map(str, space.search_seeds))
+    return f"{space.phase} seed{'s' * (len(space.search_seeds) > 1)} {seeds}"
 
 
 def config_of(space: SearchSpace, entry: Mapping[str, Json]) -> ArmConfig:

@@ -17,7 +17,7 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
     """What the pairs of the results table were trained with, as plain values."""
     rows = [_hyperparameters_row(space, entry) for entry in entries]
     columns = {
-        header: [_value_text(row[column]) for row in rows] for header, column in _TRAINED.items()
+        header: [value_text(row[column]) for row in rows] for header, column in _TRAINED.items()
     }
     shared = {
         header: cells[0]
@@ -43,10 +43,10 @@ def hyperparameters_table(space: SearchSpace, entries: Sequence[Mapping[str, Jso
     # Fields that no setting sets: those of other tasks and models, and options that are off.
     configs = [config_of(space, entry) for entry in entries]
     empty = (None, "", ())
-    idle = {_column(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
+    idle = {column_of(n) for n in _FIELDS if all(c.value_of(n) in empty for c in configs)}
     default = ArmConfig(constraint=ConstraintConfig())
     idle |= {
-        _column(n) for n in _IF_SET if all(c.value_of(n) == default.value_of(n) for c in configs)
+        column_of(n) for n in _IF_SET if all(c.value_of(n) == default.value_of(n) for c in configs)
     }
     idle |= set() if space.ranges else {"searched"}
     whole = [{name: value for name, value in row.items() if name not in idle} for row in rows]
@@ -81,11 +81,13 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
     config = config_of(space, entry)
     for name in _FIELDS:
         value = config.value_of(name) if measured else None
-        row[_column(name)] = " ".join(map(str, value)) if isinstance(value, tuple) else value
+        row[column_of(name)] = " ".join(map(str, value)) if isinstance(value, tuple) else value
     return row | {
         "model": config.model.name,
         "model_variant": config.model.variant,
-        "reference_loss_absolute": _reference_loss(config.constraint, entry["constrained"]),
+        "reference_loss_absolute": reference_loss(
+            config.constraint, scales_of(entry["constrained"])
+        ),
         "form": form_of(config.constraint),
         "test_gammas": listed(config.test_gammas),
         "searched": " ".join(space.ranges),
@@ -138,9 +140,9 @@ def _also_notes(rows: Sequence[Row]) -> list[str]:
         if row["alpha"] is None:  # nothing was measured
             continue
         also = [
-            f"{_column(name)} {_value_text(row[_column(name)])}"
+            f"{column_of(name)} {value_text(row[column_of(name)])}"
             for name in _ALSO
-            if row[_column(name)] not in (plain.value_of(name), "")
+            if row[column_of(name)] not in (plain.value_of(name), "")
         ]
         if also:
             settings.setdefault(", ".join(also), []).append(row["setting"])
@@ -156,21 +158,25 @@ _FIELDS = sorted(  # those of the constraint first
 )
 
 
-def _column(field: str) -> str:
+def column_of(field: str) -> str:
+    """What CSV calls a field of ArmConfig."""
     return _COLUMNS.get(field) or field.removeprefix("constraint.").replace(".", "_")
 
 
-def _reference_loss(
-    constraint: ConstraintConfig | None, arm: Mapping[str, Json] | None
-) -> float | None:
+def scales_of(arm: Mapping[str, Json] | None) -> Scales | None:
+    """The scales in the entry of an arm; None while nothing is measured."""
+    return Scales(**arm["scales"]) if arm and arm["scales"] else None
+
+
+def reference_loss(constraint: ConstraintConfig | None, scales: Scales | None) -> float | None:
     """f0 in the task's own unit of loss, whatever unit the configuration states it in."""
-    if constraint is None or arm is None or arm["scales"] is None:
+    if constraint is None or scales is None:
         return None
-    scales = Scales(**arm["scales"])
     return reference_share(constraint, scales) * scales.constant_loss
 
 
-def _value_text(value: Json) -> str:
+def value_text(value: Json) -> str:
+    """A cell: three digits of a number, a dash where there is none."""
     if value is None:
         return NOTHING
     return f"{value:.3g}" if isinstance(value, float) else str(value)

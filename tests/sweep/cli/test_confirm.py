@@ -83,8 +83,11 @@ def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) ->
     sweep("export", "mine.confirmation", "--storage", mine, "--out", str(exported))
     files = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     assert files == {
-        "confirmed.json", "manifest.json", "plan.json",
-        "tables/confirmed.csv", "tables/confirmed.md", "tables/confirmed.tex",
+        "confirmed.json", "manifest.json", "plan.json", *(
+            f"tables/{name}.{form}"
+            for name in ("confirmed", "paper_results", "paper_hyperparameters")
+            for form in ("csv", "md", "tex")
+        ),
     }  # fmt: skip
     assert json.loads((exported / "confirmed.json").read_text()) == entry
 

@@ -45,9 +45,12 @@ def test_an_export_holds_tables_winning_configurations_and_a_manifest(
     files = write(stored, tmp_path / "out")
     tables = {
         f"tables/{table}.{form}"
-        for table in ("results", "layers", "shifts", "hyperparameters", "frontier")
+        for table in (
+            "results", "layers", "shifts", "hyperparameters", "frontier",
+            "paper_results", "paper_hyperparameters",
+        )
         for form in ("csv", "md", "tex")
-    }
+    }  # fmt: skip
     tables |= {"tables/tidy.csv", "tables/proposals.csv"}
     assert set(files) == tables | {f"configs/{FIRST}.json", "manifest.json"}
     assert set(contents(tmp_path / "out")) == set(files)

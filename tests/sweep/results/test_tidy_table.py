@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pandas
 import pytest
@@ -119,3 +120,31 @@ def test_the_export_holds_both_and_score_against_alpha_is_one_line(
         found = pandas.read_csv(tmp_path / f"out/tables/{name}.csv")
         empty = set(found.columns[found.isna().all()])
         assert empty <= {"reason"}, f"{name}.csv"
+
+
+def test_the_lines_of_the_page_plot_the_means_over_seeds(
+    objects: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [INFEASIBLE]})
+    view = load_sweep(objects, "tiny")
+    export(view, {}, tmp_path / "results", read=ArmStore(objects).record)
+    page = (Path(__file__).parents[3] / "docs/results.md").read_text(encoding="utf-8")
+    (lines,) = (block for block in page.split("```") if "read_csv" in block)
+    monkeypatch.chdir(tmp_path)
+    exec(lines.removeprefix("python"), {})
+    curves = [{line.get_label(): line for line in p.gca().lines} for p in drawn()]
+    ours = f"({FIRST}, constrained)"
+    gammas, scores = curves[0][ours].get_data()
+    assert (list(gammas), list(scores)) == ([0.0, 0.2, 0.4], [1.0, 4.0, 9.0])
+    layers, losses = curves[1][ours].get_data()
+    assert (list(layers), list(losses)) == ([0, 1, 2, 3], pytest.approx(FEASIBLE))
+    assert [len(found) for found in curves] == [4, 4]  # both arms of both settings
+
+
+def drawn() -> list[Any]:
+    """Every figure that is open; closed afterwards."""
+    from matplotlib import pyplot
+
+    figures = [pyplot.figure(number) for number in pyplot.get_fignums()]
+    pyplot.close("all")
+    return figures

@@ -1,0 +1,56 @@
+"""The published comparison of a configuration, and what is not alike in the two."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from search_spaces.paper import text, video
+from search_spaces.paper.comparison import Comparison
+from trainables.config.arm import ArmConfig
+
+COMPARISONS: tuple[Comparison, ...] = (*video.COMPARISONS, *text.COMPARISONS)
+_OF_CHECKPOINTS = {name: model for model, name in text.CHECKPOINTS.items() if model != "ut"}
+_NAMES = {"text_ut": "ut"}  # what the paper calls a model of ours
+
+
+def published(config: ArmConfig) -> Comparison | None:
+    """The comparison of this data set, model, depth and train gamma; None where none is printed.
+
+    An encoder is known by its checkpoint, whatever depth is printed.
+    """
+    model, layers = model_of(config), config.model.layers
+    return next(
+        (
+            c
+            for c in COMPARISONS
+            if (c.data, c.model, c.train_gamma) == (config.data.name, model, config.train_gamma)
+            and (c.layers == layers or config.model.name == "encoder")
+        ),
+        None,
+    )
+
+
+def model_of(config: ArmConfig) -> str:
+    """What the paper calls the model, as ``Comparison.model``; '' where it has none like it."""
+    name = config.model.name
+    if name == "encoder":
+        return _OF_CHECKPOINTS.get(_short(config.model.checkpoint), "")
+    return _NAMES.get(name, name)
+
+
+def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
+    """What a reader must know before comparing the two, a phrase each; doubts come last."""
+    name, variant, words = config.model.name, config.model.variant, text.CHECKPOINTS["ut"]
+    found = []
+    if (name, variant) in video.DEPARTURES:
+        found.append(video.DEPARTURES[name, variant])
+    if name == "text_ut" and _short(config.model.checkpoint) != words:
+        found.append(f"ours has the words of {_short(config.model.checkpoint)}, theirs {words}'s")
+    largest = max(config.test_gammas)
+    if comparison.key == text.TextComparison.key and largest != text.LARGEST_GAMMA:
+        found.append(f"our test gammas end at {largest:g}, theirs at {text.LARGEST_GAMMA:g}")
+    return (*found, *(d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL)))
+
+
+def _short(checkpoint: str | None) -> str:
+    return PurePosixPath(checkpoint or "").name

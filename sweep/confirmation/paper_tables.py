@@ -1,0 +1,132 @@
+"""Tables of a confirmation in the paper's arrangement. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from search_spaces.space import SearchSpace
+from sweep.confirmation.arms import SettingArms
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
+from sweep.results.tables.formats import Table
+from sweep.results.tables.paper_hyperparameters import Trained
+from sweep.results.tables.paper_results import (
+    INFEASIBLE,
+    NO_WINNER,
+    UNDECIDED,
+    Line,
+    mark_notes,
+    results_arranged,
+)
+from trainables.config.arm import ArmConfig
+from trainables.plain import Json
+
+_LINES = {"unseen_mean": "unseen", "seen_mean": "seen", "shift_mean": "shifts", "ood_mean": "all"}
+_MARKS = {
+    INFEASIBLE: "too few networks are certified feasible on the test split, and some infeasible",
+    UNDECIDED: "too few networks are certified feasible on the test split, none infeasible",
+    NO_WINNER: "not binding: plain training meets the constraint by itself",
+}
+
+
+def paper_confirmed_table(
+    space: SearchSpace, entry: Mapping[str, Json], *, beside_paper: bool = False
+) -> Table:
+    """Both arms on fresh seeds, the tested measure and that of the paper; bold where decided.
+
+    Args:
+        space: of the confirmation.
+        entry: that of ``confirmed``.
+        beside_paper: with the published numbers below ours.
+    """
+    settings = entry["settings"]
+    lines = [line for one in settings for line in _lines(space, one, entry["measure"])]
+    facts = space.base.facts
+    tested, intervals = (
+        _LINES[entry["measure"]],
+        sorted({one["contrasts"][UNCONSTRAINED]["interval"] for one in settings}),
+    )
+    ended = {one["setting"]: one["contrasts"][UNCONSTRAINED]["counted"] for one in settings}
+    counts = sorted(set(ended.values()))
+    seeds = (
+        f"{counts[0]} fresh seeds"
+        if len(counts) == 1
+        else "fresh seeds, " + ", ".join(f"{name}: {count}" for name, count in ended.items())
+    )
+    notes = [
+        f"{facts.metric.label} on the test split, in {facts.metric.unit}, "
+        f"{facts.metric.direction}; mean over {seeds}. L: layers; gamma: train gamma.",
+        f"{tested}: {MEASURES[entry['measure']]}, which is tested."
+        + f" all: {MEASURES['ood_mean']}, as the paper has it, which is not." * (tested != "all"),
+        f"gain: paired by seed, above 0 the constrained network is better; bold where the plan's "
+        f"test says better or worse. Interval: {'; '.join(intervals)}.",
+        *mark_notes([line.marks for line in lines], _MARKS),
+        f"Plan {entry['plan']}, stored before the test split was read.",
+        *(f"Departs from the plan: {text}" for text in entry["deviations"]),
+    ]
+    return results_arranged(lines, _models(space, settings), notes, beside_paper=beside_paper)
+
+
+def trained_arms(arms: Sequence[SettingArms], entry: Mapping[str, Json]) -> list[Trained]:
+    """What the constrained arms of every setting were trained with."""
+    marks = {one["setting"]: _mark(one) for one in entry["settings"]}
+    found = []
+    for one in arms:
+        records = [outcome.record for outcome in one.outcomes[CONSTRAINED].values()]
+        scales = [r.evaluation.scales for r in records if r.evaluation is not None]
+        first = scales[0] if scales else None
+        found.append(Trained(one.name, one.config, first, marks[one.name]))
+    return found
+
+
+def _lines(space: SearchSpace, one: Mapping[str, Json], measure: str) -> list[Line]:
+    config, contrast = _config(space, one["setting"]), one["contrasts"][UNCONSTRAINED]
+    key = config.facts.metric.key
+    found = []
+    for name in dict.fromkeys((measure, "ood_mean")):
+        ours, theirs = (one["arms"][arm]["mean"].get(name) for arm in (CONSTRAINED, UNCONSTRAINED))
+        is_tested = name == measure
+        beside = contrast["beside"].get(name)
+        found.append(
+            Line(
+                setting=one["setting"],
+                config=config,
+                layers=config.model.layers,
+                numbers=_LINES[name],
+                measure=f"{name}_{key}".replace("ood_", ""),
+                constrained=ours,
+                unconstrained=theirs,
+                marks=_mark(one),
+                gain=contrast["mean"] if is_tested else beside and beside["mean"],
+                low=contrast["low"] if is_tested else None,
+                high=contrast["high"] if is_tested else None,
+                outcome=contrast["marked"] if is_tested else "not tested",
+                seeds=contrast["counted"],
+            )
+        )
+    return found
+
+
+def _mark(one: Mapping[str, Json]) -> str:
+    ours = one["arms"][CONSTRAINED]
+    mark = NO_WINNER if one["vacuous"] else ""
+    if ours["feasible"] or not ours["seeds"]:
+        return mark
+    return (INFEASIBLE if ours["certified"]["infeasible"] else UNDECIDED) + mark
+
+
+def _config(space: SearchSpace, name: str) -> ArmConfig:
+    setting = space.setting(name)
+    return space.run(setting, setting.points[CONSTRAINED], seed=space.search_seeds[0])
+
+
+def _models(space: SearchSpace, settings: Sequence[Mapping[str, Json]]) -> list[dict[str, Json]]:
+    configs = {one["setting"]: _config(space, one["setting"]) for one in settings}
+    return [
+        {
+            "setting": name,
+            "model": config.model.name,
+            "model_variant": config.model.variant,
+            "matched_capacity": config.matched_capacity,
+        }
+        for name, config in configs.items()
+    ]

@@ -1,0 +1,309 @@
+r"""LaTeX of one table: floats of the width of a column. Pure.
+
+Columns that do not fit beside each other stand below each other, as panels with the same labels,
+and rows that do not fit in a column of text go into further floats. Widths are those of cmr8, which
+the article class sets at 10pt in \footnotesize.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sweep.results.tables.formats import Bold, Table
+
+PACKAGES = "booktabs"
+COLUMN_PT = 228  # of two columns in the article class; conferences have 235 to 252
+LINES = 44  # of a column of text, for the rows and notes of one float
+_GAP_PT = 4.0  # between columns
+_LABEL_PT = 96.0  # a wider label breaks
+
+
+@dataclass(frozen=True)
+class _Column:
+    """A column: what stands above it, with its neighbours' and alone, and its cells."""
+
+    group: str
+    header: str
+    cells: Sequence[str]
+    is_label: bool
+
+    @property
+    def width(self) -> float:
+        width = max(map(_width, (*_shortened(self.header).split(), *self.cells)), default=0.0)
+        return min(width, _LABEL_PT) if self.is_label else width
+
+
+Panel = Sequence[_Column]
+
+
+def to_latex(table: Table, sweep: str) -> str:
+    r"""The short form as LaTeX floats; its first line says what it needs.
+
+    >>> table = Table("t", "T", [], [("s", ["a_b"]), ("d", ["-0.5"])], [], texts=1)
+    >>> print("\n".join(to_latex(table, "mine").splitlines()[10:12]))
+    \multicolumn{1}{@{}l}{\rlap{a\_b}} \\
+    $-0.5$ \\
+    """
+    heads = list(zip(*(cells for _, cells in table.shown[: table.headed]), strict=True))
+    titles = [", ".join(head) for head in heads]
+    panels = _panels(_columns(table))
+    parts = _parts(titles, len(panels))
+    notes = [rf"{escaped(note)}\par" for note in table.notes]
+    lines = [rf"% In the preamble: \usepackage{{{PACKAGES}}}"]
+    for number, part in enumerate(parts, start=1):
+        of = f", part {number} of {len(parts)}" if len(parts) > 1 else ""
+        label = f"tab:{sweep}-{table.name}" + f"-{number}" * (number > 1)
+        title = escaped(f"{table.caption} (sweep {sweep}{of})")
+        lines += [r"\begin{table}", r"\centering", rf"\caption{{{title}}}\label{{{label}}}"]
+        lines += _SMALL
+        for place, panel in enumerate(panels):
+            lines += [r"\par\medskip"] * (place > 0)
+            lines += _tabular(panel, [titles[row] for row in part], part)
+        if number == len(parts):
+            used = _height([titles[row] for row in part], len(panels))
+            fits = used + sum(_lines(note) for note in table.notes) <= LINES
+            below = [r"\par\medskip\raggedright", *notes]
+            outside = [r"\begingroup\footnotesize\raggedright", *notes, r"\endgroup"]
+            lines += [*below, r"\end{table}"] if fits else [r"\end{table}", *outside]
+        else:
+            lines += [r"\end{table}"]
+    return "\n".join([*lines, ""])
+
+
+_SMALL = (r"\footnotesize", r"\setlength{\tabcolsep}{2pt}")
+
+
+# --- what goes where ------------------------------------------------------------------------------
+
+
+def _columns(table: Table) -> list[_Column]:
+    """The columns below the titles. ``group: header`` is a header below that of its group."""
+    found = []
+    for place, (text, cells) in enumerate(table.shown[table.headed :], start=table.headed):
+        group, _, header = text.rpartition(": ")
+        found.append(_Column(group, header, [*map(_shortened, cells)], place < table.texts))
+    return found
+
+
+def _panels(columns: Panel) -> list[Panel]:
+    """As few panels as fit, of about the same width; each begins with the labels."""
+    labels = [column for column in columns if column.is_label]
+    rest = [(place, column) for place, column in enumerate(columns) if not column.is_label]
+    room = COLUMN_PT - sum(column.width + _GAP_PT for column in labels)
+    groups: list[Panel] = []
+    for _, of in itertools.groupby(rest, key=lambda one: one[1].group or one[0]):
+        group = [column for _, column in of]
+        is_whole = _group_width(group) <= room
+        groups += [group] if is_whole else _balanced([[column] for column in group], room)
+    return [[*labels, *panel] for panel in _balanced(groups, room)]
+
+
+def _balanced(groups: Sequence[Panel], room: float) -> list[Panel]:
+    """Groups in as few panels as fit, which are as narrow as that allows."""
+    widths = [_group_width(group) for group in groups]
+    fewest = len(_packed(widths, room))
+    limits = itertools.count(math.ceil(max(widths, default=0.0)))
+    least = next(limit for limit in limits if len(_packed(widths, limit)) <= fewest)
+    return [[c for place in places for c in groups[place]] for places in _packed(widths, least)]
+
+
+def _packed(widths: Sequence[float], room: float) -> list[list[int]]:
+    """Places of groups, panel by panel, in their order."""
+    panels: list[list[int]] = [[]]
+    used = 0.0
+    for place, width in enumerate(widths):
+        if panels[-1] and used + width > room:
+            panels.append([])
+            used = 0.0
+        panels[-1].append(place)
+        used += width + _GAP_PT
+    return panels
+
+
+def _group_width(group: Panel) -> float:
+    beside = sum(column.width for column in group) + _GAP_PT * (len(group) - 1)
+    return max(beside, _width(_shortened(group[0].group)))
+
+
+def _parts(titles: Sequence[str], panels: int) -> list[list[int]]:
+    """Rows of each float: blocks of one title whole, where a block is not longer than a float."""
+    parts: list[list[int]] = [[]]
+    blocks = [list(of) for _, of in itertools.groupby(range(len(titles)), key=titles.__getitem__)]
+    for block in blocks:
+        whole = [titles[row] for row in parts[-1] + block]
+        if parts[-1] and _height(whole, panels) > LINES:
+            parts.append([])
+        for row in block:
+            if _height([titles[r] for r in [*parts[-1], row]], panels) > LINES:
+                parts.append([])
+            parts[-1].append(row)
+    return parts
+
+
+def _height(titles: Sequence[str], panels: int) -> float:
+    """Lines of text that rows with these titles take, with headers and space between blocks."""
+    blocks = [title for title, _ in itertools.groupby(titles)]
+    return panels * (4 + len(titles) + sum(_lines(title) + 0.5 for title in blocks if title))
+
+
+def _lines(text: str) -> int:
+    return 1 + int(1.1 * _width(text) // COLUMN_PT)
+
+
+# --- what is written ------------------------------------------------------------------------------
+
+
+def _tabular(panel: Panel, titles: Sequence[str], rows: Sequence[int]) -> list[str]:
+    sides = "".join("l" if column.is_label else "r" for column in panel)
+    lines = [rf"\begin{{tabular*}}{{\columnwidth}}{{@{{\extracolsep{{\fill}}}}{sides}@{{}}}}"]
+    lines += [r"\toprule", *_headers(panel), r"\midrule"]
+    above = ""
+    for title, row in zip(titles, rows, strict=True):
+        texts = [column.cells[row] for column in panel if not column.is_label]
+        if not any(texts):
+            continue
+        if title != above:
+            lines += [r"\addlinespace"] * bool(above)
+            lines.append(rf"\multicolumn{{1}}{{@{{}}l}}{{\rlap{{{_title(title)}}}}} \\")
+            above = title
+        cells = [_cell(column.cells[row], is_label=column.is_label) for column in panel]
+        lines.append(" & ".join(cells) + r" \\")
+    return [*lines, r"\bottomrule", r"\end{tabular*}"]
+
+
+def _headers(panel: Panel) -> Iterator[str]:
+    """The line of headers; above it one of groups, with a rule over the columns of each."""
+    spans = [(name, len(list(of))) for name, of in itertools.groupby(panel, lambda c: c.group)]
+    if any(name for name, _ in spans):
+        cells, rules, first = [], "", 1
+        for name, count in spans:
+            text = escaped(_shortened(name))
+            cells.append(rf"\multicolumn{{{count}}}{{c}}{{{text}}}" if name else "&" * (count - 1))
+            rules += rf"\cmidrule(l){{{first}-{first + count - 1}}}" if name else ""
+            first += count
+        yield " & ".join(cells) + r" \\"
+        yield rules
+    yield " & ".join(_header(c.header, "l" if c.is_label else "r") for c in panel) + r" \\"
+
+
+def _title(text: str) -> str:
+    if 1.05 * _width(text) <= COLUMN_PT:
+        return escaped(text)
+    return rf"\parbox[t]{{\columnwidth}}{{\raggedright {escaped(text)}\strut}}"
+
+
+_SHORT = {  # in LaTeX, where a column is narrow
+    "(selection-biased)": "(biased)",
+    "unconstrained": "unconstr.",
+    "constrained": "constr.",
+    "difference": "diff.",
+}
+
+
+def _shortened(text: str) -> str:
+    if isinstance(text, Bold):
+        return text
+    for long, short in _SHORT.items():
+        text = text.replace(long, short)
+    return text
+
+
+def _header(text: str, side: str) -> str:
+    r"""A header, a word a line.
+
+    >>> _header("unconstrained loss", "r")
+    '\\shortstack[r]{unconstr.\\\\loss}'
+    """
+    words = [escaped(word) for word in _shortened(text).split()]
+    stacked = r"\\".join(words)
+    return stacked if len(words) == 1 else rf"\shortstack[{side}]{{{stacked}}}"
+
+
+_NUMBER = re.compile(r"([+-]?\d[\d.]*)(?:e([+-]?\d+))?")
+
+
+def _cell(text: str, *, is_label: bool = False) -> str:
+    r"""A number in math mode, so that its minus is one and its exponent is raised; a label breaks.
+
+    >>> _cell("-0.5"), _cell("5.17e-05"), _cell(Bold("+0.5")), _cell("1.5?")
+    ('$-0.5$', '$5.17\\times10^{-5}$', '$\\mathbf{+0.5}$', '$1.5$\\textsuperscript{?}')
+    """
+    if is_label and _width(text) > _LABEL_PT:
+        return rf"\parbox[t]{{{_LABEL_PT:g}pt}}{{\raggedright {escaped(text)}\strut}}"
+    found = re.fullmatch(rf"{_NUMBER.pattern}([{''.join(MARKS)}]*)", text)
+    if found is None:
+        plain = re.sub(r"(?<![\w.])[+-]\d[\d.]*", r"$\g<0>$", escaped(text))
+        return rf"\textbf{{{plain}}}" if isinstance(text, Bold) else plain
+    mantissa, exponent, marks = found.groups()
+    mantissa = rf"\mathbf{{{mantissa}}}" if isinstance(text, Bold) else mantissa
+    raised = rf"\times10^{{{int(exponent)}}}" if exponent else ""
+    return f"${mantissa}{raised}$" + "".join(MARKS[mark] for mark in marks)
+
+
+MARKS = {  # behind a number, raised
+    "†": r"\textsuperscript{\textdagger}",
+    "✗": r"\textsuperscript{$\times$}",
+    "?": r"\textsuperscript{?}",
+    "°": r"\textsuperscript{$\circ$}",
+    "‡": r"\textsuperscript{$\ddagger$}",
+}
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",
+    "—": "---",
+    **{mark: text for mark, text in MARKS.items() if mark != "?"},
+}
+_LONG_WORD = 20  # characters from which a word may break anywhere, since TeX may find no place
+
+
+def escaped(text: str) -> str:
+    r"""Text as LaTeX takes it; a long word may break behind its signs, or else anywhere.
+
+    >>> print(escaped("a_b 50%"), escaped("ucsd_ped2-ut-L3-g0.15-detached"))
+    a\_b 50\% ucsd\_\allowbreak{}ped2-ut-L3-g0.15-detached
+    """
+    return " ".join(map(_escaped_word, text.replace("\n", " ").split(" ")))
+
+
+def _escaped_word(word: str) -> str:
+    pieces = re.findall(_PIECE, word) if len(word) > _LONG_WORD else [word]
+    written = ["".join(_ESCAPES.get(c, c) for c in piece) for piece in pieces]
+    # TeX breaks behind a hyphen by itself
+    return r"\allowbreak{}".join(written).replace(r"-\allowbreak{}", "-")
+
+
+_PIECE = r"[^-_/=:]{0,15}[-_/=:]|.{1,16}"
+
+
+_WIDTHS_PT = {  # of cmr8 at 8pt; of what is not here, those of a capital
+    **dict.fromkeys(" !',.:;[]`il|fjI-", 2.83),
+    **dict.fromkeys('_()trs?°†‡✗"', 3.9),
+    **dict.fromkeys("cez$*/0123456789\\^agovkqxy~", 4.4),
+    **dict.fromkeys("Sbdhnpu", 4.75),
+    **dict.fromkeys("#%mMW—", 8.5),
+}
+
+
+def _width(text: str) -> float:
+    r"""About how wide a text is, in pt; an exponent is written as a power of ten."""
+    if re.fullmatch(_NUMBER, text) and "e" in text:
+        return _width(text.partition("e")[0]) + 33
+    wide = 1.15 if isinstance(text, Bold) else 1.0
+    signs = len(re.findall(r"(?<![\w.])[-]\d", text)) * 4  # a minus is wider than a hyphen
+    return wide * sum(_WIDTHS_PT.get(character, 6.9) for character in text) + signs
