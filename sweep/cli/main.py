@@ -33,6 +33,10 @@ VERBS = {
         "reading",
         "Show the best feasible pair of every setting, and why the others lost.",
     ),
+    "reproduce": (
+        "running",
+        "Train one cell of a table again, and print old and new numbers side by side.",
+    ),
     "confirm": (
         "confirm",
         "Train the winners of a finished sweep on fresh seeds, and test them on the test split.",
