@@ -63,6 +63,10 @@ VERBS = {
         "Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's "
         "nodes.",
     ),
+    "completion": (
+        "main",
+        "Print the script by which a shell completes verbs, options, sweeps and settings.",
+    ),
 }
 
 
@@ -103,6 +107,17 @@ def main() -> None:
     Begin with `sweep run quickstart`. `sweep COMMAND --help` says more about a command.
     """
     logging.basicConfig(level=logging.WARNING, format="sweep: %(message)s")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script by which a shell completes verbs, options, sweeps and settings."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    click.echo(kind(main, {}, "sweep", "_SWEEP_COMPLETE").source())
 
 
 for verb, (_, what) in VERBS.items():  # names alone, from which click suggests what was meant

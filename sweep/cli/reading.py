@@ -19,7 +19,13 @@ from sweep.cli.options import (
     open_sweep,
     print_json,
 )
-from sweep.cli.text.best import FEW_SETTINGS, print_best, print_overview, print_settings
+from sweep.cli.text.best import (
+    FEW_SETTINGS,
+    print_answer,
+    print_best,
+    print_overview,
+    print_settings,
+)
 from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results.best import best_entries
@@ -224,8 +230,9 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 def best(name: str, at: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
-    Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
-    numbers are means, and verdicts are those of the mean losses. Of a confirmation: its table.
+    What they come to is said first. Of many settings each gets a line; --only or --full shows them
+    whole. Over several search seeds numbers are means, and verdicts are those of the mean losses.
+    Of a confirmation: its table.
     """
     if at.address is not None:
         entries = ask.json_of(at.address, given_storage(), "best", name)
@@ -248,10 +255,15 @@ def best(name: str, at: ShownSettings, as_json: bool) -> None:
         return
     with ask.readable(name, is_remote=at.address is not None):
         if isinstance(entries, Mapping):
-            from sweep.cli.text.confirmed import print_confirmed
+            from sweep.cli.text.confirmed import print_confirmed, print_outcome
 
+            print_outcome(entries)
+            click.echo()
             print_confirmed(entries)
-        elif len(entries) > FEW_SETTINGS and at.is_short:
+            return
+        print_answer(entries)
+        click.echo()
+        if len(entries) > FEW_SETTINGS and at.is_short:
             print_overview(entries)
         else:
             print_best(entries)

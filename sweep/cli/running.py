@@ -17,6 +17,7 @@ from search_spaces import catalog
 from sweep.cli.asked import Asked, Place, SweepOptions, collected, refuse_confirmation
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
+    complete_cells,
     console,
     given_storage,
     json_option,
@@ -27,7 +28,7 @@ from sweep.cli.options import (
     storage_option,
     tell_that_it_is_here,
 )
-from sweep.cli.text.best import print_best
+from sweep.cli.text.best import print_answer, print_best
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
@@ -113,7 +114,7 @@ def run(
 
 @click.command()
 @name_argument
-@click.argument("cell")
+@click.argument("cell", shell_complete=complete_cells)
 @click.option("--data", metavar="DIR", help="Where the data of the sweep lie now.")
 @storage_option
 @collected(executor=Executor)
@@ -379,14 +380,19 @@ def _print_summary(objects: ObjectStore, view: SweepView, summary: RunSummary) -
     out = console()
     out.print(f"\n{name}: {done}; proposals: {outcome_text(summary.outcomes)}\n")
     if view.definition.space.phase == "confirmation":
-        from sweep.cli.text.confirmed import print_confirmed
+        from sweep.cli.text.confirmed import print_confirmed, print_outcome
         from sweep.confirmation.stages import shown_now
 
-        print_confirmed(shown_now(objects, view.definition))
+        shown = shown_now(objects, view.definition)
+        print_confirmed(shown)
+        click.echo()
+        print_outcome(shown)
         return
     entries = best_entries(view, {})
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
+        click.echo()
+        print_answer(entries)
     else:
         show = advice.command("best", name, storage=objects.root)
         click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")
