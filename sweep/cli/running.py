@@ -132,7 +132,7 @@ def reproduce(
     tell_that_it_is_here("it trains here. Its storage root is that of --storage.")
     from sweep.results.cells import find_cell, parse_cell
     from sweep.results.provenance import device_s
-    from sweep.run.progress import time_text
+    from sweep.results.status import time_text
     from sweep.run.reproduce import before_of_cell, reproduced_cell
 
     wanted = parse_cell(cell)
