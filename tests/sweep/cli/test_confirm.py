@@ -74,7 +74,9 @@ def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) ->
     assert f"3 of 3 planned seeds count. Plan {plan.digest}." in " ".join(out.split())
     again = sweep("confirm", "mine", "--storage", mine, "--where", "inline").stdout
     shown = sweep("best", "mine.confirmation", "--storage", mine).stdout
-    assert shown.strip() in again
+    answer, _, table = shown.partition("\n\n")  # first here, last where it was trained
+    assert table.strip() in again
+    assert again.rstrip().endswith(answer)
     entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
     (setting,) = entry["settings"]
     assert set(setting["contrasts"]) == {"unconstrained", "detached"}
