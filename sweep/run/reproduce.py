@@ -1,4 +1,4 @@
-"""Reproduction: arms trained again in a scratch store, and compared number by number."""
+"""Reproduction: arms trained again in a scratch store, compared with the old."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live view of `status --watch`: bars of the sweep, its settings and arms, best so far."""
+"""Live view of `status --watch`: bars of the sweep and its arms, best so far."""
 
 from __future__ import annotations
 
