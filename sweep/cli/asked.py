@@ -11,7 +11,13 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.options import address_option, only_option, parse_values, storage_option
+from sweep.cli.options import (
+    address_option,
+    complete_spaces,
+    only_option,
+    parse_values,
+    storage_option,
+)
 from sweep.study.opening import parse_seeds
 from trainables.errors import Misuse
 from trainables.plain import Json
@@ -23,7 +29,7 @@ Verb = Callable[..., None]
 
 # By the field that takes it, in the order of `--help`.
 OPTIONS: dict[str, Callable[[Verb], Verb]] = {
-    "space": click.argument("space", metavar="SPACE"),
+    "space": click.argument("space", metavar="SPACE", shell_complete=complete_spaces),
     "name": click.option(
         "--name",
         metavar="NAME",

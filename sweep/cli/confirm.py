@@ -12,6 +12,7 @@ from typing import cast, get_args
 import click
 
 from search_spaces import catalog
+from search_spaces.space import SearchSpace
 from sweep.cli.asked import Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
@@ -24,7 +25,7 @@ from sweep.cli.options import (
     print_json,
 )
 from sweep.cli.running import train
-from sweep.cli.spaces import print_estimate
+from sweep.cli.spaces import estimated, print_estimate
 from sweep.cli.studies import Studies, confirm_studies, refuse_beside_studies
 from sweep.cli.text.table import Paragraph, table
 from sweep.cluster import ask
@@ -174,7 +175,8 @@ def confirm(
         return
     own = called or confirmation_name(name)
     if at.address is not None:
-        _there(at.address, name, own, executor, notify=notify, dry_run=dry_run)
+        there = ["--dry-run", *["--json"] * as_json] if dry_run else ["--plan-only"]
+        _there(at.address, name, own, executor, there, notify=notify)
         return
     objects = open_store(at.storage)
     find_sweep(objects, name)
@@ -211,7 +213,7 @@ def confirm(
         plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
         _tell_what_is_left_out(view, plan, definition, wanted)
         if dry_run:
-            _print_plan(plan, definition)
+            _show_plan(plan, definition, as_json=as_json)
             return
         definition = resolved_fresh(definition, say=note)
         plan = put_plan(objects, plan)
@@ -220,7 +222,7 @@ def confirm(
     else:
         definition = load_definition(objects, own)
         if dry_run:
-            _print_plan(plan, definition)
+            _show_plan(plan, definition, as_json=as_json)
             return
     if plan_only:
         click.echo(own)
@@ -302,13 +304,24 @@ def _tell_what_is_left_out(
                 note(f"{setting.name} has no control {control}.")
 
 
-def _print_plan(plan: Plan, definition: Definition) -> None:
-    """What would be trained and tested, with which power, before anything is."""
+def _show_plan(plan: Plan, definition: Definition, *, as_json: bool) -> None:
+    """What would be trained and tested, with which power and at what price, before anything is."""
+    space = definition.space
+    arms = sum(1 + len(setting.points) for setting in space.settings) * len(plan.seeds)
+    if not as_json:
+        _print_plan(plan, space, arms)
+        return
+    cost, why_none = estimated(space)
+    estimate = {"not_counted": why_none} if cost is None else cost.to_json()
+    print_json({**plan.to_json(), "digest": plan.digest, "arms": arms, "estimate": estimate})
+
+
+def _print_plan(plan: Plan, space: SearchSpace, arms: int) -> None:
+    """The same for people."""
     from sweep.cli.text.power import print_power  # scipy
 
     out = console()
-    space, design = definition.space, plan.design
-    arms = sum(1 + len(setting.points) for setting in space.settings) * len(plan.seeds)
+    design = plan.design
     count = len(plan.settings)
     settings = f"{count} setting{'s' * (count > 1)} of {plan.search}"
     out.print(f"[bold]{plan.name}[/bold]: {settings}")
@@ -346,12 +359,18 @@ def _print_plan(plan: Plan, definition: Definition) -> None:
 
 
 def _there(
-    address: str, search: str, own: str, executor: Executor, *, notify: str | None, dry_run: bool
+    address: str,
+    search: str,
+    own: str,
+    executor: Executor,
+    how_far: Sequence[str],
+    *,
+    notify: str | None,
 ) -> None:
     """The same on a cluster: planned by its head, then driven there as any sweep."""
-    words = ["confirm", search, *_given_words(), "--dry-run" if dry_run else "--plan-only"]
+    words = ["confirm", search, *_given_words(), *how_far]
     said = ask.said(ask.asked(address, given_storage(), *words))
-    if dry_run:
+    if "--dry-run" in how_far:
         click.echo(said, nl=False)
         return
     if said.strip():  # else its head said what is missing

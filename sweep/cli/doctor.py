@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from sweep.cli.asked import Place, SpaceOptions, collected
 from sweep.cli.options import (
+    complete_spaces,
     console,
     given_storage,
     json_option,
@@ -22,7 +23,7 @@ from trainables.errors import Misuse
 
 
 @click.command()
-@click.argument("space", metavar="[SPACE]", required=False)
+@click.argument("space", metavar="[SPACE]", required=False, shell_complete=complete_spaces)
 @click.option(
     "--data",
     metavar="DIR|ADDRESS",

@@ -33,6 +33,10 @@ VERBS = {
         "reading",
         "Show the best feasible pair of every setting, and why the others lost.",
     ),
+    "reproduce": (
+        "running",
+        "Train one cell of a table again, and print old and new numbers side by side.",
+    ),
     "confirm": (
         "confirm",
         "Train the winners of a finished sweep on fresh seeds, and test them on the test split.",
@@ -58,6 +62,10 @@ VERBS = {
         "doctor",
         "Check what a sweep needs: versions, devices, storage, disk, MLflow, Ray, a cluster's "
         "nodes.",
+    ),
+    "completion": (
+        "main",
+        "Print the script by which a shell completes verbs, options, sweeps and settings.",
     ),
 }
 
@@ -99,6 +107,17 @@ def main() -> None:
     Begin with `sweep run quickstart`. `sweep COMMAND --help` says more about a command.
     """
     logging.basicConfig(level=logging.WARNING, format="sweep: %(message)s")
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the script by which a shell completes verbs, options, sweeps and settings."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    assert kind is not None, shell
+    click.echo(kind(main, {}, "sweep", "_SWEEP_COMPLETE").source())
 
 
 for verb, (_, what) in VERBS.items():  # names alone, from which click suggests what was meant

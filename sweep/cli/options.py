@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 from rich.console import Console
 
-from sweep.study import advice
-from sweep.study.advice import ADDRESS, STORAGE, note
+from sweep.study.advice import ADDRESS, DEFAULT_STORAGE, STORAGE, note
 from sweep.study.opening import named_place, open_store, refuse_key
 from trainables.errors import InvalidValue
 from trainables.plain import Json
@@ -24,11 +26,81 @@ if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not ne
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
 
+# --- completion -----------------------------------------------------------------------------------
+
+
+def _completing(
+    names: Callable[[click.Context], Sequence[str]], *, or_files: bool = False
+) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
+    """Completion of a word by names; by files where none begins so, if asked.
+
+    It is silent: whatever is wrong, the verb itself says once it is called.
+    """
+
+    def complete(
+        context: click.Context, parameter: click.Parameter, begun: str
+    ) -> list[CompletionItem]:
+        found: Sequence[str] = ()
+        with suppress(Exception), redirect_stderr(io.StringIO()):
+            found = names(context)
+        items = [CompletionItem(name) for name in found if name.startswith(begun)]
+        return [CompletionItem(begun, type="file"), *items] if or_files else items
+
+    return complete
+
+
+def _stored(context: click.Context) -> ObjectStore | None:
+    """The store that this line names; None where a cluster has it, which is not asked."""
+    if context.params.get("address"):
+        return None
+    return open_store(context.params.get("storage") or os.environ.get(STORAGE) or DEFAULT_STORAGE)
+
+
+def _sweeps(context: click.Context) -> list[str]:
+    from sweep.study.definition import sweep_names
+
+    objects = _stored(context)
+    return [] if objects is None else sweep_names(objects)
+
+
+def _spaces(context: click.Context) -> list[str]:
+    from search_spaces.catalog import space_names
+
+    return space_names()
+
+
+def _settings(context: click.Context) -> list[str]:
+    """Of the sweep, or of the built-in space, that the line names before."""
+    from search_spaces import catalog
+    from sweep.study.definition import load_definition
+
+    of_space = context.info_name in ("spaces", "doctor") or "space" in context.params
+    # an option whose value is still to come leaves the arguments where they were
+    name = context.params.get("space") or context.params.get("name") or context.args[0]
+    objects = None if of_space else _stored(context)
+    if of_space:
+        space = catalog.find(name).space if name in catalog.space_names() else None
+    else:
+        space = None if objects is None else load_definition(objects, name).space
+    return [] if space is None else [setting.name for setting in space.settings]
+
+
+def _cells(context: click.Context) -> list[str]:
+    arms = ("", "/constrained", "/unconstrained")
+    return [f"{setting}{arm}" for setting in _settings(context) for arm in arms]
+
+
+complete_spaces = _completing(_spaces, or_files=True)
+complete_sweeps = _completing(_sweeps)
+complete_cells = _completing(_cells)
+
+# --- options --------------------------------------------------------------------------------------
+
 storage_option: Callable[[Verb], Verb] = click.option(
     "--storage",
     metavar="DIR",
     envvar=STORAGE,
-    default=advice.DEFAULT_STORAGE,
+    default=DEFAULT_STORAGE,
     show_default="$SWEEP_STORAGE, else ./sweeps",
     help="Storage root: everything a sweep writes lies below it.",
 )
@@ -46,9 +118,12 @@ only_option: Callable[[Verb], Verb] = click.option(
     "patterns",
     multiple=True,
     metavar="PATTERN",
+    shell_complete=_completing(_settings),
     help="Take only the settings of this name or pattern, like 'ucsd_ped2-*'; repeatable.",
 )
-name_argument: Callable[[Verb], Verb] = click.argument("name", metavar="NAME")
+name_argument: Callable[[Verb], Verb] = click.argument(
+    "name", metavar="NAME", shell_complete=complete_sweeps
+)
 
 
 def given_storage() -> str | None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
+from rich.live import Live
 from rich.markup import escape
 
 from search_spaces import catalog
@@ -19,7 +21,14 @@ from sweep.cli.options import (
     open_sweep,
     print_json,
 )
-from sweep.cli.text.best import FEW_SETTINGS, print_best, print_overview, print_settings
+from sweep.cli.text.best import (
+    FEW_SETTINGS,
+    print_answer,
+    print_best,
+    print_overview,
+    print_settings,
+)
+from sweep.cli.text.live import status_view
 from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
 from sweep.results.best import best_entries
@@ -113,27 +122,38 @@ def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
 @click.command()
 @name_argument
 @collected(at=ShownSettings)
-@click.option("--watch", is_flag=True, help="Show it again every 5 s while a driver works on it.")
+@click.option(
+    "--watch", is_flag=True,
+    help="Look again every 5 s while a driver works on it; on a terminal with bars, in place.",
+)  # fmt: skip
 @json_option
 def status(name: str, at: ShownSettings, watch: bool, as_json: bool) -> None:
     """Show how far a sweep is: arms, outcomes, what trains now."""
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them.")
-    while True:
-        if at.address is None:
-            entry = _status_entry(*open_sweep(at.storage, name, "outcomes"))
-        else:
-            entry = ask.json_of(at.address, given_storage(), "status", name)
-        if as_json:
-            print_json(entry)
-            return
-        with ask.readable(name, is_remote=at.address is not None):
-            entry["settings"] = chosen(name, entry["settings"], at.patterns)
-            _print_status(entry, at)
-        if not watch or entry["state"] != "running":
-            return
-        time.sleep(WATCH_S)
-        click.clear()  # nothing where the output is no terminal
+    with ExitStack() as stack:
+        live: Live | None = None
+        while True:
+            if at.address is None:
+                entry = _status_entry(*open_sweep(at.storage, name, "outcomes"))
+            else:
+                entry = ask.json_of(at.address, given_storage(), "status", name)
+            if as_json:
+                print_json(entry)
+                return
+            out = console()
+            goes_on = watch and entry["state"] == "running"
+            with ask.readable(name, is_remote=at.address is not None):
+                entry["settings"] = chosen(name, entry["settings"], at.patterns)
+                if goes_on and out.is_terminal:
+                    live = live or stack.enter_context(Live(auto_refresh=False, transient=True))
+                    live.update(status_view(entry, out.width, out.height), refresh=True)
+                else:
+                    stack.close()  # the view makes room for what stays
+                    _print_status(entry, at)
+            if not goes_on:
+                return
+            time.sleep(WATCH_S)
 
 
 def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
@@ -224,8 +244,9 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 def best(name: str, at: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
-    Of many settings each gets a line; --only or --full shows them whole. Over several search seeds
-    numbers are means, and verdicts are those of the mean losses. Of a confirmation: its table.
+    What they come to is said first. Of many settings each gets a line; --only or --full shows them
+    whole. Over several search seeds numbers are means, and verdicts are those of the mean losses.
+    Of a confirmation: its table.
     """
     if at.address is not None:
         entries = ask.json_of(at.address, given_storage(), "best", name)
@@ -248,10 +269,15 @@ def best(name: str, at: ShownSettings, as_json: bool) -> None:
         return
     with ask.readable(name, is_remote=at.address is not None):
         if isinstance(entries, Mapping):
-            from sweep.cli.text.confirmed import print_confirmed
+            from sweep.cli.text.confirmed import print_confirmed, print_outcome
 
+            print_outcome(entries)
+            click.echo()
             print_confirmed(entries)
-        elif len(entries) > FEW_SETTINGS and at.is_short:
+            return
+        print_answer(entries)
+        click.echo()
+        if len(entries) > FEW_SETTINGS and at.is_short:
             print_overview(entries)
         else:
             print_best(entries)

@@ -1,9 +1,12 @@
-"""The verbs that train: run, resume, stop."""
+"""The verbs that train: run, reproduce, resume, stop."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections.abc import Mapping
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,14 +17,18 @@ from search_spaces import catalog
 from sweep.cli.asked import Asked, Place, SweepOptions, collected, refuse_confirmation
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
+    complete_cells,
     console,
     given_storage,
+    json_option,
     name_argument,
     named_here,
+    open_sweep,
+    print_json,
     storage_option,
     tell_that_it_is_here,
 )
-from sweep.cli.text.best import print_best
+from sweep.cli.text.best import print_answer, print_best
 from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
@@ -50,6 +57,7 @@ from sweep.study.requirements import (
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
 from trainables.errors import Misuse, StoreError, SweepError
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -97,11 +105,66 @@ def run(
     if reproduce:
         from sweep.run.reproduce import reproduced
 
-        same = reproduced(objects, definition, found.expected, executor)
-        raise SystemExit(0 if same else 1)
+        entry = reproduced(objects, definition, found.expected, executor)
+        raise SystemExit(_tell_reproduced(entry, as_json=False))
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
     raise SystemExit(train(objects, there, executor, mlflow=mlflow, notify=notify))
+
+
+@click.command()
+@name_argument
+@click.argument("cell", shell_complete=complete_cells)
+@click.option("--data", metavar="DIR", help="Where the data of the sweep lie now.")
+@storage_option
+@collected(executor=Executor)
+@json_option
+def reproduce(
+    name: str, cell: str, data: str | None, storage: str, executor: Executor, as_json: bool
+) -> None:
+    """Train one cell of a table again, and print old and new numbers side by side.
+
+    CELL is a setting, for both arms of the pair that tables show of it, and may say more:
+    SETTING/constrained, SETTING/unconstrained, of a confirmation also SETTING/CONTROL, #PROPOSAL
+    for another proposal, and @SEED for one seed alone. Nothing of the sweep is changed. Exit 1 if a
+    number differs by more than a millionth of itself.
+    """
+    tell_that_it_is_here("it trains here. Its storage root is that of --storage.")
+    from sweep.results.cells import find_cell, parse_cell
+    from sweep.results.provenance import device_s
+    from sweep.results.status import time_text
+    from sweep.run.reproduce import before_of_cell, reproduced_cell
+
+    wanted = parse_cell(cell)
+    require_torch()
+    objects, view = open_sweep(storage, name, "outcomes")
+    found = find_cell(view, wanted)
+    before = before_of_cell(objects, found)
+    if data is not None:
+        found = replace(found, definition=with_folder(found.definition, _folder(data)))
+    if executor.where != "cluster":
+        require_device(found.definition.space)
+    resolve_data(resolve_checkpoints(fetch(found.definition.space, note)))  # there, and the same
+    took_s = sum(map(device_s, before.values()))
+    arms = f"{len(before)} arm{'s' * (len(before) > 1)}"
+    note(
+        f"{name}, {found.definition.space.settings[0].name}, proposal {found.proposal} "
+        f"({found.role}): {arms}, which took {time_text(took_s)} last time"
+    )
+    with redirect_stdout(sys.stderr) if as_json else nullcontext():
+        entry = reproduced_cell(objects, found, before, executor)
+    raise SystemExit(_tell_reproduced(entry, as_json=as_json))
+
+
+def _tell_reproduced(entry: Mapping[str, Json], *, as_json: bool) -> int:
+    """Print what a reproduction came to; the exit code."""
+    from sweep.cli.text.reproduced import print_reproduced
+
+    if as_json:
+        print_json(entry)
+    else:
+        print_reproduced(entry)
+    return int(entry["verdict"] == "differs")
 
 
 @click.command()
@@ -317,14 +380,19 @@ def _print_summary(objects: ObjectStore, view: SweepView, summary: RunSummary) -
     out = console()
     out.print(f"\n{name}: {done}; proposals: {outcome_text(summary.outcomes)}\n")
     if view.definition.space.phase == "confirmation":
-        from sweep.cli.text.confirmed import print_confirmed
+        from sweep.cli.text.confirmed import print_confirmed, print_outcome
         from sweep.confirmation.stages import shown_now
 
-        print_confirmed(shown_now(objects, view.definition))
+        shown = shown_now(objects, view.definition)
+        print_confirmed(shown)
+        click.echo()
+        print_outcome(shown)
         return
     entries = best_entries(view, {})
     if len(entries) <= SHOWN_SETTINGS:
         print_best(entries)
+        click.echo()
+        print_answer(entries)
     else:
         show = advice.command("best", name, storage=objects.root)
         click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")

@@ -15,6 +15,7 @@ from search_spaces.paper import video as paper_video
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
+    complete_spaces,
     console,
     json_option,
     print_json,
@@ -33,7 +34,7 @@ COMPARISONS = {c.setting: c for c in (*paper_video.COMPARISONS, *paper_text.COMP
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_spaces)
 @collected(options=SpaceOptions)
 @click.option("--gpu", metavar="GPU", help="Estimate the cost on this GPU (h100), not on this CPU.")
 @json_option
@@ -98,7 +99,7 @@ def _list(as_json: bool) -> None:
         return
     rows = [{key: str(value) for key, value in entry.items()} for entry in entries]
     numbers = ("settings", "proposals", "seeds", "arms")
-    console().print(table(rows, right=numbers, whole=("name",)))
+    console().print(table(rows, right=numbers, whole=("name",), below="summary"))
 
 
 def _space_entry(space: SearchSpace) -> dict[str, Json]:

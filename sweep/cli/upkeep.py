@@ -9,6 +9,7 @@ import click
 
 from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
+    complete_sweeps,
     given_storage,
     name_argument,
     open_sweep,
@@ -108,7 +109,7 @@ def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_sweeps)
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, metavar="N",
     help="Port of this machine's loopback to serve on.",

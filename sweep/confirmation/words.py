@@ -18,6 +18,17 @@ def sentences(entry: Mapping[str, Json]) -> list[str]:
     return [*found, *limits(entry)]
 
 
+def in_short(entry: Mapping[str, Json]) -> str:
+    """How many settings came to which outcome against plain training, in one sentence."""
+    marked = [one["contrasts"][UNCONSTRAINED]["marked"] for one in entry["settings"]]
+    counts = {
+        outcome: f"{marked.count(outcome)} setting{'s' * (marked.count(outcome) > 1)}"
+        for outcome in dict.fromkeys(marked)
+    }
+    found = ", ".join(f"{outcome} in {count}" for outcome, count in counts.items())
+    return f"On fresh seeds and the test split, constrained against plain training: {found}."
+
+
 def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     """The outcome of one setting, against plain training and then against its controls."""
     contrast, unit = one["contrasts"][UNCONSTRAINED], entry["unit"]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from statistics import fmean
 from typing import Literal
 
 from search_spaces.space import SearchSpace
+from sweep.results.provenance import device_s
 from sweep.results.sweep_view import ArmPlace, SettingView, SweepView
 from sweep.study.selection import counted, winner_of
 from trainables.plain import Json, finite
@@ -38,10 +41,12 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
     missing = sum(max(space.proposals_of(s.setting) - len(s.proposals), 0) for s in view.settings)
     begun = [a for a in arms if a.record is not None and not a.is_final]
     training, interrupted = (begun, []) if is_running else ([], begun)
+    wanted = len(arms) + missing * len(space.search_seeds)
     return {
         "state": state_of(view, is_running=is_running),
+        "seconds_left": seconds_left(training, wanted - final),
         "arms": {
-            "wanted": len(arms) + missing * len(space.search_seeds),
+            "wanted": wanted,
             "final": final,
             "training": len(training),
             "interrupted": len(interrupted),
@@ -70,11 +75,47 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
     }
 
 
+def seconds_left(training: Sequence[ArmPlace], open_arms: int) -> float | None:
+    """Estimate from the arms in training, as if the others were like these; None without a report.
+
+    Args:
+        training: arms that a driver trains now.
+        open_arms: how many arms are not final, these included.
+    """
+    spent, whole = [], []
+    for arm in training:
+        if arm.record is not None and arm.record.reports and device_s(arm.record) > 0:
+            spent.append(device_s(arm.record))
+            done = arm.record.reports[-1].step / arm.record.config.steps
+            whole.append(spent[-1] / done)
+    if not spent:
+        return None
+    return max(0.0, open_arms * fmean(whole) - sum(spent)) / len(training)
+
+
+def time_text(seconds: float) -> str:
+    """Seconds for humans.
+
+    >>> time_text(5), time_text(150), time_text(7300)
+    ('5 s', '2 min 30 s', '2 h 1 min')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def _setting_status(setting: SettingView, space: SearchSpace) -> dict[str, Json]:
     winner = None if space.phase == "confirmation" else winner_of(setting.results)
     return {
         "setting": setting.setting.name,
         "proposals": setting.counts(space),
+        "arms": {
+            "wanted": (space.proposals_of(setting.setting) + 1) * len(space.search_seeds),
+            "final": sum(arm.is_final for arm in setting.arms),
+        },
         "outcomes": counted(setting.results),
         "winner": None if winner is None else winner.number,
         "objective": None if winner is None else winner.objective,

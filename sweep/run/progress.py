@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweep.results.names import short_names
+from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator, LiveArm
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
@@ -24,6 +25,7 @@ from trainables.registry.task_facts import Metric
 
 REFRESH_PER_S = 2.0
 SHOWN_ARMS = 8  # running arms listed; more are counted
+BAR = 12  # columns of an arm's bar, where they are free
 NUMBERS = 70  # characters of the longest line of numbers, and of what stands around its name
 
 
@@ -144,20 +146,6 @@ def seconds_left(coordinator: Coordinator) -> float | None:
     return max(0.0, left * mean - spent) / max(1, len(live))
 
 
-def time_text(seconds: float) -> str:
-    """Seconds for humans.
-
-    >>> time_text(5), time_text(150), time_text(7300)
-    ('5 s', '2 min 30 s', '2 h 1 min')
-    """
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
 def view(
     coordinator: Coordinator, elapsed_s: float, height: int = 25, width: int = 80
 ) -> RenderableType:
@@ -168,7 +156,10 @@ def view(
     names = _names([s.name for s in coordinator.definition.space.settings], width)
     parts = _head(coordinator, elapsed_s)
     live = list(coordinator.live.values())
-    parts += [_running(live, names)] if live else []  # a table without rows is an empty line
+    room = max(map(len, names.values())) + NUMBERS + BAR + 2 <= width
+    parts += (
+        [_running(live, names, with_bars=room)] if live else []
+    )  # a table without rows is an empty line
     retired = [f"{names[s]}: its search ended: {why}" for s, why in coordinator.retired.items()]
     problems: list[RenderableType] = [
         Text(f"! {p}", style="red") for p in (*retired, *coordinator.problems[-3:])
@@ -222,20 +213,21 @@ def _lines() -> Table:
     return Table.grid(padding=(0, 2))
 
 
-def _running(live: list[LiveArm], names: Mapping[str, str]) -> Table:
+def _running(live: list[LiveArm], names: Mapping[str, str], *, with_bars: bool) -> Table:
     table = _lines()
     for arm in live[:SHOWN_ARMS]:
         config = arm.arm.config
         which = "plain" if arm.arm.proposal is None else f"p{arm.arm.proposal}"
         scalars = {} if arm.report is None else arm.report.scalars
-        cells = [f"  {names[arm.arm.setting]} {which} s{config.seed}"]
-        steps = f"{0 if arm.report is None else arm.report.step}/{config.steps}"
-        cells.append(arm.fetching or steps)
+        done = 0 if arm.report is None else arm.report.step
+        name = _line(f"  {names[arm.arm.setting]} {which} s{config.seed}")
+        bar = [ProgressBar(total=config.steps, completed=done, width=BAR)] * with_bars
+        cells = [arm.fetching or f"{done}/{config.steps}"]
         if REPORTED_LOSS in scalars:
             cells.append(f"1 draw: loss {scalars[REPORTED_LOSS]:.3g}")
         if REPORTED_MISSING_SHARE in scalars:
             cells.append(f"miss {scalars[REPORTED_MISSING_SHARE]:+.2f}")
-        table.add_row(*map(_line, cells))
+        table.add_row(name, *bar, *map(_line, cells))
     if len(live) > SHOWN_ARMS:
         table.add_row(_line(f"  and {len(live) - SHOWN_ARMS} more"))
     return table

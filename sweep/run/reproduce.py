@@ -1,43 +1,65 @@
-"""Reproduction (``run --reproduce``): train again in scratch, compare bit for bit."""
+"""Reproduction: arms trained again in a scratch store, compared with the old."""
 
 from __future__ import annotations
 
-import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-
-import click
+from collections.abc import Iterable, Mapping, Sequence
 
 from search_spaces.catalog import Expected
-from sweep.results.export import expected
-from sweep.results.sweep_view import load_sweep
+from sweep.results.cells import FoundCell
+from sweep.results.reproduction import TOLERANCE, arm_entry, number_entries, worst
 from sweep.run.run_sweep import Executor, run_sweep
-from sweep.study.arms import arms_of_proposal, baselines
+from sweep.study.arms import Arm, arms_of_proposal, baselines, stored_arms
 from sweep.study.definition import Definition, put_definition
-from trainables.config.arm import TRAINING_VERSION
-from trainables.errors import Failure, Misuse
+from trainables.config.arm import TRAINING_VERSION, ConstraintConfig
+from trainables.errors import Failure, InvalidValue, Misuse
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-SHOWN = 8  # differences printed per arm
-_OURS = (
-    "code",
-    "commit",
-    "dirty",
-)  # where the code stood: said, but no reason for other numbers by itself
+Records = Mapping[str, ArmRecord]  # by signature
+
+
+def before_of_cell(objects: ObjectStore, cell: FoundCell) -> Records:
+    """The stored records of a cell's arms; Misuse where one has not ended."""
+    store = ArmStore(objects)
+    found: dict[str, ArmRecord] = {}
+    for arm in cell.named:
+        record = store.record(arm.signature)
+        if record is None or not record.is_final:
+            raise Misuse(
+                f"the {arm.config.arm} arm of {arm.setting} with seed {arm.config.seed} "
+                f"({arm.signature}) has not ended, so there is nothing to compare with. "
+                "`sweep status` shows how far the sweep is."
+            )
+        found[arm.signature] = record
+    return found
+
+
+def reproduced_cell(
+    objects: ObjectStore, cell: FoundCell, before: Records, executor: Executor
+) -> dict[str, Json]:
+    """Train the arms of a cell again, and what came of it.
+
+    Args:
+        objects: the storage root; only a scratch store below it is written.
+        cell: what to train.
+        before: as ``before_of_cell`` found it.
+        executor: as for ``run_sweep``.
+    """
+    store = ArmStore(objects)
+    beside = (store.record(arm.signature) for arm in cell.beside)
+    final = [record for record in beside if record is not None and record.is_final]
+    return _reproduced(objects, cell.definition, cell.named, before, final, executor)
 
 
 def reproduced(
-    objects: ObjectStore,
-    definition: Definition,
-    exported: Expected | None,
-    executor: Executor,
-) -> bool:
-    """Train every arm below ``scratch/``, compare, and say so; whether all numbers are identical.
+    objects: ObjectStore, definition: Definition, exported: Expected | None, executor: Executor
+) -> dict[str, Json]:
+    """Train every arm of a definition again, and what came of it.
 
-    What was not compared is never identical: with an export every arm that it expects is compared,
+    What was not compared is never the same: with an export every arm that it expects is compared,
     else every arm is compared with its stored record.
 
     Args:
@@ -46,35 +68,43 @@ def reproduced(
         exported: what an exported configuration expects, or None.
         executor: as for ``run_sweep``.
     """
-    if exported is not None:
-        _check_expected(definition, exported)
     first = definition.space.settings[0].name
-    if exported is None and not any(
-        _stored(objects, arm.signature) for arm in baselines(definition, first)
-    ):
+    if exported is not None:
+        before = _before_of_export(definition, exported)
+    elif any(_stored(objects, baselines(definition, first))):
+        before = None
+    else:
         raise Misuse(
             f"nothing that this would train is stored below {objects.root}, so there is nothing "
             "to compare with. Run it without --reproduce first, or give the --storage it was run "
             "in."
         )
-    objects.check_writable()
-    folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
-    scratch = ObjectStore(f"{objects.root}/{folder}")
-    differs = False
+    return _reproduced(objects, definition, None, before, (), executor)
+
+
+def _before_of_export(definition: Definition, exported: Expected) -> Records:
+    """What was exported, as records; Failure unless this would train these very arms."""
+    here = _check_expected(definition, exported)
+    return {
+        signature: _exported_record(here[signature], plain)
+        for signature, plain in exported.arms.items()
+    }
+
+
+def _exported_record(arm: Arm, plain: Mapping[str, Json]) -> ArmRecord:
+    values = {name: plain[name] for name in ("signature", "status", "evaluation", "environment")}
     try:
-        records = _trained(scratch, definition, executor)
-        differs = not _all_equal(objects, records, {} if exported is None else exported.arms)
-    finally:
-        if not differs:
-            objects.delete_folder(folder)
-            if not objects.names("scratch"):
-                objects.delete_folder("scratch")
-    if differs:
-        click.echo(f"The new records stay below {scratch.root}.")
-    return not differs
+        return ArmRecord.from_json(
+            {**values, "config": arm.config.to_json(), "reports": [{"step": 0, "timestamp_ms": 0}]}
+        )
+    except (TypeError, LookupError, AttributeError) as error:
+        raise InvalidValue(
+            f"what the configuration expects of arm {arm.signature} is not what an export writes: "
+            f"{error}. Export it again."
+        ) from error
 
 
-def _check_expected(definition: Definition, exported: Expected) -> None:
+def _check_expected(definition: Definition, exported: Expected) -> dict[str, Arm]:
     """Before anything is trained: Failure unless this trains the very arms that were exported."""
     if exported.training_version != TRAINING_VERSION:
         raise Failure(
@@ -84,110 +114,120 @@ def _check_expected(definition: Definition, exported: Expected) -> None:
         )
     setting = definition.space.settings[0]
     point = definition.space.listed(setting, 0) or {}
-    here = [
+    arms = [
         *arms_of_proposal(definition, setting.name, 0, point),
         *baselines(definition, setting.name),
     ]
-    wanted = sorted(exported.arms.keys() - {arm.signature for arm in here})
+    here = {arm.signature: arm for arm in arms}
+    wanted = sorted(exported.arms.keys() - here.keys())
     if wanted:
-        others = sorted({arm.signature for arm in here} - exported.arms.keys())
+        others = sorted(here.keys() - exported.arms.keys())
         raise Failure(
             f"the configuration expects the arms {', '.join(wanted)}, and would train "
             f"{', '.join(others)} instead: its runs were edited, or --set changed them. Nothing "
             "was trained. Export it again, or run it without --reproduce."
         )
+    return here
+
+
+def _stored(objects: ObjectStore, arms: Iterable[Arm]) -> dict[str, ArmRecord]:
+    """The final records of arms."""
+    store = ArmStore(objects)
+    found = {arm.signature: store.record(arm.signature) for arm in arms}
+    return {s: record for s, record in found.items() if record is not None and record.is_final}
+
+
+def _reproduced(
+    objects: ObjectStore,
+    definition: Definition,
+    arms: Sequence[Arm] | None,
+    before: Records | None,
+    beside: Sequence[ArmRecord],
+    executor: Executor,
+) -> dict[str, Json]:
+    """Train in a scratch store, which goes again where the numbers are the same.
+
+    ``arms``: what is compared; None: all. ``before``: None: what is stored of them.
+    """
+    objects.check_writable()
+    folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
+    scratch = ObjectStore(f"{objects.root}/{folder}")
+    entry: dict[str, Json] = {"verdict": "identical"}
+    try:
+        for record in beside:
+            ArmStore(scratch).put_record(record)  # final: not trained again
+        trained, now = _trained(scratch, definition, executor)
+        arms = trained if arms is None else arms
+        before = _stored(objects, arms) if before is None else before
+        entry = _compared(definition, arms, before, now)
+    finally:
+        if entry["verdict"] != "differs":
+            objects.delete_folder(folder)
+            if not objects.names("scratch"):
+                objects.delete_folder("scratch")
+    return {**entry, "records": scratch.root if entry["verdict"] == "differs" else None}
 
 
 def _trained(
-    scratch: ObjectStore,
-    definition: Definition,
-    executor: Executor,
-) -> list[ArmRecord]:
-    """The records of every arm of the definition, trained in a place of their own."""
+    scratch: ObjectStore, definition: Definition, executor: Executor
+) -> tuple[list[Arm], Records]:
+    """Every arm of the definition and their records, trained in a place of their own."""
     put_definition(scratch, definition)
     summary = run_sweep(scratch, definition, executor)
     if not summary.is_done:
         why = "; ".join((*summary.problems, *summary.retired.values(), summary.stopped))
         raise Failure(f"the arms were not trained to their end, so nothing is compared: {why}.")
-    store = ArmStore(scratch)
-    records = [store.record(name) for name in load_sweep(scratch, definition.name).arms]
-    return [record for record in records if record is not None]
+    arms = list(stored_arms(scratch, definition))
+    return arms, _stored(scratch, arms)
 
 
-def _all_equal(
-    objects: ObjectStore, records: Sequence[ArmRecord], known: Mapping[str, Json]
-) -> bool:
-    """Compare every record; Failure when one that is ``known``, or any at all, was not compared."""
-    same, compared = True, set()
-    for record in records:
-        there = known.get(record.signature) or _stored(objects, record.signature)
-        what = f"{record.signature} {record.config.arm} seed {record.config.seed}"
-        if there is None:
-            click.echo(f"{what}: nothing stored to compare with")
-            continue
-        compared.add(record.signature)
-        same = _compare(what, there, record) and same
-    wanted = set(known) or {record.signature for record in records}
-    if same and not (compared and wanted <= compared):
+def _compared(
+    definition: Definition, arms: Sequence[Arm], before: Records, now: Records
+) -> dict[str, Json]:
+    """Every arm, and the numbers of every cell; Failure when one had nothing to compare with."""
+    compared = [arm for arm in arms if arm.signature in before and arm.signature in now]
+    cells: dict[tuple[str, int | None], list[Arm]] = {}
+    for arm in compared:
+        cells.setdefault((arm.setting, arm.proposal), []).append(arm)
+    entries = [_cell_entry(definition, of, before, now) for of in cells.values()]
+    verdict = worst([entry["verdict"] for entry in entries]) if entries else "identical"
+    wanted = before.keys() | {arm.signature for arm in arms}
+    if verdict != "differs" and len(compared) < len(wanted):
         raise Failure(
-            f"{len(wanted - compared)} of {len(wanted)} arms had nothing to be compared with; "
-            f"the other {len(compared)} are identical, bit for bit."
+            f"{len(wanted) - len(compared)} of {len(wanted)} arms had nothing to be compared with; "
+            f"the other {len(compared)} are the same."
         )
-    if same:
-        click.echo(f"{len(compared)} arms trained again: identical, bit for bit")
-    return same
+    return {
+        "sweep": definition.name,
+        "verdict": verdict,
+        "tolerance": TOLERANCE,
+        "not_compared": len(wanted) - len(compared),
+        "cells": entries,
+    }
 
 
-def differences(there: Json, here: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
-    """Where two plain values differ, and what each has; any difference in a number counts.
-
-    >>> list(differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5]}))
-    [('a.1', 2.0, 2.5)]
-    """
-    if isinstance(there, Mapping) and isinstance(here, Mapping):
-        for key in sorted({*there, *here}):
-            yield from differences(there.get(key), here.get(key), f"{path}.{key}".lstrip("."))
-    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        for index, (one, other) in enumerate(zip(there, here, strict=True)):
-            yield from differences(one, other, f"{path}.{index}".lstrip("."))
-    elif there != here:
-        yield path, there, here
-
-
-def _short(value: Json) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _cell_entry(
+    definition: Definition, arms: Sequence[Arm], before: Records, now: Records
+) -> dict[str, Json]:
+    """One arm of a table over its seeds."""
+    entries = [arm_entry(arm, before[arm.signature], now[arm.signature]) for arm in arms]
+    old, new = ([records[arm.signature] for arm in arms] for records in (before, now))
+    constraint = arms[0].config.constraint or _only_constraint(definition, arms[0].setting)
+    return {
+        "setting": arms[0].setting,
+        "arm": arms[0].config.arm,
+        "proposal": arms[0].proposal,
+        "seeds": [arm.config.seed for arm in arms],
+        "verdict": worst([entry["verdict"] for entry in entries]),
+        "numbers": number_entries(old, new, constraint, definition.space.tolerance),
+        "arms": entries,
+    }
 
 
-def _stored(objects: ObjectStore, signature: str) -> Json | None:
-    record = ArmStore(objects).record(signature)
-    return expected(record) if record is not None and record.is_final else None
-
-
-def _compare(what: str, there: Json, record: ArmRecord) -> bool:
-    here = expected(record)
-    compared = ("status", "evaluation")
-    found = list(differences({n: there[n] for n in compared}, {n: here[n] for n in compared}))
-    if not found:
-        click.echo(f"{what}: identical, bit for bit")
-        return True
-    click.echo(f"{what}: {len(found)} numbers differ{_farthest(there, here)}")
-    for path, before, now in found[:SHOWN]:
-        click.echo(f"  {path}: {_short(before)} before, {_short(now)} now")
-    environment = list(differences(there["environment"], here["environment"]))
-    if not all(path.startswith(_OURS) for path, _, _ in environment):
-        click.echo("  equal bits are promised on one machine type and one set of versions; here:")
-    else:
-        click.echo("  on the same machine type and versions, where equal bits are promised")
-    for path, theirs, ours in environment:
-        click.echo(f"    {path}: {theirs!r} there, {ours!r} here")
-    return False
-
-
-def _farthest(there: Json, here: Json) -> str:
-    """How far the area under the metric moved, for scale."""
-    if not there["evaluation"] or not here["evaluation"]:
-        return ""
-    before, now = there["evaluation"].get("ood_auc"), here["evaluation"]["ood_auc"]
-    numbers = isinstance(before, float) and isinstance(now, float)
-    return f"; ood_auc moved by {now - before:.3g}" if numbers and math.isfinite(now) else ""
+def _only_constraint(definition: Definition, name: str) -> ConstraintConfig | None:
+    """By what a setting's unconstrained arm is judged: the one point's; None: there are more."""
+    space, setting = definition.space, definition.space.setting(name)
+    if space.points_tried(setting) > 1:
+        return None
+    point = space.listed(setting, 0) or {}
+    return space.run(setting, point, seed=space.search_seeds[0]).constraint

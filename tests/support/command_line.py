@@ -1,12 +1,17 @@
-"""The command line as its users meet it: what a verb prints, what it refuses, what it leaves."""
+"""The command line as its users meet it: what a verb prints, what it refuses, what it leaves.
+
+Whatever a verb prints with --json is held against its published schema, in every test.
+"""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from click.testing import CliRunner, Result
 
 from sweep.cli.main import main
+from tests.support.schemas import as_published
 
 # Two arms in a second or two: what a run that trains is tried with.
 SPACE_FILE = """
@@ -32,6 +37,8 @@ def sweep(*words: str, exits: int = 0, answer: str | None = None) -> Result:
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     assert result.exit_code == exits, result.output
+    if "--json" in words and result.stdout and "--address" not in words:
+        as_published(words, json.loads(result.stdout))
     return result
 
 

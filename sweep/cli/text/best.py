@@ -47,6 +47,11 @@ def print_settings(
         out.print(f"All names begin with {setting.removesuffix(name)}, which is left out here.")
 
 
+def print_answer(entries: Sequence[Mapping[str, Json]]) -> None:
+    """What the entries of ``best_entries`` come to, in sentences."""
+    console().print(Paragraph(" ".join(findings(entries)), style="bold"))
+
+
 def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
     """A line for each setting that has a finished proposal, and a count of the others."""
     metric = facts_of(entries[0]["task"]).metric
@@ -69,7 +74,6 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
         "feasible: of the proposals tried. --only SETTING or --full shows pairs whole.",
     ):
         out.print(Paragraph(term, hanging=2))
-    out.print("\n" + " ".join(findings(entries)))
 
 
 def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
@@ -93,7 +97,6 @@ def print_best(entries: Sequence[Mapping[str, Json]]) -> None:
     out = console()
     for term in _legend(entries):
         out.print(Paragraph(term, hanging=2))
-    out.print("\n" + " ".join(findings(entries)))
 
 
 def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:

@@ -7,9 +7,14 @@ from collections.abc import Iterator, Mapping
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import limits, of_setting
+from sweep.confirmation.words import in_short, limits, of_setting
 from sweep.results.tables.formats import number
 from trainables.plain import Json
+
+
+def print_outcome(entry: Mapping[str, Json]) -> None:
+    """What the entry of ``confirmed`` comes to, in one sentence."""
+    console().print(Paragraph(in_short(entry), style="bold"))
 
 
 def print_confirmed(entry: Mapping[str, Json]) -> None:

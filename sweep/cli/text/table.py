@@ -1,7 +1,8 @@
 """Text tables and paragraphs for terminals of any width; no word is broken.
 
-A table first wraps its prose. Where that is not enough, numbers stand in blocks of as many columns
-as fit, each beside the first column; anything else stands one field a line below its row's name.
+A table first wraps its prose, and a column of sentences stands below its rows. Where that is not
+enough, numbers stand in blocks of as many columns as fit, each beside the first column; anything
+else stands one field a line below its row's name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ Line = tuple[str, bool]  # its text, and whether it is a heading
 
 
 def table(
-    rows: Sequence[Mapping[str, str]], *, right: Collection[str] = (), whole: Collection[str] = ()
+    rows: Sequence[Mapping[str, str]],
+    *,
+    right: Collection[str] = (),
+    whole: Collection[str] = (),
+    below: str = "",
 ) -> TextTable:
     """A plain table with one column per key.
 
@@ -30,12 +35,14 @@ def table(
         rows: the cells; there is one at least.
         right: columns of numbers, which are never broken.
         whole: other columns that are not broken over lines: what one would copy.
+        below: the column of sentences, each below its row where the table is wider than a line.
     """
     return TextTable(
         tuple(
             _Column(name, tuple(row[name] for row in rows), name in right, name in whole)
             for name in rows[0]
-        )
+        ),
+        below,
     )
 
 
@@ -44,6 +51,7 @@ class TextTable:
     """A table as ``table`` makes it; printed on a console it takes the console's width."""
 
     columns: tuple[_Column, ...]
+    below: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Line by line, headings in bold; rich's own wrapping breaks words."""
@@ -57,6 +65,11 @@ class TextTable:
 
     def lines(self, width: int) -> Iterator[Line]:
         """The whole table where it fits, else in blocks of columns, else a field a line."""
+        if self.below and not self.fits(width):
+            rest = TextTable(tuple(c for c in self.columns if c.header != self.below))
+            if rest.fits(width):
+                (said,) = (c for c in self.columns if c.header == self.below)
+                return _with_sentences(rest.lines(width), said.cells, width)
         first, *others = self.columns
         if _least(self.columns) <= width:
             return _drawn(self.columns, width)
@@ -134,6 +147,16 @@ def _drawn(columns: Sequence[_Column], width: int) -> Iterator[Line]:
                 filled = [*blank, *lines] if number == 0 else [*lines, *blank]
                 parts.append(filled[at].rjust(w) if column.is_right else filled[at].ljust(w))
             yield (" " * GAP).join(parts).rstrip(), number == 0
+
+
+def _with_sentences(lines: Iterator[Line], sentences: Sequence[str], width: int) -> Iterator[Line]:
+    """Each row, which is one line, and its sentence below it."""
+    left = iter(sentences)
+    for text, is_heading in lines:
+        yield text, is_heading
+        if not is_heading:
+            for said in wrapped(next(left), width, first="  ", rest="  "):
+                yield said, False
 
 
 def _fields(first: _Column, others: Sequence[_Column], width: int) -> Iterator[Line]:

@@ -63,6 +63,9 @@ def test_a_dry_run_prints_the_plan_its_power_and_its_cost(mine: str) -> None:
     assert "6 fresh seeds from 1000, 12 arms at most" in out
     assert "d_z 1" in out
     assert "Estimate, within a factor of 2" in out
+    plain = json.loads(confirm(mine, "--dry-run", "--seeds", "6", "--json").stdout)
+    assert (plain["arms"], len(plain["seeds"])) == (12, 6)
+    assert plain["estimate"]["arms"] == 12
     assert load_plan(ObjectStore(mine), "mine.confirmation") is None
     assert "mine.confirmation" not in sweep("list", "--storage", mine).stdout
 
@@ -74,7 +77,9 @@ def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) ->
     assert f"3 of 3 planned seeds count. Plan {plan.digest}." in " ".join(out.split())
     again = sweep("confirm", "mine", "--storage", mine, "--where", "inline").stdout
     shown = sweep("best", "mine.confirmation", "--storage", mine).stdout
-    assert shown.strip() in again
+    answer, _, table = shown.partition("\n\n")  # first here, last where it was trained
+    assert table.strip() in again
+    assert again.rstrip().endswith(answer)
     entry = json.loads(sweep("best", "mine.confirmation", "--json", "--storage", mine).stdout)
     (setting,) = entry["settings"]
     assert set(setting["contrasts"]) == {"unconstrained", "detached"}

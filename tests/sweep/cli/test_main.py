@@ -39,8 +39,8 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 
 def test_the_verbs_are_those_of_the_design() -> None:
-    study = "spaces run submit status logs stop resume list best confirm export report"
-    assert set(VERBS) == {*study.split(), "ui", "sync", "rm", "doctor"}
+    study = "spaces run submit status logs stop resume list best reproduce confirm export report"
+    assert set(VERBS) == {*study.split(), "ui", "sync", "rm", "doctor", "completion"}
 
 
 def test_a_mistyped_verb_is_refused_with_what_was_meant() -> None:
@@ -80,7 +80,7 @@ def test_the_overview_loads_no_verb_and_the_list_of_spaces_reads_no_store() -> N
 
 
 def test_every_reading_verb_has_json() -> None:
-    for verb in ("spaces", "list", "status", "best", "doctor"):
+    for verb in ("spaces", "list", "status", "best", "reproduce", "confirm", "doctor"):
         assert any("--json" in option.opts for option in loaded(verb).params), verb
 
 

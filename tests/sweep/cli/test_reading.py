@@ -13,11 +13,13 @@ import pytest
 
 from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
+from sweep.results.findings import findings
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import load_definition
 from sweep.study.lock import driver_lock
 from sweep.study.proposals import put_retired
 from sweep.tracking.address import sweep_id
+from tests.support import confirmations
 from tests.support.command_line import refused, sweep
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
 from trainables.records.arms import ArmStore
@@ -202,3 +204,33 @@ def test_best_for_people_fits_80_columns_and_names_what_matters(stored: ObjectSt
         "selection-biased",
     ):
         assert words in text
+
+
+def test_the_answer_comes_first(stored: ObjectStore) -> None:
+    answer = " ".join(findings(json.loads(sweep("best", "tiny", "--json").stdout)))
+    for words in (("best", "tiny"), ("best", "tiny", "--full")):
+        assert " ".join(sweep(*words).stdout.split()).startswith(answer)
+    store_sweep(stored, {FIRST: [INFEASIBLE]}, name="lost")
+    assert sweep("best", "lost").stdout.startswith("No setting has a winner")
+
+
+def test_the_outcome_of_a_confirmation_comes_first(objects: ObjectStore) -> None:
+    confirmations.searched(objects)
+    _, definition = confirmations.stored(objects)
+    scores = {FIRST: 1.0, SECOND: 0.0}  # by how much the constrained arm is better
+
+    def score_of(setting: str, kind: str, seed: int) -> float:
+        gain = scores[setting] + 0.5 * (-1) ** seed
+        return 12.0 - gain * (kind == "constrained")
+
+    confirmations.trained(objects, definition, score_of)
+    shown = sweep("best", confirmations.NAME, "--storage", objects.root).stdout
+    entry = json.loads(
+        sweep("best", confirmations.NAME, "--json", "--storage", objects.root).stdout
+    )
+    marked = [one["contrasts"]["unconstrained"]["marked"] for one in entry["settings"]]
+    assert marked[0] == "better" != marked[1]
+    assert " ".join(shown.split()).startswith(
+        "On fresh seeds and the test split, constrained against plain training: better in 1 "
+        f"setting, {marked[1]} in 1 setting. tiny.confirmation: "
+    )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from search_spaces.catalog import space_names
 from search_spaces.space import Setting
 from sweep.cli.text.table import phrases, table
 from tests.support.command_line import sweep
@@ -88,3 +89,29 @@ def test_words_stand_one_field_a_line_where_no_table_fits() -> None:
         ("  outcomes  2 feasible,", False),
         ("            1 infeasible", False),
     ]
+
+
+def test_sentences_stand_below_their_rows_where_the_table_is_wider_than_a_line() -> None:
+    rows = [
+        {"name": "ped2", "summary": "UT on two data sets", "arms": "68"},
+        {"name": "imdb", "summary": "MiniLM", "arms": "6"},
+    ]
+    shown = table(rows, right=("arms",), whole=("name",), below="summary")
+    assert [text for text, _ in shown.lines(31)] == [
+        "name  summary              arms",
+        "ped2  UT on two data sets    68",
+        "imdb  MiniLM                  6",
+    ]
+    assert list(shown.lines(16)) == [
+        ("name  arms", True),
+        ("ped2    68", False),
+        ("  UT on two data", False),
+        ("  sets", False),
+        ("imdb     6", False),
+        ("  MiniLM", False),
+    ]
+
+
+def test_a_space_takes_two_lines_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert len(sweep("spaces").stdout.splitlines()) == 1 + 2 * len(space_names())

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import put_extension
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, point, store_sweep
+from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -43,3 +48,26 @@ def test_a_sweep_is_finished_when_all_that_was_asked_is_final(objects: ObjectSto
         "training": 0,
         "interrupted": 0,
     }
+
+
+def test_the_time_left_is_that_of_arms_like_those_in_training(objects: ObjectStore) -> None:
+    """Two arms are half done after 30 s and 10 s, so an arm takes 40 s in the mean."""
+    definition = store_sweep(objects, {FIRST: [FEASIBLE, FEASIBLE], SECOND: []})
+    store = ArmStore(objects)
+    for seed, spent in ((0, 30.0), (1, 10.0)):
+        config = definition.space.run(definition.space.setting(FIRST), point(1), seed=seed)
+        record = store.record(config.signature())
+        assert record is not None
+        scalars = {TRAIN_SECONDS: spent - 2, EVAL_SECONDS: 2.0}
+        report = Report(step=config.steps // 2, timestamp_ms=1, scalars=scalars)
+        store.forget(record.signature)
+        store.put_record(replace(record, status="running", evaluation=None, reports=[report]))
+    view = load_sweep(objects, "tiny")
+    entry = status_entry(view, is_running=True)
+    assert entry["arms"] == {"wanted": 16, "final": 6, "training": 2, "interrupted": 0}
+    assert entry["seconds_left"] == pytest.approx((10 * 40.0 - 40.0) / 2)
+    assert [setting["arms"] for setting in entry["settings"]] == [
+        {"wanted": 8, "final": 4},
+        {"wanted": 8, "final": 2},
+    ]
+    assert status_entry(view)["seconds_left"] is None

@@ -167,3 +167,12 @@ def test_a_search_that_ended_and_problems_are_told(coordinator: Coordinator) -> 
     lines = shown(coordinator, 80)
     assert "! …L3-g0.15: its search ended: no such kernel" in lines
     assert "! the disk is full" in lines
+
+
+def test_arms_in_training_have_bars_where_the_terminal_has_room(coordinator: Coordinator) -> None:
+    arm = coordinator.next_arm()
+    assert arm is not None
+    coordinator.report(arm.signature, Report(step=10, timestamp_ms=1))
+    wide, narrow = (shown(coordinator, width)[4].split() for width in (120, 80))
+    assert wide == ["photographs-ut-L5-g0.15", "p0", "s0", "━" * 3, "10/40"]  # 3 of 12
+    assert narrow == ["…L5-g0.15", "p0", "s0", "10/40"]

@@ -1,0 +1,115 @@
+"""Live view of `status --watch`: bars of the sweep and its arms, best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from sweep.results.names import short_names
+from sweep.results.status import time_text
+from sweep.study.lock import Driver
+from sweep.study.selection import outcome_text
+from trainables.plain import Json
+
+BAR = 16  # columns of a bar beside words
+WORDS = 50  # columns that are kept for what stands beside a setting's name and bar
+SHOWN_ARMS = 8  # arms in training that are listed; more are counted
+
+
+def status_view(entry: Mapping[str, Json], width: int, height: int) -> RenderableType:
+    """The entry of ``status`` as it is right now, in as many lines as the terminal has.
+
+    Args:
+        entry: of a running sweep.
+        width: of the terminal, in characters.
+        height: of the terminal, in lines.
+    """
+    arms, settings, training = entry["arms"], entry["settings"], entry["in_training"]
+    left = entry["seconds_left"]
+    remaining = "" if left is None else f", about {time_text(left)} left"
+    whole = Table.grid(expand=True)
+    whole.add_row(_bar(arms["final"], arms["wanted"], None))
+    by = "" if entry["driver"] is None else f", by {Driver(**entry['driver'])}"
+    parts: list[RenderableType] = [
+        _line(f"{entry['name']} is {entry['state']}{by}", "bold"),
+        _line(f"{arms['final']} of {arms['wanted']} arms final{remaining}"),
+        whole,
+    ]
+    if entry["driver"] is not None and entry["driver"]["waits_for"]:
+        parts.append(_line(f"waits for {entry['driver']['waits_for']}", "yellow"))
+    names = _names([one["setting"] for one in settings], width)
+    listed = training[:SHOWN_ARMS]
+    most = max(2, height - len(parts) - len(listed) - 5)  # headings, counts, how to leave
+    shown = _shown(settings, most)
+    parts += [Text(), _settings(shown, names)]
+    if len(shown) < len(settings):
+        parts.append(_line(f"and {len(settings) - len(shown)} more settings"))
+    if training:
+        parts += [Text(), _arms(listed, names)]
+    if len(listed) < len(training):
+        parts.append(_line(f"and {len(training) - len(listed)} more arms in training"))
+    parts.append(_line("Ctrl-C ends this view, not the sweep. Objective: lower is better.", "dim"))
+    return Group(*parts)
+
+
+def _line(text: str, style: str = "") -> Text:
+    """Text on one line, cut where the terminal ends."""
+    return Text(text, style=style, no_wrap=True, overflow="ellipsis")
+
+
+def _bar(done: float, wanted: float, width: int | None) -> ProgressBar:
+    return ProgressBar(total=max(wanted, 1), completed=done, width=width)
+
+
+def _names(settings: Sequence[str], width: int) -> dict[str, str]:
+    """Full names where words fit beside the longest; else a sign for what all begin with."""
+    short = short_names(settings)
+    if max(map(len, settings)) + BAR + WORDS <= width:
+        return {name: name for name in settings}
+    return {name: text if text == name else f"…{text}" for name, text in short.items()}
+
+
+def _shown(settings: Sequence[Mapping[str, Json]], most: int) -> list[Mapping[str, Json]]:
+    """As many settings as there are lines for; of more those that are begun and not done."""
+    if len(settings) <= most:
+        return list(settings)
+    order = sorted(settings, key=lambda one: one["arms"]["final"] in (0, one["arms"]["wanted"]))
+    return order[: most - 1]
+
+
+def _settings(settings: Sequence[Mapping[str, Json]], names: Mapping[str, str]) -> Table:
+    """A line for each setting."""
+    table = Table.grid(padding=(0, 2))
+    for one in settings:
+        arms = one["arms"]
+        table.add_row(
+            _line(names[one["setting"]]),
+            _bar(arms["final"], arms["wanted"], BAR),
+            _line(f"{arms['final']}/{arms['wanted']} arms"),
+            _line(_best(one)),
+        )
+    return table
+
+
+def _best(setting: Mapping[str, Json]) -> str:
+    """The best proposal so far, or what became of all."""
+    if setting["winner"] is None:
+        return f"no winner yet: {outcome_text(setting['outcomes'])}"
+    return f"best: p{setting['winner']}, objective {setting['objective']:.3f}"
+
+
+def _arms(arms: Sequence[Mapping[str, Json]], names: Mapping[str, str]) -> Table:
+    """A line for each arm in training, of how far its steps are."""
+    table = Table.grid(padding=(0, 2))
+    for arm in arms:
+        which = "plain" if arm["proposal"] is None else f"p{arm['proposal']}"
+        table.add_row(
+            _line(f"{names.get(arm['setting'], arm['setting'])} {which} s{arm['seed']}"),
+            _bar(arm["step"], arm["steps"], BAR),
+            _line(f"step {arm['step']} of {arm['steps']}"),
+        )
+    return table

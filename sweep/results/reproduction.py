@@ -1,0 +1,159 @@
+"""Reproduction of arms: what each came to before and now, number by number. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Literal, cast
+
+from sweep.results.provenance import device_s
+from sweep.study.arms import Arm
+from sweep.study.feasibility import judge
+from trainables.config.arm import ArmConfig, ConstraintConfig
+from trainables.plain import Json, finite
+from trainables.records.arm_record import ArmRecord
+
+# How far two values of a number may be apart, as a share of the larger one, to count as the same.
+TOLERANCE = 1e-6
+_NOTHING = 1e-9  # a difference that is none where the numbers are about 0
+Verdict = Literal["identical", "close", "differs"]
+VERDICTS: Mapping[Verdict, str] = {
+    "identical": "the same to the last digit",
+    "close": f"the same to {TOLERANCE:.0e}",
+    "differs": "differs",
+}
+SHOWN = 8  # differences of an arm that are listed
+_OURS = ("code", "commit", "dirty")  # said, but by themselves no reason for other numbers
+
+
+def differences(there: Json, here: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
+    """Where two plain values differ, and what each has; any difference in a number counts.
+
+    >>> list(differences({"a": [1.0, 2.0]}, {"a": [1.0, 2.5]}))
+    [('a.1', 2.0, 2.5)]
+    """
+    if isinstance(there, Mapping) and isinstance(here, Mapping):
+        for key in sorted({*there, *here}):
+            yield from differences(there.get(key), here.get(key), f"{path}.{key}".lstrip("."))
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (one, other) in enumerate(zip(there, here, strict=True)):
+            yield from differences(one, other, f"{path}.{index}".lstrip("."))
+    elif there != here:
+        yield path, there, here
+
+
+def relative(one: Json, other: Json) -> float:
+    """How far two values are apart, as a share of the larger; infinite unless both are numbers.
+
+    >>> relative(4.0, 5.0), relative("finished", "failed")
+    (0.2, inf)
+    """
+    if not all(isinstance(value, int | float) for value in (one, other)):
+        return math.inf
+    if abs(one - other) <= _NOTHING:
+        return 0.0
+    return float(abs(one - other) / max(abs(one), abs(other)))
+
+
+def worst(verdicts: Sequence[Verdict]) -> Verdict:
+    """The verdict on several arms: that of the one farthest from the same."""
+    return max(verdicts, key=list(VERDICTS).index)
+
+
+def arm_entry(arm: Arm, before: ArmRecord, now: ArmRecord) -> dict[str, Json]:
+    """One arm, in how it ended and in every number of its evaluation."""
+    plain = [record.to_json() for record in (before, now)]
+    there, here = ({name: one[name] for name in ("status", "evaluation")} for one in plain)
+    found = list(differences(there, here))
+    farthest = max((relative(old, new) for _, old, new in found), default=0.0)
+    verdict: Verdict = "differs" if farthest > TOLERANCE else "close" if found else "identical"
+    entry: dict[str, Json] = {
+        "signature": arm.signature,
+        "arm": arm.config.arm,
+        "setting": arm.setting,
+        "proposal": arm.proposal,
+        "seed": arm.config.seed,
+        "verdict": verdict,
+        "old_status": before.status,
+        "new_status": now.status,
+        "different": len(found),
+        "largest_relative": farthest,
+        "differences": _listed(found[:SHOWN]),
+        "environment": _listed(differences(before.environment, now.environment)),
+        "old_seconds": device_s(before) or None,
+        "new_seconds": device_s(now) or None,
+    }
+    return cast(dict[str, Json], finite(entry))
+
+
+def _listed(found: Iterator[tuple[str, Json, Json]] | Sequence[tuple[str, Json, Json]]) -> Json:
+    return [{"what": what, "old": old, "new": new} for what, old, new in found]
+
+
+def is_same_place(environment: Sequence[Mapping[str, Json]]) -> bool:
+    """Whether two environments differ in nothing that equal bits are promised for."""
+    return all(one["what"].startswith(_OURS) for one in environment)
+
+
+def number_entries(
+    before: Sequence[ArmRecord],
+    now: Sequence[ArmRecord],
+    constraint: ConstraintConfig | None,
+    tolerance: float,
+) -> list[dict[str, Json]]:
+    """The numbers of a table's cell, before and now: of several seeds their means.
+
+    Args:
+        before: an arm on its seeds.
+        now: the same, trained again.
+        constraint: that of the pair, by which missing shares are measured; None: there is none.
+        tolerance: the missing share that is still feasible.
+    """
+    old, new = (_numbers(records, constraint, tolerance) for records in (before, now))
+    return [
+        finite(
+            {
+                "number": name,
+                "old": old.get(name),
+                "new": new.get(name),
+                "difference": new[name] - old[name] if name in old and name in new else None,
+            }
+        )
+        for name in dict.fromkeys((*old, *new))
+    ]
+
+
+def _numbers(
+    records: Sequence[ArmRecord], constraint: ConstraintConfig | None, tolerance: float
+) -> dict[str, float]:
+    """By the words that a person reads; empty where an arm measured nothing."""
+    done = [record.evaluation for record in records if record.evaluation is not None]
+    seconds = [device_s(record) for record in records]
+    found: dict[str, float] = {}
+    if done and len(done) == len(records):
+        label = _label(records[0].config)
+        found = {
+            f"{label} at gamma {gamma}": fmean([m.scores[gamma] for m in done])
+            for gamma in done[0].scores
+        }
+        for shift, by_severity in done[0].shift_scores.items():
+            for severity in by_severity:
+                scores = [m.shift_scores[shift][severity] for m in done]
+                found[f"{label} under {shift} {severity}"] = fmean(scores)
+        found[f"mean {label}"] = fmean([m.ood_mean for m in done])
+        found["ood_auc"] = fmean([m.ood_auc for m in done])
+        found["objective"] = fmean([m.objective for m in done])
+        losses = zip(*(m.held_out_losses() for m in done), strict=True)
+        found |= {f"held-out loss, layer {n}": fmean(of) for n, of in enumerate(losses)}
+        judged = None if constraint is None else judge(records, constraint, tolerance)
+        if judged is not None:
+            shares = enumerate(judged.held_out, start=judged.first_layer)
+            found |= {f"missing share, layer {n}": share for n, share in shares}
+    if all(seconds):
+        found["seconds"] = fmean(seconds)
+    return found
+
+
+def _label(config: ArmConfig) -> str:
+    return config.facts.metric.label
