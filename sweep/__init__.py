@@ -1,0 +1,34 @@
+"""Sweeps from Python: ``sweep.load`` reads a stored one, ``sweep.run`` trains one.
+
+Both are imported when they are first used, so that `import sweep` costs nothing. ``sweep.run`` is a
+package, too: that of the driver.
+"""
+
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from sweep import run
+
+if TYPE_CHECKING:
+    from sweep.api.loaded import Sweep, load
+
+__all__ = ["load", "run"]
+
+
+class _Run(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> "Sweep":
+        """Train a search space here: ``sweep.api.running.run``."""
+        from sweep.api.running import run
+
+        return run(*args, **options)
+
+
+run.__class__ = _Run
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":
+        from sweep.api.loaded import load
+
+        return load
+    raise AttributeError(f"module 'sweep' has no attribute {name!r}")

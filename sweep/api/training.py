@@ -1,4 +1,4 @@
-"""Training of a stored sweep from here, tracked: of `sweep run` and of ``sweep.run``."""
+"""Tracked training of a stored sweep, for `sweep run` and ``sweep.run``."""
 
 from __future__ import annotations
 
