@@ -4,19 +4,23 @@ Both are imported when they are first used, so that `import sweep` costs nothing
 package, too: that of the driver.
 """
 
+from __future__ import annotations
+
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 from sweep import run
 
+TYPE_CHECKING = False  # that of `typing`, which would be most of the cost
 if TYPE_CHECKING:
+    from typing import Any
+
     from sweep.api.loaded import Sweep, load
 
 __all__ = ["load", "run"]
 
 
 class _Run(ModuleType):
-    def __call__(self, *args: Any, **options: Any) -> "Sweep":
+    def __call__(self, *args: Any, **options: Any) -> Sweep:
         """Train a search space here: ``sweep.api.running.run``."""
         from sweep.api.running import run
 

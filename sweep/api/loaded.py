@@ -56,16 +56,20 @@ def root(storage: str | os.PathLike[str] | None) -> str:
     return os.fspath(given)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sweep:
     """A sweep as it was when it was loaded.
 
     A frame is made when it is first asked for; ``columns`` says what its columns mean.
     """
 
-    objects: ObjectStore = field(repr=False)
-    view: SweepView = field(repr=False)
+    objects: ObjectStore
+    view: SweepView
     is_running: bool
+
+    def __repr__(self) -> str:
+        """Its name and state; a notebook shows ``_repr_html_``."""
+        return f"<sweep {self.name}: {self.state}>"
 
     @property
     def name(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import get_args
@@ -68,5 +69,8 @@ def run(
     definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
     there = registered(objects, definition, asked=fields, say=note)
     refuse_second_driver(objects, definition.name)
-    train(objects, there, executor, on_done=lambda _, line: print(line), mlflow=mlflow)
+    with warnings.catch_warnings():
+        # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
+        warnings.filterwarnings("ignore", "IProgress not found")
+        train(objects, there, executor, on_done=lambda _, line: print(line), mlflow=mlflow)
     return load(definition.name, objects.root)
