@@ -65,6 +65,12 @@ def pair_text(entry: Mapping[str, Json]) -> str:
     return f"{kind}: proposal {entry['proposal']}"
 
 
+def _winner_text(entry: Mapping[str, Json]) -> str:
+    if entry["proposal"] is None:
+        return "no pair yet"
+    return f"{'proposal' if entry['winner'] else 'none; closest:'} {entry['proposal']}"
+
+
 def point_text(point: Mapping[str, Json]) -> str:
     """The searched values of a pair.
 
@@ -98,7 +104,7 @@ def _settings(entries: Sequence[Mapping[str, Json]]) -> Shown:
 
     return [
         ("setting", [entry["setting"] for entry in entries]),
-        ("pair", [pair_text(entry) for entry in entries]),
+        ("winner", [_winner_text(entry) for entry in entries]),
         *(
             (
                 f"{block}: {arm}",
@@ -126,8 +132,10 @@ def _block(title: str, what: str, lines: Iterable[str], table: Shown) -> str:
 
 
 def _row(tag: str, cells: Sequence[str]) -> str:
+    wraps = "normal" if tag == "th" else "nowrap"
+
     def cell(at: int, text: str) -> str:
-        side = "left;white-space:nowrap" if at == 0 else "right"
-        return f'<{tag} style="{_CELL}{side}">{escape(text) or NOTHING}</{tag}>'
+        style = f"{_CELL}{'right' if at else 'left'};white-space:{wraps}"
+        return f'<{tag} style="{style}">{escape(text) or NOTHING}</{tag}>'
 
     return f"<tr>{''.join(cell(at, text) for at, text in enumerate(cells))}</tr>"

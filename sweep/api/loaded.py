@@ -1,4 +1,4 @@
-"""A stored sweep as Python has it: frames, figures, and what a notebook shows of it."""
+"""A stored sweep in Python: frames, figures, and what a notebook shows of it."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def test_html_of_a_finished_sweep_says_what_was_found(objects: ObjectStore) -> N
     assert "Finished: 16 of 16 arms final." in text
     assert "2 of 2 settings have a winner" in text
     assert "RMSE in grey levels, mean over the seeds; lower is better" in text
-    assert cells[:2] == [FIRST, "Winner: proposal 0"]
+    assert cells[:2] == [FIRST, "proposal 0"]
     row = of.settings.iloc[0]
     assert f"{row['constrained_unseen_mean']:.3f}" in cells
     assert f"{row['difference_seen_mean']:+.3f}" in cells
