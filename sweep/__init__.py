@@ -1,0 +1,38 @@
+"""Sweeps from Python: ``sweep.load`` reads a stored one, ``sweep.run`` trains one.
+
+Both are imported when they are first used, so that `import sweep` costs nothing. ``sweep.run`` is a
+package, too: that of the driver.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from sweep import run
+
+TYPE_CHECKING = False  # that of `typing`, which would be most of the cost
+if TYPE_CHECKING:
+    from typing import Any
+
+    from sweep.api.loaded import Sweep, load
+
+__all__ = ["load", "run"]
+
+
+class _Run(ModuleType):
+    def __call__(self, *args: Any, **options: Any) -> Sweep:
+        """Train a search space here: ``sweep.api.running.run``."""
+        from sweep.api.running import run
+
+        return run(*args, **options)
+
+
+run.__class__ = _Run
+
+
+def __getattr__(name: str) -> Any:
+    if name == "load":
+        from sweep.api.loaded import load
+
+        return load
+    raise AttributeError(f"module 'sweep' has no attribute {name!r}")

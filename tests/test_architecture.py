@@ -22,7 +22,7 @@ OWNERS = {
     "botocore": ("sweep/doctor/yaml_aws.py",),
     "datasets": ("trainables/datasets/text/hub.py",),
     "mlflow": ("sweep/tracking/tracker.py", "sweep/tracking/client.py", "sweep/tracking/runs.py"),
-    "matplotlib": ("sweep/report/*.py",),
+    "matplotlib": ("sweep/report/*.py", "sweep/api/loaded.py"),
     "optuna": ("sweep/study/sampler.py",),
     "pyarrow": ("trainables/records/objects.py", "trainables/fetching/remote_folders.py"),
     "ray": (
@@ -94,6 +94,7 @@ TREE_COMMENTS = {
     "CONTRIBUTING.md": "the rules, and how to run the checks",
     "LICENSE": "MIT",
     "README.md": "the project in one screen, and where things are",
+    "docs/notebook.ipynb": "sweeps from Python: a tiny one, from `sweep.run` to a figure and LaTeX",
     "docs/pictures/best_of_n.svg": "the best of N and confirmation, where nothing has an effect",
     "docs/pictures/live_view.svg": "the live view of a running quickstart sweep",
     "docs/pictures/mlflow.png": "MLflow's charts of the quickstart sweep",

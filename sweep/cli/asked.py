@@ -19,7 +19,6 @@ from sweep.cli.options import (
     storage_option,
 )
 from sweep.study.opening import parse_seeds
-from trainables.errors import Misuse
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which showing a space does not need
@@ -133,20 +132,6 @@ class ShownSettings(Place):
     def is_short(self) -> bool:
         """Whether many settings get a line each."""
         return not self.whole and not self.patterns
-
-
-def refuse_confirmation(found: catalog.Found) -> None:
-    """Raise Misuse for a confirmation without a plan: it would read the test split before one.
-
-    A run that was exported is trained again as it was.
-    """
-    again = found.expected is not None or found.space.name == "arm"
-    if found.space.phase == "confirmation" and not again:
-        raise Misuse(
-            f"{found.space.name} has phase 'confirmation', which reads the test split: "
-            "`sweep confirm NAME` makes one of a finished sweep, with a plan. Leave phase at "
-            "'search'."
-        )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected, refuse_confirmation
+from sweep.cli.asked import OPTIONS, Asked, Place, SweepOptions, collected
 from sweep.cli.options import (
     address_option,
     given_storage,
@@ -25,6 +25,7 @@ from sweep.cluster.submission import ANSWER, Submission
 from sweep.run import notifications
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
+from sweep.study.registration import refuse_confirmation
 from sweep.study.requirements import refuse_keys
 from sweep.tracking.address import tracking_uri
 from trainables.code_version import code_version

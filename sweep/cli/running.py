@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import click
 
 from search_spaces import catalog
-from sweep.cli.asked import Asked, Place, SweepOptions, collected, refuse_confirmation
+from sweep.api import training
+from sweep.cli.asked import Asked, Place, SweepOptions, collected
 from sweep.cli.cluster import notify_option, send
 from sweep.cli.options import (
     complete_cells,
@@ -34,39 +32,32 @@ from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
-from sweep.results.sweep_view import SweepView, load_sweep
-from sweep.run import notifications
-from sweep.run.retention import keep_winners_weights
-from sweep.run.signals import KNOWN, request_stop
+from sweep.results.sweep_view import SweepView
+from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.arms import all_judged
 from sweep.study.definition import Definition, definition_name
 from sweep.study.lock import driver_of, driving_jobs
 from sweep.study.opening import find_sweep, open_store, parse_seeds
-from sweep.study.registration import extended, refuse_second_driver, registered, resolved
+from sweep.study.registration import (
+    extended,
+    refuse_confirmation,
+    refuse_second_driver,
+    registered,
+)
 from sweep.study.requirements import (
     absolute,
     fetch,
-    require_device,
     require_torch,
     resolve_checkpoints,
     resolve_data,
     with_folder,
 )
-from sweep.study.selection import outcome_text
-from sweep.tracking.address import place_of, remember_place, shown, sweep_id
-from trainables.errors import Misuse, StoreError, SweepError
+from trainables.errors import Misuse
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
-if TYPE_CHECKING:
-    from sweep.run.summary import RunSummary
-    from sweep.tracking.tracker import Tracker
-
 SHOWN_SETTINGS = 8  # more are left to `sweep best`
-TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
-URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 
 
 @click.command()
@@ -98,10 +89,7 @@ def run(
     found, definition, wanted = asked.definition()
     refuse_confirmation(found)
     objects = open_store(storage)
-    place_of(objects, definition, mlflow)  # refused before data are decoded or anything is written
-    if executor.where != "cluster":  # its head needs no GPU
-        require_device(definition.space)
-    definition = resolved(definition, say=note)
+    definition = training.ready(objects, definition, executor, mlflow)
     if reproduce:
         from sweep.run.reproduce import reproduced
 
@@ -266,119 +254,17 @@ def train(
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
-    """Train what is missing, track it, print what it came to; the exit code.
-
-    A confirmation that trains until it is decided goes on with more seeds until then.
-    """
-    while True:
-        code = _train_once(
-            objects, definition, executor,
-            retry_failed=retry_failed, mlflow=mlflow, notify=notify,
-        )  # fmt: skip
-        if definition.space.phase != "confirmation" or not all_judged(objects, definition):
-            return code  # arms that failed count there: it goes on
-        from sweep.confirmation.stages import next_seeds  # scipy, statsmodels: two seconds
-
-        more = next_seeds(objects, definition)
-        if not more:
-            return code
-        definition = extended(objects, definition, n_proposals=None, search_seeds=more, say=note)
+    """Train what is missing, track it, print what it came to; the exit code."""
+    return training.train(
+        objects, definition, executor,
+        on_done=partial(_print_done, objects), retry_failed=retry_failed, mlflow=mlflow,
+        notify=notify,
+    )  # fmt: skip
 
 
-def _train_once(
-    objects: ObjectStore,
-    definition: Definition,
-    executor: Executor,
-    *,
-    retry_failed: bool,
-    mlflow: str | None,
-    notify: str | None,
-) -> int:
-    from sweep.run.run_sweep import run_again, run_sweep
-    from sweep.tracking import sources
-    from sweep.tracking import tracker as tracking
-    from sweep.tracking.writer import BackgroundTracker
-
-    started_ms = time.time_ns() // 1_000_000
-    uri = place_of(objects, definition, mlflow)
-    remember_place(objects, definition.name, uri)
-    tracker = partial(tracking.Tracker, uri, sweep_id=sweep_id(objects, definition.name))
-    read = sources.StoredArms(objects, definition)
-    send = advice.command("sync", definition.name, storage=objects.root)
-    background = BackgroundTracker(
-        tracker(), definition.name, read, warn=note, storage=objects.root
-    )
-    on_record, on_proposal = sources.listeners(background.offer)
-    tracking_end_s = TRACKING_END_S
-    try:
-        again = run_again(objects, definition, executor)
-        with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
-            summary = run_sweep(
-                objects,
-                definition,
-                executor,
-                on_record=on_record,
-                on_proposal=on_proposal,
-                on_event=on_event,
-                retry_failed=retry_failed,
-            )
-            tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
-    finally:
-        behind = background.close(tracking_end_s)
-    view = load_sweep(objects, definition.name)
-    if behind:
-        note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
-    elif not summary.is_urgent:
-        try:
-            track_sweep(tracker(), view, started_ms)
-        except SweepError as error:
-            note(f"{error} `{send}` completes it.")
-    _print_summary(objects, view, summary)
-    if not summary.is_done:
-        return summary.exit_code
-    unread = sum(not arm.is_final for arm in view.arms.values())
-    if unread:
-        note(f"{unread} final records cannot be read: `{again}` trains their arms again.")
-        return 1
-    if view.definition.space.phase == "confirmation":
-        return summary.exit_code  # it has no winners: all weights stay
-    try:
-        keep_winners_weights(objects, view)
-    except StoreError as error:  # the results stand: only space on the disk is not freed
-        note(f"the weights of arms that did not win could not all be deleted: {error}")
-        return 1
-    return summary.exit_code
-
-
-def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int) -> None:
-    """Bring the sweep's own MLflow run up to date; its times are those of the records."""
-    records = [a.record for a in view.arms.values() if a.record is not None]
-    tracker.sync_sweep_summary(
-        view.definition.name,
-        definition={n: v for n, v in view.definition.to_json().items() if n != "mlflow_uri"},
-        outcomes={s.setting.name: s.chosen.outcomes for s in view.settings},
-        started_ms=min((r.started_ms for r in records), default=fallback_ms),
-        ended_ms=max((r.ended_ms for r in records), default=fallback_ms)
-        if view.is_finished
-        else None,
-    )
-
-
-def _print_summary(objects: ObjectStore, view: SweepView, summary: RunSummary) -> None:
-    name = view.definition.name
-    for setting, why in summary.retired.items():
-        note(f"{setting}: its search ended early: {why}")
-    for problem in summary.problems:
-        note(problem)
-    done = f"{summary.arms_done} of {summary.arms_total} arms are final"
-    if not summary.is_done:
-        stopped = f" ({summary.stopped})" if summary.stopped else ""
-        goes_on = KNOWN in os.environ and not summary.was_asked_to_stop
-        what_next = "Its job sees whether it goes on." if goes_on else summary.advice
-        note(f"{name} is not done{stopped}: {done}. {what_next}")
-        return
-    out = console()
-    out.print(f"\n{name}: {done}; proposals: {outcome_text(summary.outcomes)}\n")
+def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
+    """What a sweep came to that is done."""
+    console().print(f"\n{line}\n")
     if view.definition.space.phase == "confirmation":
         from sweep.cli.text.confirmed import print_confirmed, print_outcome
         from sweep.confirmation.stages import shown_now
@@ -394,5 +280,5 @@ def _print_summary(objects: ObjectStore, view: SweepView, summary: RunSummary) -
         click.echo()
         print_answer(entries)
     else:
-        show = advice.command("best", name, storage=objects.root)
+        show = advice.command("best", view.definition.name, storage=objects.root)
         click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")

@@ -163,7 +163,7 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
 @storage_option
 def sync(name: str, mlflow: str | None, storage: str) -> None:
     """Complete MLflow from the stored records; a new, empty server gets everything."""
-    from sweep.cli.running import track_sweep
+    from sweep.api.training import track_sweep
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
 

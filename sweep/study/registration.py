@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.errors import NameTaken
 from sweep.study.definition import Definition, put_definition, put_extension, run_as
@@ -20,9 +21,24 @@ from sweep.study.requirements import (
     with_checkpoint_of,
     with_folder,
 )
+from trainables.errors import Misuse
 from trainables.records.objects import ObjectStore
 
 Say = Callable[[str], None]  # told what happened, in one line
+
+
+def refuse_confirmation(found: catalog.Found) -> None:
+    """Raise Misuse for a confirmation without a plan: it would read the test split before one.
+
+    A run that was exported is trained again as it was.
+    """
+    again = found.expected is not None or found.space.name == "arm"
+    if found.space.phase == "confirmation" and not again:
+        raise Misuse(
+            f"{found.space.name} has phase 'confirmation', which reads the test split: "
+            "`sweep confirm NAME` makes one of a finished sweep, with a plan. Leave phase at "
+            "'search'."
+        )
 
 
 def resolved(definition: Definition, *, say: Say) -> Definition:

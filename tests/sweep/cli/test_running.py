@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweep.cli import running as cli_running
+from sweep.api import training
 from sweep.results.sweep_view import load_sweep
 from sweep.run.signals import KNOWN
 from sweep.study.definition import load_definition, put_definition
@@ -135,7 +135,7 @@ def test_results_are_printed_when_weights_cannot_be_deleted(
     def fails(*_: object) -> int:
         raise StoreError("the disk is full")
 
-    monkeypatch.setattr(cli_running, "keep_winners_weights", fails)
+    monkeypatch.setattr(training, "keep_winners_weights", fails)
     result = sweep("resume", "mine", "--where", "inline", exits=1)
     assert "2 of 2 arms are final" in result.stdout
     assert "the disk is full" in result.stderr
@@ -153,7 +153,8 @@ def test_a_driver_that_is_started_again_asks_nobody_to_resume(
     coordinator.store_trouble("the disk is full")
     if is_supervised:
         monkeypatch.setenv(KNOWN, "0")
-    cli_running._print_summary(objects, load_sweep(objects, "toy"), coordinator.summary())
+    view = load_sweep(objects, "toy")
+    training.tell_end(view, coordinator.summary(), lambda *_: pytest.fail("it is not done"))
     said = capsys.readouterr().err
     assert ("Continue with `sweep resume toy --storage" in said) is not is_supervised
     assert ("Its job sees whether it goes on" in said) is is_supervised

@@ -1,0 +1,141 @@
+"""HTML of a sweep and of a setting, for a notebook's output. Pure.
+
+Colours are the notebook's own, so that it reads in dark and light; there are no scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from search_spaces.space import SearchSpace
+from sweep.results.findings import findings
+from sweep.results.tables.formats import NOTHING, YES_NO, number
+from sweep.results.tables.results import results_table
+from sweep.results.verdict_text import verdict_lines
+from sweep.study.selection import outcome_text
+from trainables.plain import Json
+from trainables.registry.lookup import facts_of
+from trainables.registry.task_facts import Metric
+
+Shown = Sequence[tuple[str, Sequence[str]]]  # header, one text a row: as in ``Table``
+_CELL = "padding:.15rem .6rem;border-bottom:1px solid rgba(128,128,128,.4);text-align:"
+
+
+def of_search(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]]) -> str:
+    """What a search came to: its state, its findings, a row a setting.
+
+    Args:
+        status: ``status_entry``, and of the sweep ``name`` and ``summary``.
+        entries: those of ``best_entries``.
+    """
+    unit = _unit(facts_of(entries[0]["task"]).metric)
+    head = (_state(status), *findings(entries), *_biased(entries), unit)
+    return _block(status["name"], str(status["summary"]), head, _settings(entries))
+
+
+def of_confirmation(status: Mapping[str, Json], said: Iterable[str], table: Shown) -> str:
+    """What a confirmation came to: its state, what was found in words, its table."""
+    return _block(status["name"], str(status["summary"]), (_state(status), *said), table)
+
+
+def of_setting(space: SearchSpace, entry: Mapping[str, Json]) -> str:
+    """The pair that a setting shows: the verdict in words, both arms beside the references."""
+    tried = entry["proposals"]
+    counts = f"{tried['finished']} of {tried['wanted']} proposals finished"
+    lines = [f"{pair_text(entry)}; {counts}: {outcome_text(entry['outcomes'])}."]
+    lines += [f"Why: {entry['why']}."] if entry["why"] else []
+    if entry["proposal"] is not None:
+        lines += [point_text(entry["point"]), *verdict_lines(entry), *_biased([entry])]
+    lines += [_unit(space.base.facts.metric)]
+    table = results_table(space, [entry])
+    return _block(entry["setting"], "", lines, table.shown[table.headed :])
+
+
+def of_confirmed_setting(name: str, said: str, table: Shown) -> str:
+    """One setting of a confirmation: what its test says, and the contrasts."""
+    return _block(name, "", [said], table)
+
+
+def pair_text(entry: Mapping[str, Json]) -> str:
+    """Which pair a setting shows."""
+    if entry["proposal"] is None:
+        return "No pair yet"
+    kind = "Winner" if entry["winner"] else "No winner; the closest"
+    return f"{kind}: proposal {entry['proposal']}"
+
+
+def _winner_text(entry: Mapping[str, Json]) -> str:
+    if entry["proposal"] is None:
+        return "no pair yet"
+    return f"{'proposal' if entry['winner'] else 'none; closest:'} {entry['proposal']}"
+
+
+def point_text(point: Mapping[str, Json]) -> str:
+    """The searched values of a pair.
+
+    >>> point_text({"constraint.alpha": 0.12345, "constraint.form": "ratio"})
+    'alpha 0.1235, form ratio'
+    """
+    values = {n: f"{v:.4g}" if isinstance(v, float) else str(v) for n, v in point.items()}
+    return ", ".join(f"{n.removeprefix('constraint.')} {v}" for n, v in values.items())
+
+
+def _state(status: Mapping[str, Json]) -> str:
+    arms = status["arms"]
+    return f"{str(status['state']).capitalize()}: {arms['final']} of {arms['wanted']} arms final."
+
+
+def _unit(metric: Metric) -> str:
+    seen = "seen: the test gammas that training or selection looked at; unseen: all others"
+    return f"{metric.label} in {metric.unit}, mean over the seeds; {metric.direction}; {seen}."
+
+
+def _biased(entries: Iterable[Mapping[str, Json]]) -> list[str]:
+    biased = any(
+        e["difference"].get("selection_biased") for e in entries if e["proposal"] is not None
+    )
+    return ["Selection-biased: no difference is a result before fresh seeds confirm it."] * biased
+
+
+def _settings(entries: Sequence[Mapping[str, Json]]) -> Shown:
+    def cells(arm: str, form: str, key: str) -> list[str]:
+        return [number((entry[arm] or {}).get(key), form) for entry in entries]
+
+    return [
+        ("setting", [entry["setting"] for entry in entries]),
+        ("winner", [_winner_text(entry) for entry in entries]),
+        *(
+            (
+                f"{block}: {arm}",
+                cells(arm, "+.3f" if arm == "difference" else ".3f", f"{block}_mean"),
+            )
+            for block in ("seen", "unseen")
+            for arm in ("constrained", "unconstrained", "difference")
+        ),
+        ("missing share", cells("constrained", "+.2f", "worst_missing_share")),
+        ("feasible", [YES_NO[(entry["constrained"] or {}).get("feasible")] for entry in entries]),
+    ]
+
+
+def _block(title: str, what: str, lines: Iterable[str], table: Shown) -> str:
+    said = "".join(f"<div>{escape(line)}</div>" for line in lines)
+    summary = f"<div><i>{escape(what)}</i></div>" * bool(what)
+    head = _row("th", [header for header, _ in table])
+    rows = "".join(_row("td", cells) for cells in zip(*(cells for _, cells in table), strict=True))
+    return (
+        f"<div><b>{escape(title)}</b>{summary}{said}"
+        '<div style="overflow-x:auto;margin-top:.4rem">'
+        '<table style="border-collapse:collapse;color:inherit;font-size:inherit">'
+        f"<thead>{head}</thead><tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def _row(tag: str, cells: Sequence[str]) -> str:
+    wraps = "normal" if tag == "th" else "nowrap"
+
+    def cell(at: int, text: str) -> str:
+        style = f"{_CELL}{'right' if at else 'left'};white-space:{wraps}"
+        return f'<{tag} style="{style}">{escape(text) or NOTHING}</{tag}>'
+
+    return f"<tr>{''.join(cell(at, text) for at, text in enumerate(cells))}</tr>"

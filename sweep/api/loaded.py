@@ -1,0 +1,263 @@
+"""A stored sweep in Python: frames, figures, and what a notebook shows of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from sweep.api import columns, frames, html
+from sweep.report.figures import FIGURES, draw
+from sweep.report.measured import Measured, measured
+from sweep.report.report import rendered
+from sweep.results.status import State, state_of, status_entry
+from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.study.advice import DEFAULT_STORAGE, STORAGE
+from sweep.study.arms import RecordReader
+from sweep.study.lock import driver_of
+from sweep.study.opening import named_place, open_store
+from trainables.errors import Misuse, UnknownName
+from trainables.plain import Json
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import UnitScores
+from trainables.registry.task_facts import Metric
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+FRAMES = ("settings", "proposals", "arms", "pairs", "layers", "curves", "steps")
+# Of a confirmation, which searches nothing: those that show single pairs.
+OF_CONFIRMATION = ("scores", "differences", "layers", "depth", "ratios", "trajectories", "cost")
+
+
+def load(name: str, storage: str | os.PathLike[str] | None = None) -> Sweep:
+    """A stored sweep or confirmation, also while it runs: what is final counts.
+
+    Args:
+        name: the sweep.
+        storage: its storage root; default: $SWEEP_STORAGE, else ./sweeps.
+
+    Raises:
+        UnknownName: there is none of this name below that root.
+    """
+    objects = open_store(root(storage))
+    with named_place(objects):
+        view = load_sweep(objects, name, "pairs")
+    return Sweep(objects, view, is_running=driver_of(objects, name) is not None)
+
+
+def root(storage: str | os.PathLike[str] | None) -> str:
+    """The storage root that is meant."""
+    given = os.environ.get(STORAGE) or DEFAULT_STORAGE if storage is None else storage
+    return os.fspath(given)
+
+
+@dataclass(frozen=True, repr=False)
+class Sweep:
+    """A sweep as it was when it was loaded.
+
+    A frame is made when it is first asked for; ``columns`` says what its columns mean.
+    """
+
+    objects: ObjectStore
+    view: SweepView
+    is_running: bool
+
+    def __repr__(self) -> str:
+        """Its name and state; a notebook shows ``_repr_html_``."""
+        return f"<sweep {self.name}: {self.state}>"
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.view.definition.name
+
+    @property
+    def state(self) -> State:
+        """What it did when it was loaded: running, stopped, failed or finished."""
+        return state_of(self.view, is_running=self.is_running)
+
+    @property
+    def is_confirmation(self) -> bool:
+        """Whether it trains winners on fresh seeds and the test split."""
+        return self.view.definition.space.phase == "confirmation"
+
+    def reload(self) -> Sweep:
+        """The same sweep as it is now."""
+        return load(self.name, self.objects.root)
+
+    # --- frames -----------------------------------------------------------------------------------
+
+    @cached_property
+    def settings(self) -> pd.DataFrame:
+        """A row a setting: its winner, or the closest pair and why; of a confirmation its table."""
+        if self.confirmed is None:
+            space = self.view.definition.space
+            return frames.framed(frames.setting_rows(space, self.measured.entries.values()))
+        from sweep.confirmation.tables import confirmed_table
+
+        return frames.framed(confirmed_table(self.confirmed).rows)
+
+    @cached_property
+    def proposals(self) -> pd.DataFrame:
+        """A row a proposal and seed: proposals.csv, what both arms of every pair came to."""
+        return frames.whole(self.measured.proposals)
+
+    @cached_property
+    def arms(self) -> pd.DataFrame:
+        """A row an arm: how far it is, how it ended, what it scored and cost."""
+        return frames.framed(frames.arm_rows(self.view, ArmStore(self.objects).record))
+
+    @cached_property
+    def pairs(self) -> pd.DataFrame:
+        """A row a number: tidy.csv, both arms of the pair that each setting shows."""
+        return frames.whole(self.measured.pairs)
+
+    @cached_property
+    def layers(self) -> pd.DataFrame:
+        """A row a layer of both arms of every judged proposal, held out, at train gamma."""
+        return frames.layers_frame(self._every, self.metric).reset_index()
+
+    @cached_property
+    def curves(self) -> pd.DataFrame:
+        """A row a test condition, of both arms of every judged proposal and of the references."""
+        return frames.curves_frame(self._every, self.view, self.metric)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """A row a report, series and layer, over training, of the pair that each setting shows."""
+        return frames.whole(self.measured.steps)
+
+    def columns(self, frame: str) -> pd.DataFrame:
+        """What the columns of a frame mean, with units; of a long one also its kinds of value."""
+        if frame not in FRAMES:
+            raise UnknownName.of("frame", frame, FRAMES)
+        return columns.described(getattr(self, frame), self.metric)
+
+    def unit_scores(self, signature: str) -> UnitScores | None:
+        """Scores of one arm by held-out unit and sample, at every test condition."""
+        return ArmStore(self.objects).unit_scores(signature)
+
+    # --- figures ----------------------------------------------------------------------------------
+
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """Names of what ``figure`` draws."""
+        return OF_CONFIRMATION if self.is_confirmation else tuple(FIGURES)
+
+    def figure(self, name: str) -> Figure:
+        """One figure of the report; a notebook shows it.
+
+        Raises:
+            UnknownName: there is none of this name.
+            Misuse: nothing is measured yet that it could show.
+        """
+        if name not in self.figures:
+            raise UnknownName.of("figure", name, self.figures)
+        drawn = draw(self.measured, [name]).get(name)
+        if drawn is None:
+            raise Misuse(f"{self.name} has nothing measured that the figure {name} could show.")
+        drawn._repr_png_ = partial(rendered, drawn, "png")  # type: ignore[attr-defined]
+        return drawn
+
+    # --- settings ---------------------------------------------------------------------------------
+
+    def __getitem__(self, setting: str) -> SettingOf:
+        """One setting, by its name."""
+        self.view.definition.space.setting(setting)  # UnknownName
+        return SettingOf(self, setting)
+
+    def __iter__(self) -> Iterator[SettingOf]:
+        """Every setting."""
+        return (SettingOf(self, one.setting.name) for one in self.view.settings)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return [one.setting.name for one in self.view.settings]
+
+    def _repr_html_(self) -> str:
+        definition = self.view.definition
+        status = {
+            **status_entry(self.view, is_running=self.is_running),
+            "name": self.name,
+            "summary": definition.space.summary,
+        }
+        if self.confirmed is None:
+            return html.of_search(status, list(self.measured.entries.values()))
+        from sweep.confirmation.tables import confirmed_table
+        from sweep.confirmation.words import sentences
+
+        shown = confirmed_table(self.confirmed).shown
+        return html.of_confirmation(status, sentences(self.confirmed), shown)
+
+    # --- what all of it is read from --------------------------------------------------------------
+
+    @property
+    def metric(self) -> Metric:
+        """What its task reports: key, unit and direction."""
+        return self.view.definition.space.base.facts.metric
+
+    @cached_property
+    def measured(self) -> Measured:
+        """The numbers that figures are drawn from."""
+        names = [one.setting.name for one in self.view.settings]
+        return measured(self._shown, ArmStore(self.objects).record, {}, names)
+
+    @cached_property
+    def confirmed(self) -> Mapping[str, Json] | None:
+        """What a confirmation shows; None of a search."""
+        if not self.is_confirmation:
+            return None
+        from sweep.confirmation.stages import shown_now
+
+        return shown_now(self.objects, self.view.definition)
+
+    @cached_property
+    def _shown(self) -> SweepView:
+        """The view; of a confirmation the pairs that it confirms, whatever their scores."""
+        if not self.is_confirmation:
+            return self.view
+        from sweep.confirmation.plan import CONSTRAINED
+
+        read = RecordReader(ArmStore(self.objects))
+        settings = []
+        for one in self.view.settings:
+            named = {one.setting.point_name(p.number): p for p in one.proposals}
+            settings.append(frames.showing(self.view, one, read, named.get(CONSTRAINED)))
+        return replace(self.view, settings=tuple(settings))
+
+    @cached_property
+    def _every(self) -> pd.DataFrame:
+        read = RecordReader(ArmStore(self.objects))
+        kept = (*frames.OF_LAYER, f"probe_{self.metric.key}", self.metric.key)
+        rows = (r for r in frames.every_pair(self._shown, read) if r["metric"] in kept)
+        return frames.framed(rows, [*frames.PAIR, "metric", "shift", "severity", "layer", "value"])
+
+
+@dataclass(frozen=True)
+class SettingOf:
+    """One setting of a loaded sweep: its pair, in numbers and words."""
+
+    sweep: Sweep = field(repr=False)
+    name: str
+
+    @property
+    def entry(self) -> Mapping[str, Json]:
+        """All that is known of its pair, as `sweep best --json` has it."""
+        if self.sweep.confirmed is None:
+            return self.sweep.measured.entries[self.name]
+        return next(e for e in self.sweep.confirmed["settings"] if e["setting"] == self.name)
+
+    def _repr_html_(self) -> str:
+        confirmed = self.sweep.confirmed
+        if confirmed is None:
+            return html.of_setting(self.sweep.view.definition.space, self.entry)
+        from sweep.confirmation.tables import confirmed_table
+        from sweep.confirmation.words import of_setting
+
+        alone = {**confirmed, "families": [], "settings": [self.entry]}
+        said = of_setting(self.entry, confirmed)
+        return html.of_confirmed_setting(self.name, said, confirmed_table(alone).shown)

@@ -1,0 +1,76 @@
+"""``sweep.run``: a sweep of a search space, trained here as `sweep run` does."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import get_args
+
+from search_spaces import catalog
+from search_spaces.space import SearchSpace
+from sweep.api.loaded import Sweep, load, root
+from sweep.api.training import ready, train
+from sweep.executors.executor import Executor, Where
+from sweep.study.advice import note
+from sweep.study.definition import Definition
+from sweep.study.opening import open_store
+from sweep.study.registration import refuse_confirmation, refuse_second_driver, registered
+from sweep.study.requirements import require_torch
+from trainables.errors import UnknownName
+from trainables.plain import Json
+
+NONE: Mapping[str, Json] = MappingProxyType({})
+
+
+def run(
+    space: SearchSpace | str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    storage: str | os.PathLike[str] | None = None,
+    fields: Mapping[str, Json] = NONE,
+    only: Sequence[str] = (),
+    where: Where = "local",
+    workers: int | None = None,
+    mlflow: str | None = None,
+) -> Sweep:
+    """Train what is missing of a sweep, with a line an arm, and return it loaded.
+
+    The same definition under the same name continues it. Ctrl-C, or a notebook's stop button, lets
+    running arms go on to their next report and returns what there is; a second one ends them there.
+
+    Args:
+        space: a space, the name of a built-in one, or a file, as for `sweep run`.
+        name: of the sweep; default: the space's.
+        storage: the storage root; default: $SWEEP_STORAGE, else ./sweeps.
+        fields: of the base run and of the space, in the place of the space's own, as with --set:
+            ``{"steps": 500, "n_proposals": 2, "data.folder": "/data"}``.
+        only: patterns; of the settings those that match any.
+        where: local (a Ray cluster of this machine), cluster, or inline (this process).
+        workers: arms at a time; default: as many as there is room for.
+        mlflow: a server; default: SQLite below the storage.
+
+    Raises:
+        SweepError: with the message of `sweep run`.
+    """
+    if where not in get_args(Where):
+        raise UnknownName.of("value of where", where, get_args(Where))
+    executor = Executor(where, workers)
+    require_torch()
+    found = (
+        catalog.Found(space, space.name)
+        if isinstance(space, SearchSpace)
+        else catalog.find(os.fspath(space))
+    )
+    refuse_confirmation(found)
+    wanted = catalog.with_values(catalog.only(found.space, only), fields)
+    objects = open_store(root(storage))
+    definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
+    there = registered(objects, definition, asked=fields, say=note)
+    refuse_second_driver(objects, definition.name)
+    with warnings.catch_warnings():
+        # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
+        warnings.filterwarnings("ignore", "IProgress not found")
+        train(objects, there, executor, on_done=lambda _, line: print(line), mlflow=mlflow)
+    return load(definition.name, objects.root)
