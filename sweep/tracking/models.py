@@ -1,4 +1,4 @@
-"""Logged models: networks of winners as MLflow pyfunc models, each registered exactly once.
+"""Logged models: winners as MLflow pyfunc models, each registered exactly once.
 
 A model belongs to its arm's own run. In the registry it is a version under the name of its sweep
 and setting, and an alias says which version is the winner's now. Every step asks first what is
