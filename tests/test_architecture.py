@@ -21,7 +21,12 @@ OWNERS = {
     "av": ("trainables/datasets/video/video_files.py",),
     "botocore": ("sweep/doctor/yaml_aws.py",),
     "datasets": ("trainables/datasets/text/hub.py",),
-    "mlflow": ("sweep/tracking/tracker.py", "sweep/tracking/client.py", "sweep/tracking/runs.py"),
+    "mlflow": (
+        "sweep/tracking/tracker.py",
+        "sweep/tracking/client.py",
+        "sweep/tracking/runs.py",
+        "sweep/tracking/models.py",
+    ),
     "matplotlib": ("sweep/report/*.py", "sweep/api/loaded.py"),
     "optuna": ("sweep/study/sampler.py",),
     "pyarrow": ("trainables/records/objects.py", "trainables/fetching/remote_folders.py"),

@@ -126,7 +126,7 @@ def test_the_lines_that_read_scores_by_unit_read_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
-    (lines,) = (block for _, block in BLOCK.findall(page) if "np.load" in block)
+    (lines,) = (block for _, block in BLOCK.findall(page) if "scores.npz" in block)
     monkeypatch.chdir(tmp_path)
     losses_UF = np.array([[0.5, 0.25], [0.75, 0.125]], dtype=np.float32)
     scores = UnitScores("dev", ["a:0", "b:8"], [1, 1], {at_gamma(0.15): losses_UF})

@@ -143,6 +143,17 @@ def model_fingerprint(model: ModelConfig) -> str:
     return hashlib.sha256(both.encode()).hexdigest()[:16]
 
 
+def require_same_checkpoint(model: ModelConfig) -> None:
+    """BadData where the files of a run's checkpoint are not those of its fingerprint."""
+    known = model.checkpoint_fingerprint
+    if known and (found := model_fingerprint(model)) != known:
+        raise BadData(
+            f"the files of checkpoint {model.checkpoint!r} changed: expected fingerprint "
+            f"{known}, got {found}. Results of both cannot be compared. "
+            "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
+        )
+
+
 def build_model(config: ArmConfig, task: object) -> nn.Module:
     """The run's network at its starting weights, on the CPU; move it to ``parameter_dtype``.
 
@@ -156,13 +167,7 @@ def build_model(config: ArmConfig, task: object) -> nn.Module:
         network = build(config, task)
     if model.start_jitter > 0:
         _jitter(network, model.start_jitter, config.seed)
-    known = model.checkpoint_fingerprint
-    if known and (found := model_fingerprint(model)) != known:
-        raise BadData(
-            f"the files of checkpoint {model.checkpoint!r} changed: expected fingerprint "
-            f"{known}, got {found}. Results of both cannot be compared. "
-            "Restore them, or clear model.checkpoint_fingerprint to start a new sweep on them."
-        )
+    require_same_checkpoint(model)
     return network
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.models.base import LastPrediction, LayerwiseModel, TextInputs, TextModel
-from trainables.tasks.base import Batch, Task, Tokens, TokenTask, TrainingTask
+from trainables.tasks.base import Batch, Precision, Task, Tokens, TokenTask, TrainingTask
 
 Model = LayerwiseModel | TextModel
 
@@ -55,7 +55,7 @@ def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Ten
     return task.loss(prediction, batch.targets)[None]
 
 
-def layer_predictions(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> list[Tensor]:
+def layer_predictions(model: Model | nn.Module, task: Precision, batch: Batch) -> list[Tensor]:
     """The predictions of layers 0..L, in the type that losses are taken in."""
     predictions, _ = _forward(model, task, batch)
     return predictions
@@ -75,7 +75,7 @@ def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> Outcom
 
 
 def _forward(
-    model: Model | nn.Module, task: TrainingTask, batch: Batch, *, last_alone: bool = False
+    model: Model | nn.Module, task: Precision, batch: Batch, *, last_alone: bool = False
 ) -> tuple[list[Tensor], list[Tensor] | None]:
     """Predictions of layers 0..L, or L alone; of texts all features that the readout is given."""
     features, wanted = None, slice(-1, None) if last_alone else slice(None)

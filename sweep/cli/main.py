@@ -57,6 +57,10 @@ VERBS = {
         "upkeep",
         "Complete MLflow from the stored records; a new, empty server gets everything.",
     ),
+    "register": (
+        "upkeep",
+        "Put the winners' networks into MLflow's registry: models that load without this store.",
+    ),
     "rm": ("upkeep", "Show, then delete, a sweep and the arms that no other sweep uses."),
     "doctor": (
         "doctor",

@@ -48,6 +48,7 @@ from sweep.study.registration import (
 from sweep.study.requirements import (
     absolute,
     fetch,
+    require_device,
     require_torch,
     resolve_checkpoints,
     resolve_data,

@@ -1,4 +1,4 @@
-"""The verbs around a sweep: export, ui, sync, rm."""
+"""The verbs around a sweep: export, ui, sync, register, rm."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from pathlib import Path
 
 import click
 
+from search_spaces import catalog
 from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
     complete_sweeps,
     given_storage,
     name_argument,
+    only_option,
     open_sweep,
     storage_option,
     tell_that_it_is_here,
@@ -35,7 +37,7 @@ from sweep.tracking.address import (
     sweep_id,
     tracking_uri,
 )
-from trainables.errors import Failure, SweepError
+from trainables.errors import Failure, Misuse, SweepError
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -174,6 +176,51 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     tracking.sync_all(tracker, sources.tracked_arms(objects, view.definition), say=click.echo)
     track_sweep(tracker, view, 0)
     remember_place(objects, name, uri)
+
+
+@click.command()
+@name_argument
+@click.option(
+    "--arm", type=click.Choice(["constrained", "both"]), default="constrained", show_default=True,
+    help="Register the winner alone, or also the unconstrained arm beside it.",
+)  # fmt: skip
+@only_option
+@mlflow_option
+@storage_option
+def register(
+    name: str, arm: str, patterns: tuple[str, ...], mlflow: str | None, storage: str
+) -> None:
+    """Put the winners' networks into MLflow's registry: models that load without this store.
+
+    A second call adds nothing; another winner since then becomes a new version under the alias.
+    """
+    from sweep.tracking.models import Models, arms_of
+
+    tell_that_it_is_here(ON_HEAD)
+    objects = open_store(storage)
+    if find_sweep(objects, name).space.phase == "confirmation":
+        raise Misuse(
+            f"{name} is a confirmation, which chooses no winner: register those of the sweep that "
+            "it confirms."
+        )
+    _, view = open_sweep(storage, name)
+    kept = catalog.matching([s.setting.name for s in view.settings], patterns, name)
+    settings = [s for s in view.settings if s.setting.name in kept]
+    won = {s.setting.name: s.chosen.winner for s in settings if s.chosen.winner is not None}
+    if not won:
+        why = advice.command("best", name, storage=objects.root)
+        raise Misuse(f"{name} has no winner to register: `{why}` says why.")
+    uri = place_of(objects, view.definition, mlflow)
+    models = Models(uri, objects, name, known_id(objects, name))
+    for setting, winner in won.items():
+        for network in arms_of(setting, winner, both=arm == "both"):
+            there = models.register(network)
+            said = "new" if there.is_new else "as before"
+            click.echo(f"{there.uri}  (version {there.version}, {said})")
+    without = [s.setting.name for s in settings if s.setting.name not in won]
+    if without:
+        note(f"no model of {', '.join(without)}: no winner.")
+    click.echo(f"Load one with MLFLOW_TRACKING_URI={shown(uri)}: mlflow.pyfunc.load_model(...)")
 
 
 @click.command()

@@ -85,12 +85,17 @@ class References:
     losses: dict[str, float]  # at train_gamma, in the task's own unit
 
 
-class TrainingTask(Protocol):
+class Precision(Protocol):
+    """What a forward pass asks of a task."""
+
+    dtype: torch.dtype  # of predictions as the loss sees them, of losses and multipliers
+    autocast: torch.dtype | None  # what a model's forward pass runs in; None: as its parameters
+
+
+class TrainingTask(Precision, Protocol):
     """What training asks of a task: batches, their loss and its scales."""
 
     scales: Scales
-    dtype: torch.dtype  # of predictions as the loss sees them, of losses and multipliers
-    autocast: torch.dtype | None  # what a model's forward pass runs in; None: as its parameters
     steps_per_epoch: int
 
     def train_batch(self, step: int) -> Batch:

@@ -10,6 +10,7 @@ samples, P positions (patches of a frame).
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -257,10 +258,17 @@ def unit_interval(pixels: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def cut_into_patches(frames_NSS: Tensor, patch_size: int) -> Tensor:
-    """Every patch of every frame, row by row: [N, positions, D] from [N, S, S]."""
-    count, side = len(frames_NSS), frames_NSS.shape[1] // patch_size
-    grid = frames_NSS.reshape(count, side, patch_size, side, patch_size)
-    return grid.transpose(2, 3).reshape(count, side * side, patch_size**2)
+    """Every patch of every frame, row by row: [N, positions, D] from [N, S, S], or [N, S, S']."""
+    count, rows, columns = len(frames_NSS), *(side // patch_size for side in frames_NSS.shape[1:])
+    grid = frames_NSS.reshape(count, rows, patch_size, columns, patch_size)
+    return grid.transpose(2, 3).reshape(count, rows * columns, patch_size**2)
+
+
+def joined_patches(patches_NPD: Tensor, height: int, width: int) -> Tensor:
+    """The frames that ``cut_into_patches`` cut: [N, height, width]."""
+    count, patch = len(patches_NPD), math.isqrt(patches_NPD.shape[-1])
+    grid = patches_NPD.reshape(count, height // patch, width // patch, patch, patch)
+    return grid.transpose(2, 3).reshape(count, height, width)
 
 
 def noise_gamma(config: ArmConfig) -> float:

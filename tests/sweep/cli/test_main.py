@@ -40,7 +40,7 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 def test_the_verbs_are_those_of_the_design() -> None:
     study = "spaces run submit status logs stop resume list best reproduce confirm export report"
-    assert set(VERBS) == {*study.split(), "ui", "sync", "rm", "doctor", "completion"}
+    assert set(VERBS) == {*study.split(), "ui", "sync", "register", "rm", "doctor", "completion"}
 
 
 def test_a_mistyped_verb_is_refused_with_what_was_meant() -> None:

@@ -84,15 +84,20 @@ def tokenizer_fingerprint(place: str) -> str:
     folder = tokenizer_folder(place)
     try:
         digest = hashlib.sha256()
-        for name in _FILES:
-            if (file := folder / name).is_file():
-                digest.update(f"{name} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+        for file in tokenizer_files(folder):
+            content = hashlib.sha256(file.read_bytes()).hexdigest()
+            digest.update(f"{file.name} {content}\n".encode())
         digest.update(json.dumps(_kind(folder)).encode())
     except OSError as error:
         raise BadData(
             f"the tokenizer in {folder} cannot be read: {error}. Copy it again."
         ) from error
     return digest.hexdigest()[:16]
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """All files of a tokenizer's folder that decide what it does, but for config.json."""
+    return [folder / name for name in _FILES if (folder / name).is_file()]
 
 
 def _kind(folder: Path) -> list[str | None]:
