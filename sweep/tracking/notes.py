@@ -1,4 +1,4 @@
-"""Notes that MLflow shows on the page of a sweep and of each arm, in Markdown. Pure."""
+"""Notes on MLflow's pages of a sweep and of each arm, in Markdown. Pure."""
 
 from __future__ import annotations
 

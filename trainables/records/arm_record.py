@@ -54,8 +54,8 @@ DESCENT_CURVE = "descent/curve"  # final held-out loss, over f_c
 ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout
 PROBE_CURVE = "descent/probe_curve"  # of texts: held-out loss of a probe per layer, over f_c
 PROBE_ACCURACY_CURVE = "descent/probe_accuracy_curve"
-MISSING_SHARE_CURVE = "feasibility/missing_share_curve"  # as judged
-PLAIN_MISSING_SHARE_CURVE = "feasibility/plain_missing_share_curve"  # the baseline's, as asked here
+MISSING_SHARE_CURVE = "feasibility/curve"  # missing share, as judged
+PLAIN_MISSING_SHARE_CURVE = "feasibility/plain_curve"  # the baseline's, as asked here
 MULTIPLIER_CURVE = "train/multiplier_curve"
 WEIGHT_CURVE = "train/weight_curve"  # mean over the steps of the last report
 # ... or 100 x gamma,
