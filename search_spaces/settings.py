@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -68,6 +69,23 @@ class Setting:
             plain.get("least_descent", 0.0),
             dict(points),
         )
+
+
+def short_names(settings: Sequence[str]) -> dict[str, str]:
+    """Names of settings without the words that all of them begin with.
+
+    >>> short_names(["ped2-ut-L3-g0.15", "ped2-ut-L3-g0.15-detached", "ped2-ut-L5-g0.15"])
+    {'ped2-ut-L3-g0.15': 'L3-g0.15', 'ped2-ut-L3-g0.15-detached': 'L3-g0.15-detached', \
+'ped2-ut-L5-g0.15': 'L5-g0.15'}
+    """
+    words = [name.split("-") for name in settings]
+    if len(words) < 2:
+        return {name: name for name in settings}
+    columns = itertools.takewhile(
+        lambda column: len(set(column)) == 1, zip(*(w[:-1] for w in words), strict=False)
+    )
+    shared = len(list(columns))
+    return {name: "-".join(w[shared:]) for name, w in zip(settings, words, strict=True)}
 
 
 def ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:

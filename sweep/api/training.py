@@ -122,7 +122,7 @@ def _train_once(
         note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
     elif not summary.is_urgent:
         try:
-            track_sweep(tracker(), view, started_ms)
+            track_sweep(tracker(), view, started_ms, objects.root)
         except SweepError as error:
             note(f"{error} `{send}` completes it.")
     tell_end(view, summary, on_done)
@@ -142,17 +142,24 @@ def _train_once(
     return summary.exit_code
 
 
-def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int) -> None:
-    """Bring the sweep's own MLflow run up to date; its times are those of the records."""
+def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int, storage: str) -> None:
+    """Bring MLflow's pages of the sweep up to date; its times are those of the records."""
     records = [a.record for a in view.arms.values() if a.record is not None]
+    started_ms = min((r.started_ms for r in records), default=fallback_ms)
     tracker.sync_sweep_summary(
         view.definition.name,
         definition={n: v for n, v in view.definition.to_json().items() if n != "mlflow_uri"},
         outcomes={s.setting.name: s.chosen.outcomes for s in view.settings},
-        started_ms=min((r.started_ms for r in records), default=fallback_ms),
+        started_ms=started_ms,
         ended_ms=max((r.ended_ms for r in records), default=fallback_ms)
         if view.is_finished
         else None,
+    )
+    tracker.present(
+        view.definition,
+        {s.setting.name: (s.chosen, s.results) for s in view.settings},
+        storage=storage,
+        started_ms=started_ms,
     )
 
 

@@ -120,7 +120,10 @@ def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place
 @mlflow_option
 @collected(at=Place)
 def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Place) -> None:
-    """Serve MLflow on this machine and print the page of a sweep: NAME, or the newest."""
+    """Serve MLflow on this machine and print the page of a sweep: NAME, or the newest.
+
+    The page is its winners beside plain training; other views of it follow.
+    """
     from sweep.tracking import ui as tracking_ui
 
     if at.address is not None:
@@ -141,19 +144,27 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
         tracking_ui.refuse_taken_port(port)
         again = advice.command("sync", name or "NAME", storage=objects.root)
         tracking_ui.refuse_damaged(uri, again)
-    url = base = uri if served else f"http://{tracking_ui.HOST}:{port}"
+    base = uri if served else f"http://{tracking_ui.HOST}:{port}"
+    pages = {"": base}
     if name is not None:
         try:
             number = known_id(objects, name)
-            url = tracking_ui.experiment_url(base, uri, name, number, storage=objects.root)
+            pages = tracking_ui.experiment_urls(base, uri, name, number, storage=objects.root)
         except TrackingError as error:
             note(str(error))
+
+    def say() -> None:
+        first, *others = pages.items()
+        click.echo(first[1])
+        for view, address in () if only_url else others:
+            click.echo(f"{view}: {address}", err=True)
+
     if served:
-        click.echo(url)
+        say()
         return
 
     def ready() -> None:
-        click.echo(url)
+        say()
         click.echo("Ctrl-C ends the server.", err=True)
 
     tracking_ui.serve(uri, port, ready)
@@ -174,7 +185,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     uri = place_of(objects, view.definition, mlflow)
     tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
     tracking.sync_all(tracker, sources.tracked_arms(objects, view.definition), say=click.echo)
-    track_sweep(tracker, view, 0)
+    track_sweep(tracker, view, 0, objects.root)
     remember_place(objects, name, uri)
 
 

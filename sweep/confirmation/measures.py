@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from sweep.confirmation.plan import Measure
-from sweep.results.aggregates import seen_and_unseen
 from trainables.config.arm import ArmConfig
+from trainables.config.test_conditions import seen_and_unseen
 from trainables.records.arm_record import ArmRecord, Evaluation, Status
 
 Measures = dict[Measure, float]  # the task's metric; what was not measured is not there

@@ -12,8 +12,7 @@ from statistics import fmean
 
 from sweep.study.feasibility import Judgement
 from sweep.study.pairs import Pair, ProposalResult
-from trainables.config.arm import ArmConfig
-from trainables.config.test_conditions import gamma_key, seen_gammas
+from trainables.config.test_conditions import gamma_key, seen_and_unseen
 from trainables.plain import Json
 from trainables.records.arm_record import (
     EVAL_SECONDS,
@@ -157,16 +156,6 @@ def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
     means = _means([m.scores for m in done])
     shifts = {s: _means([m.shift_scores[s] for m in done]) for s in done[0].shift_scores}
     return {**seen_and_unseen(records[0].config, means), "shifts": shifts}
-
-
-def seen_and_unseen(config: ArmConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
-    """Mean metric over the seen and over the unseen test gammas; None where there are none."""
-    seen = set(seen_gammas(config))
-    blocks = {
-        "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
-        "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
-    }
-    return {name: fmean(values) if values else None for name, values in blocks.items()}
 
 
 def _minus(ours: Json, theirs: Json) -> Json:

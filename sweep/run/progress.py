@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sweep.results.names import short_names
+from search_spaces.settings import short_names
 from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator, LiveArm
 from sweep.study.arms import Arm

@@ -207,14 +207,14 @@ def run_ids(
     path = sqlite_path(uri)
     if path is not None and not path.exists():
         raise TrackingError(f"nothing is tracked at {uri} yet.")
-    experiment = experiment_id(uri, sweep, sweep_id)
+    experiment = experiment_of(uri, sweep, sweep_id)
     if experiment is None:
         send = command("sync", sweep, storage=storage)
         missing = f"MLflow at {shown(uri)} has no experiment of {sweep!r}: `{send}` sends it."
         raise TrackingError(missing)
     oldest: dict[str, tuple[int, str]] = {}
     try:
-        for run in search_runs(make_client(uri), experiment, "tags.kind = 'arm'"):
+        for run in search_runs(make_client(uri), experiment.experiment_id, "tags.kind = 'arm'"):
             signature = run.data.tags["signature"]
             oldest[signature] = min(age(run), oldest.get(signature, age(run)))
     except foreign_errors() as error:
@@ -222,10 +222,9 @@ def run_ids(
     return {signature: run_id for signature, (_, run_id) in oldest.items()}
 
 
-def experiment_id(uri: str, sweep: str, sweep_id: str = "") -> str | None:
-    """MLflow's number for the sweep's experiment; None when it has none."""
+def experiment_of(uri: str, sweep: str, sweep_id: str = "") -> Experiment | None:
+    """The sweep's experiment; None when it has none."""
     try:
-        there = find_experiment(make_client(uri), sweep, sweep_id)
+        return find_experiment(make_client(uri), sweep, sweep_id)
     except foreign_errors() as error:
         raise trouble(uri, error) from error
-    return None if there is None else str(there.experiment_id)

@@ -1,66 +1,56 @@
-"""MLflow tags, parameters and metric rows of one stored arm record. Pure.
+"""MLflow parameters and metric rows of one stored arm record. Pure.
 
 Every row is a function of the record alone, its timestamp too: MLflow keeps rows unique on (run,
 key, timestamp, step, value), so rows that are sent again add nothing.
+
+An arm has at most 40 metrics, however deep its network: MLflow draws a card for each. What hangs on
+the layer, the test gamma or a severity is one metric with that as its step, at the end. How layers
+moved during training is in the artifact trajectories.csv.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sweep.study.selection import outcome_text
-from trainables.config.test_conditions import gamma_key
+from trainables.config.test_conditions import gamma_key, seen_and_unseen
 from trainables.plain import Json
 from trainables.records.arm_record import (
     ACCURACY_CURVE,
     DESCENT_CURVE,
+    LARGEST_MULTIPLIER,
+    MULTIPLIER_CURVE,
     OBJECTIVE,
     OOD_AUC,
+    OOD_CURVE,
+    OOD_CURVE_DIFFERENCE,
     OOD_MEAN,
     PROBE_ACCURACY_CURVE,
     PROBE_CURVE,
+    SEEN_MEAN,
+    SHIFT_CURVE,
+    SYSTEM_METRICS,
+    UNSEEN_MEAN,
+    WEIGHT_CURVE,
     ArmRecord,
-    Outcome,
-    Status,
-    metric_at_gamma,
-    metric_at_shift,
+    Report,
+    first_layer,
 )
 
-# Characters; MLflow cuts at 8000 in silence, and a cut tag would be sent again and again.
-LONGEST_TAG = 5000
-LONGEST_PARAM = 6000
-# Points of the descent curve lie this far apart, for the view over relative time.
-CURVE_LAYER_MS = 1000
-NAMED_NON_FINITE = 5  # how many values the tag `non_finite` spells out
-
+LONGEST_PARAM = 6000  # characters; MLflow cuts longer ones in silence
+# Points of a curve lie this far apart, for the view over relative time.
+CURVE_POINT_MS = 1000
+STEPS_PER_GAMMA, STEPS_PER_SEVERITY = 100, 1000
 
 # Of a pair, constrained minus unconstrained; there when both arms finished.
 OBJECTIVE_DIFFERENCE = f"{OBJECTIVE}_difference"
 
-# Tags that an arm may have at one time and not at another, beside those of its environment.
-_MAY_GO = (
-    "proposal",
-    "reason",
-    "unconstrained_signature",
-    "non_finite",
-    "certificate",
-    "edges",
-    "vacuous",
-    "unconstrained_ended",
-)
-
-RUN_STATUS: Mapping[Status, str] = {
-    "running": "RUNNING",
-    "finished": "FINISHED",
-    "diverged": "FAILED",
-    "failed": "FAILED",
-    "stopped": "KILLED",
-}
+Curve = Mapping[int, float]  # by step
 
 
 class Row(NamedTuple):
@@ -80,10 +70,16 @@ class TrackedArm:
     sweep: str
     setting: str
     proposal: int | None  # None: an unconstrained arm that several proposals share
+    label: str = ""  # of its setting, in names of runs
+    place: int = 0  # of its setting in the sweep
+    searched: Mapping[str, Json] = field(default_factory=dict)  # of a constrained arm, by field
     # The pair's outcome; of an unconstrained arm its status; "running" until final.
     outcome: str = "running"
-    # By metric name, known once the pair is joined.
+    # Known once the pair is joined: metrics by name, curves by name and layer, and the difference
+    # of the metric by test gamma, constrained minus unconstrained.
     pair: Mapping[str, float] = field(default_factory=dict)
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    differences: Mapping[str, float] = field(default_factory=dict)
     # Tags of a judged pair: certificate, edges, vacuous, unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
@@ -93,53 +89,6 @@ class TrackedArm:
     def signature(self) -> str:
         """The record's signature."""
         return self.record.signature
-
-
-def run_name(arm: TrackedArm) -> str:
-    """Name of the arm's run; what differs comes first, because lists cut after 25 characters or so.
-
-    A proposal's constrained arm on seed 0 of setting ut_l3_g015 is 'p03 s0 ut_l3_g015 constrained',
-    its baseline 'base s0 ut_l3_g015 unconstrained'.
-    """
-    proposal = "base" if arm.proposal is None else f"p{arm.proposal:02d}"
-    config = arm.record.config
-    return f"{proposal} s{config.seed} {arm.setting} {config.arm}"
-
-
-def tags_of(arm: TrackedArm) -> dict[str, str]:
-    """The arm's tags; only strings, nothing empty."""
-    record = arm.record
-    tags = {
-        "kind": "arm",
-        "sweep": arm.sweep,
-        "setting": arm.setting,
-        "proposal": "" if arm.proposal is None else str(arm.proposal),
-        "seed": str(record.config.seed),
-        "arm": record.config.arm,
-        "phase": arm.phase,
-        "signature": arm.signature,
-        "outcome": arm.outcome,
-        "status": record.status,
-        "reason": record.reason,
-        "unconstrained_signature": arm.unconstrained_signature or "",
-        "matched_capacity": "" if record.config.matched_capacity else "no",
-        **arm.verdict,
-        "non_finite": _non_finite(arm),
-        "mlflow.note.content": _note(record),
-    }
-    where = flattened(record.environment, "environment.")
-    tags |= {name: value for name, value in where.items() if value != "null"}
-    return {name: _cut(value, LONGEST_TAG) for name, value in tags.items() if value}
-
-
-def stale_tags(there: Mapping[str, str], tags: Mapping[str, str]) -> list[str]:
-    """Names of a run's tags that ``tags_of`` once gave it and gives it no longer.
-
-    >>> stale_tags({"reason": "nan", "synced_step": "3", "kind": "arm"}, {"kind": "arm"})
-    ['reason']
-    """
-    ours = (name for name in there if name in _MAY_GO or name.startswith("environment."))
-    return [name for name in ours if name not in tags]
 
 
 def params_of(record: ArmRecord) -> dict[str, str]:
@@ -167,8 +116,21 @@ def flattened(plain: Mapping[str, Json], prefix: str = "") -> dict[str, str]:
             flat |= flattened(value, f"{prefix}{name}.")
         else:
             text = value if isinstance(value, str) else json.dumps(value)
-            flat[f"{prefix}{name}"] = _cut(text, LONGEST_PARAM)
+            flat[f"{prefix}{name}"] = cut(text, LONGEST_PARAM)
     return flat
+
+
+def report_metrics(report: Report) -> dict[str, float]:
+    """What a report comes to in MLflow, by metric: its scalars, and of the layers what matters."""
+    named = {SYSTEM_METRICS.get(name, name): value for name, value in report.scalars.items()}
+    multipliers = report.layers.get("multipliers")
+    return named | ({LARGEST_MULTIPLIER: _largest(multipliers)} if multipliers else {})
+
+
+def _largest(values: Iterable[float]) -> float:
+    """The largest value; NaN where one is no number."""
+    values = list(values)
+    return math.nan if any(map(math.isnan, values)) else max(values)
 
 
 def report_rows(record: ArmRecord, after_step: int) -> list[Row]:
@@ -177,27 +139,31 @@ def report_rows(record: ArmRecord, after_step: int) -> list[Row]:
         Row(name, _kept(value), report.timestamp_ms, report.step)
         for report in record.reports
         if report.step > after_step
-        for name, value in sorted(report.metrics().items())
+        for name, value in sorted(report_metrics(report).items())
     ]
 
 
 def final_rows(arm: TrackedArm) -> list[Row]:
-    """What is measured once: the final evaluation, the descent curve, and the pair's numbers.
+    """What is measured once: the final evaluation, its curves, and the pair's numbers.
 
-    Their step is the last report's. A name that the last report carries too (the worst missing
-    share, on fewer draws) goes one step later: every (metric, step) has one value, and the run's
-    latest value is the one that is judged. Empty until the record is final.
+    The step of numbers is the last report's. A name that the last report carries too goes one step
+    later: every (metric, step) has one value, and the run's latest value is the one that is judged.
+    Empty until the record is final.
     """
     record = arm.record
     if not record.is_final:
         return []
-    last_step = record.reports[-1].step if record.reports else record.config.steps
-    reported = record.reports[-1].metrics() if record.reports else {}
+    last = last_step(record) if record.reports else record.config.steps
+    reported = report_metrics(record.reports[-1]) if record.reports else {}
     rows = [
-        Row(name, _kept(value), record.ended_ms, last_step + (name in reported))
-        for name, value in _final_values(arm).items()
+        Row(name, _kept(value), record.ended_ms, last + (name in reported))
+        for name, value in final_values(arm).items()
     ]
-    return rows + list(_descent_curve(record))
+    return rows + [
+        Row(name, _kept(value), record.ended_ms + CURVE_POINT_MS * point, step)
+        for name, curve in _curves(arm).items()
+        for point, (step, value) in enumerate(curve.items())
+    ]
 
 
 def last_step(record: ArmRecord) -> int:
@@ -205,91 +171,72 @@ def last_step(record: ArmRecord) -> int:
     return record.reports[-1].step if record.reports else -1
 
 
-def summary_tags(sweep: str, outcomes: Mapping[str, Mapping[Outcome, int]]) -> dict[str, str]:
-    """Tags of a sweep's own run: how many arms ended how, by setting and in all."""
-    total: Counter[Outcome] = Counter()
-    for counts in outcomes.values():
-        total.update(counts)
-    lines = {setting: outcome_text(counts) for setting, counts in outcomes.items()}
-    note = "\n".join(f"* {setting}: {line}" for setting, line in lines.items())
-    tags = {"kind": "sweep", "sweep": sweep, "outcomes": outcome_text(total)}
-    tags |= {f"outcomes.{setting}": line for setting, line in lines.items()}
-    return tags | {"mlflow.note.content": _cut(f"Outcomes by setting\n\n{note}", LONGEST_TAG)}
-
-
 def config_json(record: ArmRecord) -> str:
     """The artifact that trains this arm again."""
     return json.dumps(record.config.to_json(), indent=2) + "\n"
 
 
-def _final_values(arm: TrackedArm) -> dict[str, float]:
-    """What is measured once, of the arm and of its pair."""
+def trajectories_csv(record: ArmRecord) -> str:
+    """The artifact that tells how layers moved: a line for each report, series and layer."""
+    text = io.StringIO()
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(("step", "series", "layer", "value"))
+    for report in record.reports:
+        for series in report.layers:
+            for layer, value in report.by_layer(series).items():
+                lines.writerow((report.step, series, layer, value))
+    return text.getvalue()
+
+
+def final_values(arm: TrackedArm) -> dict[str, float]:
+    """The numbers that are measured once, of the arm and of its pair."""
     measured = arm.record.evaluation
     if measured is None:
         return dict(arm.pair)
-    values = {metric_at_gamma(float(gamma)): score for gamma, score in measured.scores.items()}
-    for shift, scores in measured.shift_scores.items():
-        values |= {metric_at_shift(shift, float(at)): score for at, score in scores.items()}
-    return values | {
+    blocks = seen_and_unseen(arm.record.config, measured.scores)
+    means = {SEEN_MEAN: blocks["seen_mean"], UNSEEN_MEAN: blocks["unseen_mean"]}
+    return {
         OOD_AUC: measured.ood_auc,
         OOD_MEAN: measured.ood_mean,
         OBJECTIVE: measured.objective,
+        **{name: mean for name, mean in means.items() if mean is not None},
         **arm.pair,
     }
 
 
-def _descent_curve(record: ArmRecord) -> Iterator[Row]:
-    """Held-out loss over f_c with step = layer, so that the UI draws it over depth.
-
-    Of texts also the accuracy, and both of a probe per layer.
-    """
-    measured = record.evaluation
+def _curves(arm: TrackedArm) -> dict[str, Curve]:
+    """What is drawn over layers, test gammas or severities, by metric; nothing that is empty."""
+    measured = arm.record.evaluation
     if measured is None:
-        return
+        return {}
     unit = measured.scales.constant_loss
-    at_training = gamma_key(record.config.train_gamma)
-    curves = {
-        DESCENT_CURVE: [loss / unit for loss in measured.held_out_losses()],
-        ACCURACY_CURVE: measured.layer_scores_by_gamma.get(at_training, []),
-        PROBE_CURVE: [loss / unit for loss in measured.probe_losses],
-        PROBE_ACCURACY_CURVE: measured.probe_scores,
+    at_training = gamma_key(arm.record.config.train_gamma)
+    losses = measured.held_out_losses()
+    multipliers = measured.multipliers
+    curves: dict[str, Curve] = {
+        DESCENT_CURVE: dict(enumerate(loss / unit for loss in losses)),
+        ACCURACY_CURVE: dict(enumerate(measured.layer_scores_by_gamma.get(at_training, []))),
+        PROBE_CURVE: dict(enumerate(loss / unit for loss in measured.probe_losses)),
+        PROBE_ACCURACY_CURVE: dict(enumerate(measured.probe_scores)),
+        MULTIPLIER_CURVE: dict(enumerate(multipliers, first_layer(len(losses), len(multipliers)))),
+        WEIGHT_CURVE: arm.record.reports[-1].by_layer("weights") if arm.record.reports else {},
+        OOD_CURVE: _by_step(measured.scores, STEPS_PER_GAMMA),
+        OOD_CURVE_DIFFERENCE: _by_step(arm.differences, STEPS_PER_GAMMA),
+        **arm.curves,
     }
-    for name, values in curves.items():
-        for layer, value in enumerate(values):
-            yield Row(name, _kept(value), record.ended_ms + CURVE_LAYER_MS * layer, layer)
+    for shift, scores in measured.shift_scores.items():
+        curves[SHIFT_CURVE.format(shift)] = _by_step(scores, STEPS_PER_SEVERITY)
+    return {name: curve for name, curve in curves.items() if curve}
+
+
+def _by_step(values: Mapping[str, float], steps_per_unit: int) -> Curve:
+    return {round(steps_per_unit * float(at)): value for at, value in values.items()}
 
 
 def _kept(value: float) -> float:
     return float(value) if math.isfinite(value) else math.nan
 
 
-def _non_finite(arm: TrackedArm) -> str:
-    """The first values that are no numbers, by metric and step: '' when all are."""
-    record = arm.record
-    values = [(n, v, r.step) for r in record.reports for n, v in r.metrics().items()]
-    if record.is_final:
-        final = _final_values(arm).items()
-        values += [(name, value, last_step(record)) for name, value in final]
-    found = [f"{n} is {v} at step {s}" for n, v, s in values if not math.isfinite(v)]
-    more = len(found) - NAMED_NON_FINITE
-    return "; ".join(found[:NAMED_NON_FINITE] + ([f"and {more} more"] if more > 0 else []))
-
-
-def _note(record: ArmRecord) -> str:
-    """The description on the run's page: how it ended, early signs, how to train it again."""
-    paragraphs = [f"**{record.status}**: {record.reason}"] if record.reason else []
-    paragraphs += [f"* {warning}" for warning in record.warnings]
-    if not record.config.matched_capacity:
-        paragraphs.append(
-            "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "
-            "layer, so their difference is not that of constraining alone."
-        )
-    paragraphs.append(
-        "To train it again and compare, download the artifact `config.json` and run\n\n"
-        "    sweep run config.json --reproduce"
-    )
-    return "\n\n".join(paragraphs)
-
-
-def _cut(text: str, longest: int) -> str:
+def cut(text: str, longest: int) -> str:
+    """The text, or its start with a mark that there is more."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

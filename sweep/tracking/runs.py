@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING
 
 from sweep.tracking.address import TrackingError
 from sweep.tracking.client import CREATED, age, search_runs
+from sweep.tracking.marks import Verdicts
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE
+from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -39,6 +41,7 @@ class TrackedRun:
     tags: dict[str, str]
     params: set[str] = field(default_factory=set)
     metrics: set[str] = field(default_factory=set)
+    has_data: bool = False  # whether its data set is named
     synced_step: int | None = None  # of the newest report that is there; None: not asked yet
 
     @classmethod
@@ -52,6 +55,7 @@ class TrackedRun:
             tags={intern(key): value for key, value in run.data.tags.items()},
             params=set(map(intern, run.data.params)),
             metrics=set(map(intern, run.data.metrics)),
+            has_data=run.inputs is not None and bool(run.inputs.dataset_inputs),
         )
 
     def note_sent(
@@ -72,7 +76,12 @@ class TrackedRun:
         is_alone = "unconstrained_signature" not in self.tags
         is_joined = BASELINE in self.tags and OBJECTIVE_DIFFERENCE in self.metrics
         has_ended = self.status == "FINISHED" and SYNCED_FINAL in self.tags
-        return has_ended and (is_alone or is_joined)
+        return self.is_of_this_version and has_ended and (is_alone or is_joined)
+
+    @property
+    def is_of_this_version(self) -> bool:
+        """Whether it holds what this version sends; the sweep's own run always does."""
+        return self.tags.get("kind") != "arm" or self.tags.get(LAYOUT) == LAYOUT_VERSION
 
 
 class Runs:
@@ -81,7 +90,7 @@ class Runs:
     def __init__(self, client: MlflowClient, experiment_id: str) -> None:
         """Nothing is asked yet."""
         self._client = client
-        self._experiment_id = experiment_id
+        self.experiment_id = experiment_id
         self._ids: dict[str, str] | None = None  # every arm's, by signature; None: not listed yet
         self._whole: set[str] = set()  # signatures
         self._doubtful: set[str] = set()  # signatures; see ``doubt``
@@ -93,14 +102,13 @@ class Runs:
     def get(
         self, signature: str, name: str, tags: Mapping[str, str], started_ms: int
     ) -> TrackedRun:
-        """The one run of an arm, or of the sweep (signature ''), created if need be."""
+        """The one run of an arm, or of the sweep (signature ''), created with tags if need be."""
         there = self._there(signature)
         if there is not None:
             return there
-        first = {k: tags[k] for k in ("kind", "sweep", "signature") if k in tags}
-        first[CREATED] = str(time.time_ns())
+        first = {**tags, CREATED: str(time.time_ns())}
         self._client.create_run(
-            self._experiment_id, start_time=started_ms, run_name=name, tags=first
+            self.experiment_id, start_time=started_ms, run_name=name, tags=first
         )
         self.created += 1
         there = self._search(signature)
@@ -139,9 +147,26 @@ class Runs:
         self._client.delete_run(known.run_id)
         self.let_go(signature)
 
+    def mark(self, verdicts: Verdicts) -> None:
+        """Name, colour and tag every arm's run as its sweep now says, where it is otherwise."""
+        from mlflow.entities import RunTag
+
+        for run in list(search_runs(self._client, self.experiment_id, "tags.kind = 'arm'")):
+            run_id, there = run.info.run_id, run.data.tags
+            if not {"setting", "seed", "outcome"} <= there.keys():
+                continue  # made by another writer just now
+            name, tags = verdicts.marks(there)
+            if run.info.run_name != name:
+                self._client.update_run(run_id, name=name)
+            new = {key: value for key, value in tags.items() if there.get(key) != value}
+            if new:
+                self._client.log_batch(run_id, tags=[RunTag(*tag) for tag in new.items()])
+            if there["signature"] in self._known:
+                self._known[there["signature"]].tags.update(new)
+
     def rename_baseline(self, old: str, new: str) -> None:
         """Have every run that names the run ``old`` as its baseline's name ``new``."""
-        named = search_runs(self._client, self._experiment_id, f"tags.{BASELINE} = '{old}'")
+        named = search_runs(self._client, self.experiment_id, f"tags.{BASELINE} = '{old}'")
         for run_id, signature in [(r.info.run_id, r.data.tags["signature"]) for r in named]:
             self._client.set_tag(run_id, BASELINE, new)
             self._whole.discard(signature)  # its differences are to the old one
@@ -182,7 +207,7 @@ class Runs:
     def _search(self, signature: str) -> TrackedRun | None:
         """The oldest active run of the arm; any younger one is a lost race and is deleted."""
         wanted = f"tags.signature = '{signature}'" if signature else "tags.kind = 'sweep'"
-        runs = search_runs(self._client, self._experiment_id, wanted)
+        runs = search_runs(self._client, self.experiment_id, wanted)
         oldest_first = sorted(runs, key=age)
         for run in oldest_first[1:]:
             self._client.delete_run(run.info.run_id)
@@ -196,7 +221,7 @@ class Runs:
             oldest: dict[str, tuple[int, str]] = {}
             every: set[str] = set()
             whole: set[str] = set()
-            for run in search_runs(self._client, self._experiment_id, "tags.kind = 'arm'"):
+            for run in search_runs(self._client, self.experiment_id, "tags.kind = 'arm'"):
                 signature, run_id = run.data.tags["signature"], run.info.run_id
                 oldest[signature] = min(age(run), oldest.get(signature, age(run)))
                 every.add(run_id)

@@ -16,14 +16,19 @@ from sweep.study.arms import Arm, RecordReader, stored_arms
 from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import COUNTED, Pair, ProposalResult, join
-from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
+from sweep.tracking.marks import setting_labels
+from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, Curve, TrackedArm
+from trainables.config.test_conditions import seen_and_unseen
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import (
     DEMANDED_DESCENT,
     FEASIBLE,
     HELD_OUT_LOSS,
+    MISSING_SHARE_CURVE,
     OOD_MEAN,
+    PLAIN_MISSING_SHARE_CURVE,
     UNITS_MET,
+    UNSEEN_MEAN,
     USEFUL,
     WORST_MISSING_SHARE,
     WORST_MISSING_SHARE_RELAXED,
@@ -52,15 +57,19 @@ class StoredArms:
         """Nothing is read yet."""
         self._read = RecordReader(ArmStore(objects))
         self._sweep, self._space = definition.name, definition.space
+        settings = [setting.name for setting in self._space.settings]
+        self._labels, self._settings = setting_labels(settings), settings
 
     def __call__(self, arm: Arm) -> TrackedArm | None:
         """The arm, joined to its baseline where both are final; None when it has no record."""
         record = self._read(arm.signature)
         if record is None:
             return None
-        baseline, pair = None, None
+        baseline, pair, searched = None, None, {}
+        setting = self._space.setting(arm.setting)
         if arm.proposal is not None:
-            setting = self._space.setting(arm.setting)
+            names = dict.fromkeys([*self._space.ranges, *self._space.sets(setting, arm.proposal)])
+            searched = {name: arm.config.value_of(name) for name in names}
             theirs = self._space.run(setting, {}, seed=arm.config.seed).unconstrained()
             baseline = theirs.signature()
             if record.is_final:
@@ -71,8 +80,13 @@ class StoredArms:
             sweep=self._sweep,
             setting=arm.setting,
             proposal=arm.proposal,
+            label=self._labels[arm.setting],
+            place=self._settings.index(arm.setting),
+            searched=searched,
             outcome=record.status if pair is None else pair.outcome,
             pair={} if pair is None else pair_metrics(pair),
+            curves={} if pair is None else pair_curves(pair),
+            differences={} if pair is None else score_differences(pair),
             verdict={} if pair is None else self._verdict(arm, pair),
             unconstrained_signature=baseline,
             phase=self._space.phase,
@@ -113,7 +127,33 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
     differences = pair.differences
     if differences:
         metrics |= {metric: differences[name] for name, metric in _DIFFERENCES.items()}
+        unseen = seen_and_unseen(config, score_differences(pair))["unseen_mean"]
+        if unseen is not None:
+            metrics[f"{UNSEEN_MEAN}_difference"] = unseen
     return metrics
+
+
+def pair_curves(pair: Pair) -> dict[str, Curve]:
+    """Missing shares of both arms under the pair's constraint, by metric name and layer."""
+    if not pair_metrics(pair):
+        return {}
+    judged = {
+        MISSING_SHARE_CURVE: pair.judgement,
+        PLAIN_MISSING_SHARE_CURVE: pair.unconstrained_judgement,
+    }
+    return {
+        name: dict(enumerate(judgement.held_out, judgement.first_layer))
+        for name, judgement in judged.items()
+        if judgement is not None
+    }
+
+
+def score_differences(pair: Pair) -> dict[str, float]:
+    """The metric by test gamma, constrained minus unconstrained; empty until both can be told."""
+    measured, differences = pair.constrained.evaluation, pair.differences
+    if measured is None or not differences:
+        return {}
+    return {gamma: differences[f"at_gamma_{gamma}"] for gamma in measured.scores}
 
 
 def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:

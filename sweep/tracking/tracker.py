@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from search_spaces.space import SearchSpace
 from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path
 from sweep.tracking.client import (
     create_experiment,
@@ -29,34 +30,47 @@ from sweep.tracking.client import (
     make_client,
     trouble,
 )
+from sweep.tracking.marks import Verdicts, run_name
+from sweep.tracking.notes import sweep_note
 from sweep.tracking.rows import (
-    RUN_STATUS,
     Row,
     TrackedArm,
     config_json,
+    cut,
     final_rows,
     last_step,
     params_of,
+    report_metrics,
     report_rows,
-    run_name,
+    trajectories_csv,
+)
+from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Runs, TrackedRun
+from sweep.tracking.tags import (
+    NOTE,
+    RUN_STATUS,
+    first_tags,
     stale_tags,
     summary_tags,
     tags_of,
 )
-from sweep.tracking.runs import BASELINE, SYNCED_FINAL, SYNCED_STEP, Runs, TrackedRun
+from sweep.tracking.views import views
 from trainables.plain import Json
 from trainables.retries import ARTIFACT_TRIES
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from sweep.study.definition import Definition
+    from sweep.study.proposals import ProposalOutcome
+    from sweep.study.selection import SettingResult
     from trainables.records.arm_record import ArmRecord, Outcome
 
 log = logging.getLogger(__name__)
 
 METRICS_PER_BATCH = 800  # mlflow takes 1000 metrics, parameters and tags in a request
 PARAMS_PER_BATCH = 90  # it takes 100, and as many tags
-_ARTIFACT = "artifact_sha256"  # of the run's one artifact, once it is there
+_ARTIFACT = "sha256."  # and an artifact's name: the tag it has once it is there
+LONGEST_NOTE = 20_000  # characters that an experiment's tag may have
 
 
 class SyncCounts(NamedTuple):
@@ -135,7 +149,8 @@ class Tracker:
         tags = summary_tags(sweep, outcomes)
 
         def send() -> str:
-            known = self._runs(sweep).get("", f"sweep {sweep}", tags, started_ms)
+            first = {"kind": tags["kind"], "sweep": sweep}
+            known = self._runs(sweep).get("", f"sweep {sweep}", first, started_ms)
             self._send(known, [], {}, tags)
             self._artifact(known, "definition.json", json.dumps(definition, indent=2) + "\n")
             self._end(known, "RUNNING" if ended_ms is None else "FINISHED", ended_ms)
@@ -143,10 +158,44 @@ class Tracker:
 
         return self._again(sweep, "", send)
 
+    def present(
+        self,
+        definition: Definition,
+        settings: Mapping[str, tuple[SettingResult, Sequence[ProposalOutcome]]],
+        *,
+        storage: str,
+        started_ms: int,
+    ) -> None:
+        """Have MLflow's pages say what the sweep came to: marks of runs, saved views, a note.
+
+        What they say already is not sent again.
+
+        Args:
+            definition: of the sweep.
+            settings: what each came to, and its judged proposals, in the order of the sweep.
+            storage: the root that its records lie below.
+            started_ms: when the sweep was first run.
+        """
+        try:
+            runs = self._runs(definition.name)
+            runs.mark(Verdicts.of(definition.space, settings))
+            number, saved = runs.experiment_id, views(searched_fields(definition.space))
+            links = {view.name: view.address(number) for view in saved}
+            chosen = {name: setting for name, (setting, _) in settings.items()}
+            note = sweep_note(definition, chosen, links, storage)
+            tags = {view.tag: view.text(started_ms) for view in saved}
+            tags[NOTE] = cut(note, LONGEST_NOTE)
+            there = self._client().get_experiment(number).tags
+            for name, text in tags.items():
+                if there.get(name) != text:
+                    self._client().set_experiment_tag(number, name, text)
+        except foreign_errors() as error:
+            raise trouble(self.uri, error) from error
+
     def _sync(self, arm: TrackedArm) -> str:
         record = arm.record
         tags = tags_of(arm)
-        known = self._attempt(arm, tags)
+        known = self._attempt(arm)
         is_done = known.tags.get("status", "running") != "running"
         if record.started_ms < known.start_ms or (is_done and not record.is_final):
             return known.run_id  # an older state
@@ -175,17 +224,24 @@ class Tracker:
         known.synced_step = synced_step
         for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
             self._send(other, [], {}, {BASELINE: known.run_id})
+        self._name_data(known, record)
         self._artifact(known, "config.json", config_json(record))
+        if record.is_final:
+            self._artifact(known, "trajectories.csv", trajectories_csv(record))
         self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
         self._runs(arm.sweep).note_whole(arm.signature, known)
         return known.run_id
 
-    def _attempt(self, arm: TrackedArm, tags: Mapping[str, str]) -> TrackedRun:
-        """The arm's run; a new one when the arm was started again since: equal steps, new rows."""
+    def _attempt(self, arm: TrackedArm) -> TrackedRun:
+        """The arm's run; a new one when the arm was started again since: equal steps, new rows.
+
+        Also in the place of one that an earlier version sent, with other metrics.
+        """
         runs = self._runs(arm.sweep)
-        wanted = (arm.signature, run_name(arm), tags, arm.record.started_ms)
+        name = run_name(arm.label, arm.setting, arm.proposal, arm.record.config.seed)
+        wanted = (arm.signature, name, first_tags(arm), arm.record.started_ms)
         known = runs.get(*wanted)
-        if arm.record.started_ms <= known.start_ms:
+        if arm.record.started_ms <= known.start_ms and known.is_of_this_version:
             return known
         runs.replace(arm.signature, known)
         again = runs.get(*wanted)
@@ -202,7 +258,7 @@ class Tracker:
             return known.synced_step
         if SYNCED_STEP in known.tags:
             return int(known.tags[SYNCED_STEP])
-        names = sorted(record.reports[-1].metrics()) if record.reports else []
+        names = sorted(report_metrics(record.reports[-1])) if record.reports else []
         if not names or names[-1] not in known.metrics:
             return -1
         there = self._client().get_metric_history(known.run_id, names[-1])
@@ -232,11 +288,31 @@ class Tracker:
             self.rows_sent += len(batch)
         known.note_sent(params, tags, (row.key for row in rows))
 
+    def _name_data(self, known: TrackedRun, record: ArmRecord) -> None:
+        """Name the data that the arm is trained on, once."""
+        if known.has_data:
+            return
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        data = record.config.data
+        what = {name: value for name, value in data.to_json().items() if name != "folder"}
+        dataset = Dataset(
+            name=data.name,
+            digest=data.fingerprint or "unknown",
+            source_type="descent-sweep",
+            source=json.dumps({"name": data.name}),
+            profile=json.dumps(what),
+        )
+        context = InputTag("mlflow.data.context", "training")
+        self._client().log_inputs(known.run_id, datasets=[DatasetInput(dataset, [context])])
+        known.has_data = True
+
     def _artifact(self, known: TrackedRun, name: str, text: str) -> None:
-        """Put the run's small artifact, once. What an artifact store refuses is a warning."""
+        """Put one of the run's small artifacts, once. What a store refuses is a warning."""
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         has_place = is_server(self.uri) or self.artifact_root is not None
-        if known.tags.get(_ARTIFACT) == digest or not has_place:
+        tag = _ARTIFACT + name
+        if known.tags.get(tag) == digest or not has_place:
             return
         if self._artifact_failures >= ARTIFACT_TRIES:
             return
@@ -251,8 +327,8 @@ class Tracker:
                 )  # fmt: skip
             return
         self._artifact_failures = 0
-        self._client().set_tag(known.run_id, _ARTIFACT, digest)
-        known.tags[_ARTIFACT] = digest
+        self._client().set_tag(known.run_id, tag, digest)
+        known.tags[tag] = digest
 
     def _end(self, known: TrackedRun, status: str, ended_ms: int | None) -> None:
         if (known.status, known.end_ms) == (status, ended_ms):
@@ -321,10 +397,16 @@ def sync_all(
     return counts
 
 
+def searched_fields(space: SearchSpace) -> list[str]:
+    """Fields that a sweep searches or lists points of, in the order of its definition."""
+    listed = [n for s in space.settings for point in s.points.values() for n in point]
+    return list(dict.fromkeys([*space.ranges, *listed]))
+
+
 def _missing_final_rows(arm: TrackedArm, known: TrackedRun) -> list[Row]:
     """The final rows that are not there; a name that reports use too is simply sent again."""
     final = final_rows(arm)
     if known.final_rows() >= len(final):
         return []
-    reported = {name for report in arm.record.reports for name in report.metrics()}
+    reported = {name for report in arm.record.reports for name in report_metrics(report)}
     return [row for row in final if row.key in reported or row.key not in known.metrics]

@@ -18,8 +18,9 @@ from typing import IO
 
 from sweep.study.advice import command
 from sweep.tracking.address import ENVIRONMENT, TrackingError, is_server, shown, sqlite_path
-from sweep.tracking.client import experiment_id
+from sweep.tracking.client import experiment_of
 from sweep.tracking.tracker import Tracker
+from sweep.tracking.views import ARMS, MODEL_TRAINING, views
 from trainables.errors import Failure, Misuse
 from trainables.records.arm_record import OBJECTIVE
 
@@ -153,26 +154,32 @@ def server_environment() -> dict[str, str]:
     return {**os.environ, **ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 
-def experiment_url(
+def experiment_urls(
     base: str, uri: str, sweep: str, sweep_id: str | None = "", *, storage: str | None = None
-) -> str:
-    """The sweep's page in the UI at ``base``: arms alone, as charts, best objective first.
+) -> dict[str, str]:
+    """The sweep's pages in the UI at ``base``, by name; the first is what a reader starts with.
 
+    Its saved views; of a sweep that has none yet all its arms as charts, best objective first.
     ``sweep_id`` is None for a sweep that was never tracked; ``storage`` is the root it lies below.
 
     Raises TrackingError when MLflow at ``uri`` is away or has no such experiment.
     """
-    number = None if sweep_id is None else experiment_id(uri, sweep, sweep_id)
-    if number is None:
+    there = None if sweep_id is None else experiment_of(uri, sweep, sweep_id)
+    if there is None:
         raise TrackingError(
             f"MLflow at {shown(uri)} has no experiment of {sweep!r}: "
             f"run `{command('sync', sweep, storage=storage)}` first."
         )
-    view = {
-        "searchFilter": "tags.kind = 'arm'",
-        "orderByKey": f"metrics.`{OBJECTIVE}`",
-        "orderByAsc": "true",
-        "compareRunsMode": "CHART",
-    }
-    query = urllib.parse.urlencode(view, quote_via=urllib.parse.quote)
-    return f"{base.rstrip('/')}/#/experiments/{number}/runs?{query}"
+    number = there.experiment_id
+    pages = {view.name: view.address(number) for view in views([]) if view.tag in there.tags}
+    if not pages:
+        query = {
+            "searchFilter": ARMS,
+            "orderByKey": f"metrics.`{OBJECTIVE}`",
+            "orderByAsc": "true",
+            "compareRunsMode": "CHART",
+            **MODEL_TRAINING,
+        }
+        text = urllib.parse.urlencode(query, quote_via=urllib.parse.quote)
+        pages = {"All arms": f"#/experiments/{number}/runs?{text}"}
+    return {name: f"{base.rstrip('/')}/{address}" for name, address in pages.items()}

@@ -15,16 +15,11 @@ import pytest
 
 from tests.support.drivers import ROOT, records, tiny, wait_until
 from tests.support.servers.mlflow_servers import Server, content
-from trainables.records.arm_record import (
-    EVAL_SECONDS,
-    TRAIN_PEAK_MEMORY_MB,
-    TRAIN_SECONDS,
-    TRAIN_STEPS_PER_S,
-)
+from trainables.records.arm_record import SYSTEM_METRICS
 from trainables.records.objects import ObjectStore
 
 # What training again measures anew, beside all times.
-MEASURED = (EVAL_SECONDS, TRAIN_PEAK_MEMORY_MB, TRAIN_SECONDS, TRAIN_STEPS_PER_S)
+MEASURED = tuple(SYSTEM_METRICS.values())
 SOURCE = (
     "environment.code",
     "environment.commit",

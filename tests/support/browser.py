@@ -24,6 +24,8 @@ from typing import Any
 import pytest
 
 DESKTOP, PHONE = (1280, 900), (390, 844)
+# A screen with a mouse: else charts show all their tools.
+MOUSE = "primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"
 START_S, ANSWER_S = 60.0, 60.0
 
 
@@ -122,6 +124,7 @@ def browser(size: tuple[int, int] = DESKTOP) -> Iterator[Page]:
             [
                 program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--no-first-run", "--remote-debugging-port=0", f"--user-data-dir={home}",
+                f"--blink-settings={MOUSE}",
                 "--disable-background-networking", "--disable-component-update",
                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
                 "about:blank",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
-from sweep.study.definition import Definition
+from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import stored_proposals
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished
@@ -17,6 +18,7 @@ from trainables.records.objects import ObjectStore
 
 LOSSES = [1.0, 0.7, 0.5, 0.3]  # feasible under small alphas, useful
 PLAIN = [1.0, 1.0, 1.0, 0.3]  # of an unconstrained arm that meets no constraint unasked
+STEEP = [1.0, 0.35, 0.12, 0.04]  # feasible under every alpha
 
 
 def definition(
@@ -83,3 +85,29 @@ def ends_where(
         return finished(arm.config, LOSSES)
 
     return record_of
+
+
+def with_winners(arm: Arm) -> ArmRecord:
+    """For ``train``: proposal 0 diverges, each later one is better, all of them feasible."""
+    if arm.proposal == 0:
+        stopped = ended(arm.config, "diverged", "the loss is not finite")
+        return replace(stopped, started_ms=1_000, ended_ms=50_000)
+    gammas = [f"{g:.2f}" for g in arm.config.test_gammas]
+    bonus = 0.5 * (arm.proposal or 0)
+    losses = PLAIN if arm.proposal is None else STEEP
+    return finished(
+        arm.config,
+        losses,
+        scores={g: 5.0 + 10 * float(g) - bonus for g in gammas},
+        layer_losses_by_gamma=dict.fromkeys(gammas, losses),
+        references={n: dict.fromkeys(gammas, 9.0) for n in ("identity", "constant", "wiener")},
+        objective=-bonus,
+    )
+
+
+def trained_with_winners(objects: ObjectStore, n_proposals: int = 3) -> Definition:
+    """The whole sweep, stored; the last proposal wins in every setting."""
+    asked = definition(n_proposals=n_proposals)
+    put_definition(objects, asked)
+    train(started(objects, asked), with_winners)
+    return asked

@@ -50,7 +50,7 @@ def evaluation() -> Evaluation:
 
 def config(seed: int = 0, alpha: float | None = 0.1) -> ArmConfig:
     constraint = None if alpha is None else ConstraintConfig(alpha=alpha)
-    return ArmConfig(seed=seed, constraint=constraint)
+    return ArmConfig(seed=seed, test_gammas=(0.0, 0.15, 0.3), constraint=constraint)
 
 
 def record(run: ArmConfig, n_reports: int = 3, status: results.Status = "running") -> ArmRecord:
@@ -106,7 +106,7 @@ def without_artifacts(everything: dict[str, Any]) -> dict[str, Any]:
     plain: dict[str, Any] = {"kind": everything["kind"]}
     for signature, run in everything.items():
         if signature != "kind":
-            tags = {name: text for name, text in run["tags"].items() if name != "artifact_sha256"}
+            tags = {n: text for n, text in run["tags"].items() if not n.startswith("sha256.")}
             plain[signature] = {**run, "tags": tags, "artifacts": []}
     return plain
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from trainables.config.arm import ArmConfig
 from trainables.errors import UnknownName
@@ -87,3 +88,13 @@ def unseen_gammas(config: ArmConfig) -> list[float]:
     """The test gammas beyond everything that training or selection looked at; may be empty."""
     seen = seen_gammas(config)
     return [g for g in config.test_gammas if g not in seen]
+
+
+def seen_and_unseen(config: ArmConfig, scores: Mapping[str, float]) -> dict[str, float | None]:
+    """Mean metric over the seen and over the unseen test gammas; None where there are none."""
+    seen = set(seen_gammas(config))
+    blocks = {
+        "seen_mean": [score for gamma, score in scores.items() if float(gamma) in seen],
+        "unseen_mean": [score for gamma, score in scores.items() if float(gamma) not in seen],
+    }
+    return {name: fmean(values) if values else None for name, values in blocks.items()}

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainables.config.arm import ArmConfig
-from trainables.config.test_conditions import severity_key
 from trainables.plain import Json, with_leaves
 from trainables.primal_dual.constraints import Scales
 
@@ -28,6 +27,7 @@ OUTCOMES: tuple[Outcome, ...] = ("feasible", "infeasible", "diverged", "stopped"
 
 TRAIN_LOSS = "train/loss"  # last layer, mean since the last report, over f_c
 TRAIN_GRAD_NORM = "train/grad_norm"  # mean since the last report, before clipping
+LARGEST_MULTIPLIER = "train/largest_multiplier"  # over the layers; the others: trajectories.csv
 TRAIN_STEPS_PER_S = "train/steps_per_s"
 TRAIN_PEAK_MEMORY_MB = "train/peak_memory_mb"
 TRAIN_SECONDS = "train/seconds"  # time in primal and dual steps so far
@@ -45,49 +45,43 @@ FEASIBLE = "feasibility/feasible"  # 1 or 0
 USEFUL = "feasibility/useful"  # 1 or 0
 OOD_AUC = "ood/auc"  # trapezoid area under the metric over test_gammas
 OOD_MEAN = "ood/mean"  # plain mean of the metric over test_gammas: the tables' mean metric
+SEEN_MEAN = "ood/seen_mean"  # over the gammas that training or selection looked at
+UNSEEN_MEAN = "ood/unseen_mean"  # over all others: out of distribution
 OBJECTIVE = "ood/objective"  # what the search minimises, whichever way the metric is better
-DESCENT_CURVE = "descent/curve"  # final held-out loss, logged with step = layer index
+
+# Curves: one metric each, logged once, at the end. Its step is the layer...
+DESCENT_CURVE = "descent/curve"  # final held-out loss, over f_c
 ACCURACY_CURVE = "descent/accuracy_curve"  # of texts, at train_gamma, by the shared readout
 PROBE_CURVE = "descent/probe_curve"  # of texts: held-out loss of a probe per layer, over f_c
 PROBE_ACCURACY_CURVE = "descent/probe_accuracy_curve"
+MISSING_SHARE_CURVE = "feasibility/curve"  # missing share, as judged
+PLAIN_MISSING_SHARE_CURVE = "feasibility/plain_curve"  # the baseline's, as asked here
+MULTIPLIER_CURVE = "train/multiplier_curve"
+WEIGHT_CURVE = "train/weight_curve"  # mean over the steps of the last report
+# ... or 100 x gamma,
+OOD_CURVE = "ood/curve"  # the metric
+OOD_CURVE_DIFFERENCE = "ood/curve_difference"  # constrained minus unconstrained
+# ... or 1000 x severity.
+SHIFT_CURVE = "shift/{}"  # the metric under one family of shifts beside Gaussian noise
 
-# the layer first: the UI cuts chart titles after about ten characters
-LAYER_SERIES = {
-    "losses": "descent/{:02d}_loss",  # dev at train_gamma, over f_c; layers 0..L
-    "accuracies": "descent/{:02d}_accuracy",  # dev at train_gamma, of texts; layers 0..L
-    "missing_shares": "feasibility/{:02d}_missing_share",  # dev; constrained layers: 1..L or 0..L
-    "violations": "train/{:02d}_violation",  # mean over the batches since the last report
-    "multipliers": "train/{:02d}_multiplier",
-    "slacks": "train/{:02d}_slack",
-    "weights": "train/{:02d}_weight",  # mean over those steps; layers 0..L
+# What the UI shows as system metrics has this prefix there.
+SYSTEM_METRICS = {
+    TRAIN_STEPS_PER_S: "system/steps_per_s",
+    TRAIN_PEAK_MEMORY_MB: "system/peak_memory_mb",
+    TRAIN_SECONDS: "system/train_seconds",
+    EVAL_SECONDS: "system/eval_seconds",
 }
 
-
-def metric_at_gamma(gamma: float) -> str:
-    """Name of the metric at one test gamma.
-
-    >>> metric_at_gamma(0.15)
-    'ood/at_gamma_0.15'
-    """
-    return f"ood/at_gamma_{gamma:.2f}"
-
-
-def metric_at_shift(shift: str, severity: float) -> str:
-    """Name of the metric under one shift beside Gaussian noise.
-
-    >>> metric_at_shift("blur", 2)
-    'shift/blur_2.0'
-    """
-    return f"shift/{shift}_{severity_key(severity)}"
-
-
-def layer_metric(series: str, layer: int) -> str:
-    """Name of one layer's value of a series.
-
-    >>> layer_metric("losses", 3)
-    'descent/03_loss'
-    """
-    return LAYER_SERIES[series].format(layer)
+# What reports hold by layer.
+LAYER_SERIES = {
+    "losses": "dev at train_gamma, over f_c; layers 0..L",
+    "accuracies": "dev at train_gamma, of texts; layers 0..L",
+    "missing_shares": "dev; constrained layers: 1..L or 0..L",
+    "violations": "mean over the batches since the last report",
+    "multipliers": "",
+    "slacks": "",
+    "weights": "mean over the steps since the last report; layers 0..L",
+}
 
 
 def first_layer(n_losses: int, n_constraints: int) -> int:
@@ -110,14 +104,12 @@ class Report:
     scalars: dict[str, float] = field(default_factory=dict)  # by metric name
     layers: dict[str, list[float]] = field(default_factory=dict)  # by key of LAYER_SERIES
 
-    def metrics(self) -> dict[str, float]:
-        """Every value under its metric name. Series over 0..L and 1..L keep their layer numbers."""
-        named = dict(self.scalars)
+    def by_layer(self, series: str) -> dict[int, float]:
+        """A series by layer: over 0..L, or over those that are constrained, 1..L or 0..L."""
+        values = self.layers.get(series, [])
         n_losses = len(self.layers.get("losses") or self.layers.get("weights") or ())
-        for series, values in self.layers.items():
-            first = first_layer(n_losses, len(values)) if n_losses else 1
-            named.update({layer_metric(series, first + i): v for i, v in enumerate(values)})
-        return named
+        first = first_layer(n_losses, len(values)) if n_losses else 1
+        return dict(enumerate(values, first))
 
 
 @dataclass(frozen=True, kw_only=True)

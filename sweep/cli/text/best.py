@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from search_spaces.settings import short_names
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, TextTable, table
 from sweep.results import aggregates
 from sweep.results.findings import findings
-from sweep.results.names import model_text, short_names
+from sweep.results.names import model_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.verdict_text import verdict_lines

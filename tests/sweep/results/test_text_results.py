@@ -124,7 +124,7 @@ def test_the_curves_over_depth_are_logged_by_layer() -> None:
     rows = final_rows(TrackedArm(record=finished(TEXT, LOSSES), sweep="s", setting="x", proposal=0))
     curves: dict[str, list[float]] = {}
     for row in rows:
-        if row.key.endswith("curve"):
+        if row.key.startswith("descent/"):
             assert row.step == len(curves.setdefault(row.key, []))
             curves[row.key].append(row.value)
     assert curves == {

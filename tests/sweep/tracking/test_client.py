@@ -17,7 +17,7 @@ import pytest
 
 from sweep.doctor import machine
 from sweep.tracking.address import TrackingError, tracking_uri
-from sweep.tracking.client import SWEEP_ID, experiment_id, make_client, run_ids, takes_writes
+from sweep.tracking.client import SWEEP_ID, experiment_of, make_client, run_ids, takes_writes
 from sweep.tracking.tracker import Tracker
 from tests.support.servers.mlflow_servers import free_port
 from tests.support.tracked_arms import STARTED, SWEEP, history
@@ -173,7 +173,7 @@ def test_a_server_that_is_away_is_told() -> None:
 )
 def test_an_address_that_no_client_can_be_made_for_is_told(uri: str, advice: str) -> None:
     with pytest.raises(TrackingError, match=advice) as told:
-        experiment_id(uri, SWEEP)
+        experiment_of(uri, SWEEP)
     assert "me@" not in str(told.value)
     with pytest.raises(TrackingError, match=advice):
         run_ids(uri, SWEEP)

@@ -11,7 +11,8 @@ from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import load_definition
 from sweep.tracking import sources
-from sweep.tracking.rows import TrackedArm, tags_of
+from sweep.tracking.rows import TrackedArm
+from sweep.tracking.tags import tags_of
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.records.arm_record import FEASIBLE as FEASIBLE_METRIC
 from trainables.records.arm_record import OOD_MEAN, WORST_MISSING_SHARE

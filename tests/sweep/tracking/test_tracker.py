@@ -14,9 +14,10 @@ import pytest
 
 from sweep.tracking.address import TrackingError, shown
 from sweep.tracking.client import make_client, run_ids
-from sweep.tracking.rows import final_rows, report_rows, run_name
+from sweep.tracking.rows import final_rows, report_rows, trajectories_csv
+from sweep.tracking.tags import LAYOUT, first_tags
 from sweep.tracking.tracker import Tracker, sync_all
-from sweep.tracking.ui import experiment_url
+from sweep.tracking.ui import experiment_urls
 from tests.support.servers.mlflow_servers import rows_of
 from tests.support.tracked_arms import (
     PAIR,
@@ -58,14 +59,16 @@ def test_a_finished_constrained_arm_shows_its_record(uri: str) -> None:
     assert expected.items() <= run.data.tags.items()
     assert "mlflow.parentRunId" not in run.data.tags
     assert "environment.gpu" not in run.data.tags
-    assert run.info.run_name == run_name(arm) == "p02 s0 ut_l3_g015 constrained"
+    assert run.info.run_name == "p2 s0 ut_l3_g015"
     assert (run.info.status, run.info.start_time) == ("FINISHED", STARTED)
     assert run.info.end_time == arm.record.ended_ms
     assert run.data.params["constraint.alpha"] == "0.12"
     assert run.data.params["model.layers"] == "3"
     assert "data.folder" not in run.data.params
     assert run.data.metrics[results.OBJECTIVE] == 0.3
-    assert run.data.metrics["ood/at_gamma_0.15"] == 0.2
+    curve = make_client(uri).get_metric_history(run_id, results.OOD_CURVE)
+    assert {m.step: m.value for m in curve} == {0: 0.1, 15: 0.2, 30: 0.4}
+    assert [d.dataset.name for d in run.inputs.dataset_inputs] == [arm.record.config.data.name]
     assert run.data.metrics["pair/difference_ood_mean"] == -0.25
 
 
@@ -94,7 +97,7 @@ def test_an_unconstrained_arm_has_no_constraint_parameters(uri: str) -> None:
     run = make_client(uri).get_run(run_id)
     assert not [name for name in run.data.params if name.startswith("constraint")]
     assert "proposal" not in run.data.tags
-    assert run.info.run_name == "base s0 ut_l3_g015 unconstrained"
+    assert run.info.run_name == "plain s0 ut_l3_g015"
 
 
 @pytest.mark.slow
@@ -158,7 +161,7 @@ def test_config_json_trains_the_arm_again(uri: str, tmp_path: Path) -> None:
 
 def test_a_long_history_arrives_whole(uri: str) -> None:
     made = record(config(), 0, "finished")
-    made.reports = [report(step) for step in range(1, 151)]  # several requests
+    made.reports = [report(step) for step in range(1, 451)]  # several requests
     arm = tracked(made, pair=PAIR)
     run_id = Tracker(uri).sync(arm)
     assert len(rows_of(uri, run_id)) == len(report_rows(made, -1)) + len(final_rows(arm)) > 1600
@@ -328,7 +331,7 @@ def test_a_baselines_run_that_another_writer_deleted_is_not_named(uri: str) -> N
     client.set_tag(lost, "created_ns", str(time.time_ns() + 10**12))
     experiment = client.get_experiment_by_name(SWEEP)
     assert experiment is not None
-    tags = {"kind": "arm", "sweep": SWEEP, "signature": base.signature, "created_ns": "1"}
+    tags = first_tags(base) | {"created_ns": "1"}
     kept = client.create_run(experiment.experiment_id, start_time=STARTED, tags=tags).info.run_id
     assert Tracker(uri).sync(base) == kept  # and deletes the other one
 
@@ -399,6 +402,35 @@ def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_at
     assert content(uri) == content(expected.uri)
 
 
+def test_a_run_that_an_earlier_version_sent_is_made_anew(uri: str, other_uri: str) -> None:
+    """Its metrics were others; the arms that name it as their baseline name the new one."""
+    base, arm = history(3)[0][-1], history(3)[2][-1]
+    tracker = Tracker(uri)
+    first, run_id = tracker.sync(base), tracker.sync(arm)
+    client = make_client(uri)
+    client.log_metric(first, "descent/03_loss", 0.5)
+    client.delete_tag(first, LAYOUT)
+    assert not Tracker(uri).is_whole(SWEEP, base.signature)
+    second = Tracker(uri).sync(base)
+    assert second != first
+    assert client.get_run(run_id).data.tags["unconstrained_run_id"] == second
+    expected = Tracker(other_uri)
+    for sent in (base, arm):
+        expected.sync(sent)
+    assert content(uri) == content(expected.uri)
+
+
+def test_artifacts_of_a_final_arm_tell_how_its_layers_moved(uri: str, tmp_path: Path) -> None:
+    running, finished = history(1)[0][0], history(1)[0][-1]
+    tracker = Tracker(uri, str(tmp_path / "artifacts"))
+    client = make_client(uri)
+    run_id = tracker.sync(running)
+    assert [a.path for a in client.list_artifacts(run_id)] == ["config.json"]
+    tracker.sync(finished)
+    path = client.download_artifacts(run_id, "trajectories.csv", str(tmp_path))
+    assert Path(path).read_text() == trajectories_csv(finished.record)
+
+
 def test_a_tag_that_is_empty_now_goes(uri: str) -> None:
     made = record(config(), 2)
     made.reports[0].scalars[results.TRAIN_LOSS] = math.inf
@@ -427,7 +459,7 @@ def test_sweeps_of_one_name_in_two_stores_have_an_experiment_each(uri: str) -> N
         run_ids(uri, SWEEP, "c" * 32)
     names = {e.name for e in make_client(uri).search_experiments()} - {"Default"}
     assert names == {SWEEP, f"{SWEEP} (bbbbbbbb)"}
-    pages = {experiment_url("http://host", uri, SWEEP, number) for number in ids}
+    pages = {str(experiment_urls("http://host", uri, SWEEP, number)) for number in ids}
     assert len(pages) == 2
 
 

@@ -13,7 +13,7 @@ import pytest
 from sweep.tracking.address import TrackingError, tracking_uri
 from sweep.tracking.client import make_client
 from sweep.tracking.tracker import Tracker
-from sweep.tracking.ui import experiment_url, ui_command
+from sweep.tracking.ui import experiment_urls, ui_command
 from tests.support.command_line import refused
 from tests.support.drivers import ROOT
 from tests.support.servers.mlflow_servers import free_port
@@ -22,13 +22,16 @@ from trainables.errors import Misuse
 from trainables.records.objects import ObjectStore
 
 
-def test_the_url_shows_arms_as_charts_sorted_by_objective(uri: str) -> None:
+def test_before_a_sweep_has_views_its_arms_are_shown_as_charts_best_first(uri: str) -> None:
     Tracker(uri).sync(history(1)[0][-1])
-    url = experiment_url("http://127.0.0.1:5000/", uri, SWEEP)
+    (url,) = experiment_urls("http://127.0.0.1:5000/", uri, SWEEP).values()
     assert url.startswith("http://127.0.0.1:5000/#/experiments/1/runs?searchFilter=tags.kind%20%3D")
-    assert "orderByKey=metrics.%60ood%2Fobjective%60&orderByAsc=true&compareRunsMode=CHART" in url
+    assert (
+        "orderByKey=metrics.%60ood%2Fobjective%60&orderByAsc=true&compareRunsMode=CHART&workflowType=machine_learning"
+        in url
+    )
     with pytest.raises(TrackingError, match="sweep sync other"):
-        experiment_url("http://127.0.0.1:5000/", uri, "other")
+        experiment_urls("http://127.0.0.1:5000/", uri, "other")
 
 
 def test_a_server_is_its_own_ui() -> None:

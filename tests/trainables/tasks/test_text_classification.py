@@ -30,7 +30,7 @@ from trainables.evaluation import (
     measure,
 )
 from trainables.layer_losses import introduce, layer_outcomes
-from trainables.records.arm_record import ArmRecord, layer_metric
+from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks import text_classification
@@ -420,7 +420,7 @@ def test_a_pair_trains_and_reports_accuracy_beside_the_loss_of_every_layer(
         for report in record.reports:
             assert len(report.layers["accuracies"]) == len(report.layers["losses"]) == 4
             assert all(0 <= value <= 1 for value in report.layers["accuracies"])
-            assert layer_metric("accuracies", 0) in report.metrics()
+            assert list(report.by_layer("accuracies")) == [0, 1, 2, 3]
         assert set(measured.scores) == {"0.00", "0.40", "0.60", "0.80", "2.00"}
         assert all(0 <= score <= 1 for score in measured.scores.values())
 

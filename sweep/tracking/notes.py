@@ -1,0 +1,163 @@
+"""Notes on MLflow's pages of a sweep and of each arm, in Markdown. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sweep.study.advice import command
+from sweep.study.definition import Definition
+from sweep.study.selection import SettingResult
+from trainables.plain import Json
+from trainables.records.arm_record import WORST_MISSING_SHARE
+
+if TYPE_CHECKING:
+    from sweep.tracking.rows import TrackedArm
+    from trainables.records.arm_record import Evaluation
+
+SHOWN_SETTINGS = 40  # lines of the table on a sweep's page
+
+
+def run_note(arm: TrackedArm) -> str:
+    """What an arm's page says: what it is, its outcome and scores, how to train it again.
+
+    Of a long note MLflow shows about four lines until it is asked for more.
+    """
+    record = arm.record
+    paragraphs = [_head(arm)]
+    if record.evaluation is not None:
+        paragraphs.append(_scores(arm, record.evaluation))
+    if record.reason:
+        paragraphs.append(f"**{record.status}**: {record.reason}")
+    paragraphs += [f"* {warning}" for warning in record.warnings]
+    if not record.config.matched_capacity:
+        paragraphs.append(
+            "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "
+            "layer, so their difference is not that of constraining alone."
+        )
+    paragraphs.append(
+        "To train it again and compare, download the artifact `config.json` and run\n\n"
+        "    sweep run config.json --reproduce"
+    )
+    return "\n\n".join(paragraphs)
+
+
+def _head(arm: TrackedArm) -> str:
+    config = arm.record.config
+    who = "plain training" if config.constraint is None else f"constrained, proposal {arm.proposal}"
+    share = arm.pair.get(WORST_MISSING_SHARE, math.nan)
+    missing = "" if math.isnan(share) else f" (worst missing share {share:+.2f})"
+    values = f" {values_text(arm.searched)}." if arm.searched else ""
+    return f"**{arm.setting}**, {who}, seed {config.seed}: **{arm.outcome}**{missing}.{values}"
+
+
+def _scores(arm: TrackedArm, measured: Evaluation) -> str:
+    """The metric at every test gamma, and behind it how far it is from plain training.
+
+    In one paragraph, for a table would be hidden.
+    """
+    metric = arm.record.config.facts.metric
+    beside = " (minus plain training)" if arm.differences else ""
+    scores = [
+        f"{gamma}: {score:.4g}"
+        + (f" ({arm.differences[gamma]:+.3g})" if gamma in arm.differences else "")
+        for gamma, score in measured.scores.items()
+    ]
+    return f"{metric.label}, {metric.direction}, by gamma{beside}: {', '.join(scores)}."
+
+
+def sweep_note(
+    definition: Definition,
+    settings: Mapping[str, SettingResult],
+    links: Mapping[str, str],
+    storage: str,
+) -> str:
+    """What a sweep's page says: what it is, how to read it, what it came to, what shows more.
+
+    Args:
+        definition: of the sweep.
+        settings: what each came to.
+        links: addresses of the saved views by name.
+        storage: the root that its records lie below.
+    """
+    space, name = definition.space, definition.name
+    metric = space.base.facts.metric
+    what = space.summary or "pairs of a constrained and a plain training run"
+    verbs = {
+        "best": "the verdict on each setting",
+        "report": "a page with figures, tables and provenance",
+        "export": "tables as CSV, Markdown and LaTeX",
+    }
+    more = {verb: (name, "--out", "results") if verb == "export" else (name,) for verb in verbs}
+    lines = [f"* `{command(v, *more[v], storage=storage)}`: {verbs[v]}" for v in verbs]
+    return "\n\n".join(
+        [
+            f"**{name}**: {what.rstrip('.')}.",
+            f"Views: {', '.join(f'[{view}]({link})' for view, link in links.items())}.",
+            _reading(metric.label, metric.direction, space.tolerance),
+            *([] if space.phase == "confirmation" else [_summary(settings)]),
+            "\n".join(lines),
+        ]
+    )
+
+
+def _reading(label: str, direction: str, tolerance: float) -> str:
+    return "\n".join(
+        [
+            "* A *pair* is two runs that share seed, data and initial weights: one *constrained* "
+            "so that each layer must lower the loss by the share alpha, one plain (grey).",
+            "* A *proposal* (p0, p1, ...) is one choice of the searched values, trained on every "
+            "seed (s0, ...); all proposals of a setting stand beside the same plain runs.",
+            "* *Missing share*: how much of the loss reduction asked of a layer is missing, on "
+            f"held-out data: 0 met, 1 none. *Feasible*: at most {tolerance:.2f} in every layer.",
+            f"* Scores are {label}: {direction}. The *objective* is what the search minimises. "
+            "*Seen*: noise levels that training or selection looked at; *unseen*: all others.",
+            "* *Differences* are constrained minus plain. Those of a search's winner were selected "
+            "on the same data: no result before `sweep confirm`.",
+            "* Curves: step is the layer, 100 x gamma, or 1000 x the severity of a shift.",
+        ]
+    )
+
+
+def _summary(settings: Mapping[str, SettingResult]) -> str:
+    """One line a setting."""
+    rows = [
+        ["setting", "shown", "feasible", "missing share", "objective", "difference", "searched"]
+    ]
+    for setting, chosen in list(settings.items())[:SHOWN_SETTINGS]:
+        pair = chosen.shown
+        if pair is None:
+            rows.append([setting, f"none: {chosen.why}", "", "", "", "", ""])
+            continue
+        is_winner = chosen.winner is not None
+        rows.append(
+            [
+                setting,
+                f"p{pair.number}, {'winner' if is_winner else 'closest, no winner'}",
+                "yes" if pair.outcome == "feasible" else "no",
+                f"{pair.worst_missing_share:+.2f}",
+                f"{pair.objective:.4g}",
+                f"{pair.difference:+.3g}",
+                values_text(pair.point),
+            ]
+        )
+    left = len(settings) - SHOWN_SETTINGS
+    return _table(rows) + (f"\n\nAnd {left} more: `sweep best` shows them." if left > 0 else "")
+
+
+def values_text(point: Mapping[str, Json]) -> str:
+    """Searched values in one line, by the last part of their names.
+
+    >>> values_text({"constraint.alpha": 0.123456, "model.variant": "distance"})
+    'alpha 0.1235, variant distance'
+    """
+    return ", ".join(
+        f"{name.rpartition('.')[2]} {format(v, '.4g') if isinstance(v, float) else v}"
+        for name, v in point.items()
+    )
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([lines[0], "|" + " --- |" * len(rows[0]), *lines[1:]])
