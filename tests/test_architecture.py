@@ -99,6 +99,7 @@ TREE_COMMENTS = {
     "CONTRIBUTING.md": "the rules, and how to run the checks",
     "LICENSE": "MIT",
     "README.md": "the project in one screen, and where things are",
+    "docs/schemas/": "JSON schemas, one for what each `--json` prints; docs/json.md lists them",
     "docs/notebook.ipynb": "sweeps from Python: a tiny one, from `sweep.run` to a figure and LaTeX",
     "docs/pictures/best_of_n.svg": "the best of N and confirmation, where nothing has an effect",
     "docs/pictures/live_view.svg": "the live view of a running quickstart sweep",

@@ -28,7 +28,7 @@ from trainables.registry.task_facts import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
-TRAJECTORIES = ("multipliers", "weights")
+TRAJECTORIES = ("multipliers", "weights", "losses")
 _STEPS = ("setting", "arm", "seed", "step", "series", "layer", "value")
 _SCORES = ("setting", "proposal", "seed", "severity", "value")
 _RATIOS = ("setting", "arm", "seed", "counts", "mean", "share")

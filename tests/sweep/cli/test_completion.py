@@ -26,7 +26,7 @@ def completed(*words: str, begun: str = "") -> list[str]:
 
 
 def test_verbs_and_options_are_completed() -> None:
-    assert completed(begun="re") == ["resume", "reproduce", "report"]
+    assert completed(begun="re") == ["resume", "reproduce", "report", "register"]
     assert completed("best", begun="--f") == ["--full"]
 
 
