@@ -38,7 +38,6 @@ def results_of(lead: Lead, by_seed: Json) -> Json:
     return {
         "asks": lead.asks,
         "smallest_effect": lead.smallest,
-        "base": lead.base.with_fields({"data.folder": None}).to_json(),
         "arms": {name: dict(fields) for name, fields in lead.arms.items()},
         "plain": plain,
         "verdicts": {name: verdict(scored, name, plain, lead.smallest) for name in judged},
@@ -103,7 +102,8 @@ def main() -> None:
                 found[arm] = arm_of(lead, arm, seed, options.store)
                 say(seed, arm, found[arm])
             by_seed[str(seed)] = found
-            _put(options.out, name, results_of(lead, by_seed))
+            declared = {"base": LEADS[name].base.to_json()}  # without places of this machine
+            _put(options.out, name, results_of(lead, by_seed) | declared)
 
 
 if __name__ == "__main__":
