@@ -21,12 +21,9 @@ from sweep.report.pages.search import page
 from sweep.report.pages.svg import inlined
 from sweep.report.style import style
 from sweep.results import provenance
+from sweep.results.export import sweep_tables
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import ReadRecord, SweepView
-from sweep.results.tables.frontier import frontier_table
-from sweep.results.tables.hyperparameters import hyperparameters_table
-from sweep.results.tables.layers import layers_table
-from sweep.results.tables.results import results_table
 from sweep.study import advice
 from trainables.errors import Failure, Misuse, StoreError, UnknownName
 from trainables.plain import Json
@@ -251,12 +248,7 @@ def _of_search(
     text = page(
         {**status, "notes": notes},
         entries,
-        [  # more tables: a line each
-            results_table(space, entries),
-            layers_table(space, entries),
-            hyperparameters_table(space, entries),
-            frontier_table(space, entries),
-        ],
+        sweep_tables(space, entries),
         _pictures(figures),
         provenance.manifest(of.view, of.run_ids),
         _commands(of, status, entries),
@@ -311,12 +303,10 @@ def _commands(
     for one in of.confirmed:
         following[f"The report of {one['name']}."] = of.say("report", one["name"])
     export = of.say("export", of.name, "--out", "results")
-    every = of.say("export", of.name, "--out", "results", "--all")
     pairs = {
         entry["setting"]: {
-            "Write its configuration, then train both arms again and compare what they come to.": (
-                f"{export if entry['winner'] else every}\n"
-                + of.say("run", f"results/configs/{entry['setting']}.json", "--reproduce")
+            "Train both arms again, and see old and new numbers side by side.": of.say(
+                "reproduce", of.name, entry["setting"]
             )
         }
         for entry in entries

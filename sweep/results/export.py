@@ -137,7 +137,7 @@ def expected(record: ArmRecord) -> dict[str, Json]:
 
 
 def sweep_tables(
-    space: SearchSpace, entries: Sequence[Mapping[str, Json]], beside_paper: bool
+    space: SearchSpace, entries: Sequence[Mapping[str, Json]], beside_paper: bool = False
 ) -> list[Table]:
     """The tables of a search that have a short form, from ``best_entries``."""
     return [
