@@ -86,7 +86,7 @@ TREE_COMMENTS = {
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
-    "benchmarks/results/mlflow_pages.json": "seconds until pages of 500 arms can be used, in Chromium",
+    "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows pages of 500 arms",
     "benchmarks/landscape/ut_l4_600.json": "48 arms of UT with 4 layers, 600 steps",
     "benchmarks/landscape/ut_l5_240.json": "64 arms of UT with 5 layers, 240 steps: 9 ended early",
     "benchmarks/landscape/ut_l5_600.json": "128 arms of UT with 5 layers, 600 steps, in two forms",
