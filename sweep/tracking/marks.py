@@ -17,6 +17,7 @@ from sweep.study.selection import SettingResult
 COLOUR = "mlflow.runColor"  # a run's tag
 # What else a run is marked with: words, and "yes" for both arms of the pair that a setting shows.
 VERDICT, IN_PAIR = "verdict", "in_shown_pair"
+OF_PROPOSAL = "proposal_outcome"  # over its seeds; an arm's own is the tag ``outcome``
 WINNER, CLOSEST, PLAIN = "winner", "closest, no winner", "plain training"
 
 # Of Okabe and Ito, told apart by colour-blind people too: one for each setting.
@@ -65,6 +66,7 @@ class Verdicts:
 
     settings: Sequence[str]  # in the order of the sweep
     by_signature: Mapping[str, str] = field(default_factory=dict)
+    outcomes: Mapping[str, str] = field(default_factory=dict)  # of their proposals, by signature
     shown: Collection[str] = ()  # signatures of both arms of each setting's winner, or closest pair
 
     @classmethod
@@ -78,6 +80,7 @@ class Verdicts:
         A confirmation chooses nothing: its points are what its plan calls them, and all are shown.
         """
         verdicts: dict[str, str] = {}
+        outcomes: dict[str, str] = {}
         shown: set[str] = set()
         for name, (chosen, judged) in settings.items():
             for one in judged:
@@ -87,12 +90,13 @@ class Verdicts:
                     shown.update(one.signatures)
                 # an arm that settings share is a winner if it is one in any of them
                 for signature in one.signatures:
+                    outcomes[signature] = one.outcome
                     if verdicts.get(signature) != WINNER:
                         verdicts[signature] = said
             for pair in chosen.shown.pairs if chosen.shown else ():
                 both = (pair.constrained, pair.unconstrained)
                 shown |= {arm.signature for arm in both if arm is not None}
-        return cls(tuple(settings), verdicts, shown)
+        return cls(tuple(settings), verdicts, outcomes, shown)
 
     def marks(self, tags: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """Name of an arm's run, and the tags that mark it, from the tags it was made with."""
@@ -105,6 +109,7 @@ class Verdicts:
             COLOUR: colour(place, proposal, verdict),
             VERDICT: verdict,
             IN_PAIR: "yes" if signature in self.shown else "no",
+            OF_PROPOSAL: PLAIN if proposal is None else self.outcomes.get(signature, "open"),
         }
 
 

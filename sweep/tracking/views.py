@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, urlencode
 
-from sweep.tracking.marks import IN_PAIR, VERDICT
+from sweep.tracking.marks import IN_PAIR, OF_PROPOSAL, VERDICT
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE
 from trainables.plain import Json
 from trainables.records.arm_record import (
@@ -73,7 +73,7 @@ MODEL_TRAINING = {"workflowType": "machine_learning"}  # of an address: else the
 def views(searched: Sequence[str]) -> tuple[View, ...]:
     """The views of a sweep over these fields; the first is what `sweep ui` opens."""
     columns = [
-        *(f"tags.`{name}`" for name in ("setting", "arm", "proposal", "outcome", VERDICT)),
+        *(f"tags.`{name}`" for name in ("setting", "arm", "proposal", OF_PROPOSAL, VERDICT)),
         *(f"metrics.`{n}`" for n in (WORST_MISSING_SHARE, OBJECTIVE, OBJECTIVE_DIFFERENCE)),
         *(f"params.`{name}`" for name in searched),
         *(f"metrics.`{name}`" for name in (OOD_MEAN, SEEN_MEAN, UNSEEN_MEAN)),
@@ -90,7 +90,7 @@ def views(searched: Sequence[str]) -> tuple[View, ...]:
         View(
             "feasible-proposals",
             "Feasible proposals",
-            _state(f"{ARMS} AND tags.outcome = 'feasible'", best, columns, {}),
+            _state(f"{ARMS} AND tags.{OF_PROPOSAL} = 'feasible'", best, columns, {}),
             "TABLE",
         ),
     )

@@ -144,7 +144,8 @@ def test_other_views_are_listed_and_open(
         ".map(cell => cell.innerText.trim())"
     )
     assert header[:6] == [
-        "setting", "arm", "proposal", "outcome", "verdict", "feasibility/worst_missing_share",
+        "setting", "arm", "proposal", "proposal_outcome", "verdict",
+        "feasibility/worst_missing_share",
     ]  # fmt: skip
     rows = page.ask("document.querySelector('.ag-center-cols-container').innerText")
     assert rows.count("feasible") >= 8  # two proposals, two settings, two seeds

@@ -11,7 +11,8 @@ import pytest
 
 from sweep.api.training import track_sweep
 from sweep.results.sweep_view import SweepView, load_sweep
-from sweep.study.definition import Definition
+from sweep.study.arms import Arm
+from sweep.study.definition import Definition, put_definition
 from sweep.tracking import marks, views
 from sweep.tracking.client import make_client, search_runs
 from sweep.tracking.marks import Verdicts
@@ -19,13 +20,15 @@ from sweep.tracking.notes import run_note
 from sweep.tracking.sources import tracked_arms
 from sweep.tracking.tags import LONGEST_TAG
 from sweep.tracking.tracker import LONGEST_NOTE, Tracker, searched_fields, sync_all
-from tests.support.toy_sweeps import trained_with_winners
+from tests.support.records import finished
+from tests.support.toy_sweeps import PLAIN, definition, started, train, trained_with_winners
 from trainables.records.arm_record import (
     DESCENT_CURVE,
     MISSING_SHARE_CURVE,
     MULTIPLIER_CURVE,
     OOD_CURVE,
     OOD_CURVE_DIFFERENCE,
+    ArmRecord,
 )
 from trainables.records.objects import ObjectStore
 
@@ -105,11 +108,37 @@ def test_what_pages_say_already_is_not_sent_again(
 
 def test_without_a_winner_the_closest_pair_is_shown_and_says_so() -> None:
     tags = {"setting": "a", "signature": "s1", "proposal": "4", "seed": "0", "outcome": "x"}
-    verdicts = Verdicts(("a", "b"), {"s1": marks.CLOSEST}, {"s1"})
+    verdicts = Verdicts(("a", "b"), {"s1": marks.CLOSEST}, {"s1": "infeasible"}, {"s1"})
     assert verdicts.marks(tags) == (
         "a CLOSEST p4 s0",
-        {"mlflow.runColor": marks.HUES[0], "verdict": "closest, no winner", "in_shown_pair": "yes"},
+        {
+            "mlflow.runColor": marks.HUES[0],
+            "verdict": "closest, no winner",
+            "in_shown_pair": "yes",
+            "proposal_outcome": "infeasible",
+        },
     )
+
+
+def test_an_arm_tells_its_own_outcome_and_that_of_its_proposal(tmp_path: Path, uri: str) -> None:
+    """A proposal is judged by its mean over the seeds, which one of them may miss."""
+    objects = ObjectStore(tmp_path / "root")
+    asked = definition(n_proposals=1, n_settings=1)
+    put_definition(objects, asked)
+    layers = {0: [1.0, 0.35, 0.12, 0.04], 1: [1.0, 0.35, 0.12, 0.12]}  # seed 1: no last descent
+
+    def record_of(arm: Arm) -> ArmRecord:
+        losses = PLAIN if arm.proposal is None else layers[arm.config.seed]
+        return finished(arm.config, losses)
+
+    train(started(objects, asked), record_of)
+    view = load_sweep(objects, asked.name)
+    (proposal,) = view.settings[0].results
+    sent(objects, uri, view)
+    runs = search_runs(make_client(uri), "1", "tags.arm = 'constrained'")
+    told = {r.data.tags["outcome"]: r.data.tags[marks.OF_PROPOSAL] for r in runs}
+    assert set(told) == {"feasible", "infeasible"}
+    assert set(told.values()) == {proposal.outcome}
 
 
 def _luminance(colour: str) -> float:
@@ -159,7 +188,7 @@ def test_views_fit_and_show_what_matters_first() -> None:
     table = state_of(saved["Feasible proposals"])
     assert "feasible" in table["searchFilter"]
     assert table["selectedColumns"][:5] == [
-        f"tags.`{name}`" for name in ("setting", "arm", "proposal", "outcome", "verdict")
+        f"tags.`{name}`" for name in ("setting", "arm", "proposal", "proposal_outcome", "verdict")
     ]
     assert {f"params.`{name}`" for name in many} <= set(table["selectedColumns"])
 
