@@ -54,7 +54,7 @@ quickstart: $(STAMP)
 	@echo "  $(BIN)/sweep best $(QUICKSTART) --storage $(STORAGE)"
 	@echo "      the best pair of every setting, and why the others lost"
 	@echo "  $(BIN)/sweep ui --storage $(STORAGE)"
-	@echo "      every arm as charts in MLflow"
+	@echo "      winners beside plain training, and every arm, in MLflow"
 	@echo "  $(BIN)/sweep export $(QUICKSTART) --storage $(STORAGE) --out results"
 	@echo "      tables, and configurations that run again exactly"
 	@echo "  $(BIN)/sweep spaces"

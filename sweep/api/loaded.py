@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sweep.api import columns, frames, html
 from sweep.report.figures import FIGURES, draw
-from sweep.report.measured import Measured, measured
+from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.report import rendered
 from sweep.results.status import State, state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FRAMES = ("settings", "proposals", "arms", "pairs", "layers", "curves", "steps")
-# Of a confirmation, which searches nothing: those that show single pairs.
-OF_CONFIRMATION = ("scores", "differences", "layers", "depth", "ratios", "trajectories", "cost")
+# Of a confirmation, which searches nothing.
+OF_CONFIRMATION = (
+    "forest", "search-gain", "scores", "differences", "layers", "anytime", "ratios", "histogram",
+    "trajectories", "cost",
+)  # fmt: skip
 
 
 def load(name: str, storage: str | os.PathLike[str] | None = None) -> Sweep:
@@ -149,18 +152,21 @@ class Sweep:
         """Names of what ``figure`` draws."""
         return OF_CONFIRMATION if self.is_confirmation else tuple(FIGURES)
 
-    def figure(self, name: str) -> Figure:
-        """One figure of the report; a notebook shows it.
+    def figure(self, name: str, page: int = 1) -> Figure:
+        """One figure of the report, which a notebook shows; of many settings one page of it.
 
         Raises:
             UnknownName: there is none of this name.
-            Misuse: nothing is measured yet that it could show.
+            Misuse: nothing is measured yet that it could show, or it has fewer pages.
         """
         if name not in self.figures:
             raise UnknownName.of("figure", name, self.figures)
-        drawn = draw(self.measured, [name]).get(name)
-        if drawn is None:
+        pages = list(draw(self.measured, [name]).values())
+        if not pages:
             raise Misuse(f"{self.name} has nothing measured that the figure {name} could show.")
+        if not 1 <= page <= len(pages):
+            raise Misuse(f"page must be 1 to {len(pages)} of the figure {name}, got {page}.")
+        drawn = pages[page - 1]
         drawn._repr_png_ = partial(rendered, drawn, "png")  # type: ignore[attr-defined]
         return drawn
 
@@ -204,7 +210,11 @@ class Sweep:
     def measured(self) -> Measured:
         """The numbers that figures are drawn from."""
         names = [one.setting.name for one in self.view.settings]
-        return measured(self._shown, ArmStore(self.objects).record, {}, names)
+        if self.confirmed is None:
+            confirmed = confirmations(self.objects, self.name)
+        else:
+            confirmed = [dict(self.confirmed)]
+        return measured(self._shown, ArmStore(self.objects).record, {}, names, confirmed)
 
     @cached_property
     def confirmed(self) -> Mapping[str, Json] | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import io
 import multiprocessing
 import os
-from collections.abc import Mapping, Sequence
+import re
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -158,9 +161,21 @@ def drawn(
         found = list(map(one, keys))
     else:
         # A fork would copy the locks of threads that read records.
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(workers, spawn, _end_with, (os.getpid(),)) as pool:
             found = list(pool.map(one, keys))
     return {key: pages for key, pages in zip(keys, found, strict=True) if pages}
+
+
+def _end_with(parent: int) -> None:
+    """Have this process end when its parent is gone, however that ended: nobody else ends it."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _drawn(data: Measured, formats: Sequence[str], key: str) -> Pages:
@@ -212,11 +227,10 @@ def _as_files(figures: Mapping[str, Pages]) -> dict[str, bytes]:
 
 
 def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Write all files; a page replaces the whole report that was there."""
-    if PAGE in files:
-        for form in FORMATS:
-            for stale in (out / "figures").glob(f"*.{form}"):
-                stale.unlink()
+    """Write all files; they replace all pages of these figures, a page the whole report."""
+    keys = FIGURES if PAGE in files else {key for key in FIGURES if _pages_of([key], files)}
+    for stale in _pages_of(keys, (f"figures/{path.name}" for path in (out / "figures").glob("*"))):
+        (out / stale).unlink()
     for file, content in files.items():
         path = out / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -224,6 +238,17 @@ def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
         part.write_bytes(content)
         part.replace(path)
     return sorted(files)
+
+
+def _pages_of(keys: Iterable[str], files: Iterable[str]) -> list[str]:
+    """Of these files those that are a page of such a figure; others in the folder are the user's.
+
+    >>> _pages_of(["scores"], ["figures/scores-2.pdf", "figures/scores-mine.pdf"])
+    ['figures/scores-2.pdf']
+    """
+    names = "|".join(map(re.escape, keys)) or "(?!)"
+    page = re.compile(rf"figures/(?:{names})(?:-\d+)?\.(?:{'|'.join(FORMATS)})")
+    return [file for file in files if page.fullmatch(file)]
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -252,7 +277,7 @@ def _of_search(
         _pictures(figures),
         provenance.manifest(of.view, of.run_ids),
         _commands(of, status, entries),
-        of.confirmed,
+        [_only(confirmed, data.entries) for confirmed in of.confirmed],
     )
     return text, figures
 
@@ -265,8 +290,7 @@ def _of_confirmation(
 
     plan = plan_of(of.objects, of.view.definition)
     (entry,) = of.confirmed
-    kept = [one for one in entry["settings"] if one["setting"] in of.data.entries]
-    entry = {**entry, "settings": kept}
+    entry = _only(entry, of.data.entries)
     figures = drawn(of.data, OF_CONFIRMATION, formats)
     commands = {
         "next": {"The search that it confirms.": of.say("report", plan.search)}
@@ -277,10 +301,22 @@ def _of_confirmation(
                 "export", of.name, "--out", "results"
             ),
             "Each arm's curves.": of.say("ui", of.name),
+            **{
+                f"Both arms of {one['setting']} again, old and new numbers side by side.": of.say(
+                    "reproduce", of.name, one["setting"]
+                )
+                for one in entry["settings"]
+            },
         },
     }
     manifest = provenance.manifest(of.view, of.run_ids)
     return confirmed_page(status, entry, plan, _pictures(figures), manifest, commands), figures
+
+
+def _only(confirmed: Mapping[str, Json], settings: Iterable[str]) -> dict[str, Json]:
+    """What a confirmation shows of these settings."""
+    kept = [one for one in confirmed["settings"] if one["setting"] in settings]
+    return {**confirmed, "settings": kept}
 
 
 def _commands(

@@ -61,10 +61,18 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=list(VERDICTS).index)
 
 
+# Of an evaluation: what records of before do not hold, so that it cannot be compared.
+LATER = ("descent_ratio_counts", "descent_ratio_mean")
+
+
 def arm_entry(arm: Arm, before: ArmRecord, now: ArmRecord) -> dict[str, Json]:
     """One arm, in how it ended and in every number of its evaluation."""
     plain = [record.to_json() for record in (before, now)]
     there, here = ({name: one[name] for name in ("status", "evaluation")} for one in plain)
+    if there["evaluation"] and here["evaluation"]:
+        for name in LATER:
+            if not there["evaluation"][name]:
+                del there["evaluation"][name], here["evaluation"][name]
     found = list(differences(there, here))
     farthest = max((relative(old, new) for _, old, new in found), default=0.0)
     verdict: Verdict = "differs" if farthest > TOLERANCE else "close" if found else "identical"

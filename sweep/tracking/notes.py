@@ -37,7 +37,8 @@ def run_note(arm: TrackedArm) -> str:
             "layer, so their difference is not that of constraining alone."
         )
     paragraphs.append(
-        "To train it again and compare, download the artifact `config.json` and run\n\n"
+        "To train it again and compare, download the artifact `config.json` and run, with the "
+        "sweep's --storage,\n\n"
         "    sweep run config.json --reproduce"
     )
     return "\n\n".join(paragraphs)

@@ -219,7 +219,9 @@ def test_a_confirmation_has_the_figures_that_show_pairs(objects: ObjectStore) ->
     seeds = [c.seed for c in configs(of)]
     expected = statistics.fmean(3.0 + 0.01 * seed for seed in seeds)
     assert list(line.get_ydata()) == pytest.approx([expected] * 3)
-    with pytest.raises(UnknownName, match=r"unknown figure 'progress'\. Known: cost, depth"):
+    forest: Any = of.figure("forest")
+    assert [axis.get_xlabel() for axis in forest.axes]
+    with pytest.raises(UnknownName, match=r"unknown figure 'progress'\. Known: anytime, cost"):
         of.figure("progress")
 
 
@@ -231,6 +233,8 @@ def configs(of: Sweep) -> Iterator[Any]:
 def test_a_figure_without_anything_to_show_is_told(objects: ObjectStore) -> None:
     with pytest.raises(Misuse, match="tiny has nothing measured that the figure scores"):
         loaded(objects, {}).figure("scores")
+    with pytest.raises(Misuse, match="page must be 1 to 1 of the figure scores, got 2"):
+        loaded(objects).figure("scores", page=2)
 
 
 # --- what is refused, and what changes ------------------------------------------------------------

@@ -242,8 +242,14 @@ def test_the_page_stands_alone_and_shows_every_figure(stored: ObjectStore, tmp_p
     shown = {p.stem for p in (tmp_path / "out" / "figures").glob("*.png")}
     assert {label.split(".")[0] for label in page.labels} == {drawing_of(k).title for k in shown}
     assert len(page.labels) == len(shown)
+    folder = tmp_path / "out" / "figures"
+    (folder / "mine.pdf").write_bytes(b"of the user")
+    (folder / "layers-2.pdf").write_bytes(b"of a larger sweep")
+    write_files(tmp_path / "out", "tiny", {"figures/layers.pdf": b"one page"})
+    assert not (folder / "layers-2.pdf").exists()
+    assert (folder / "scores.png").exists()
     write_files(tmp_path / "out", "tiny", {PAGE: b"another"})
-    assert not list((tmp_path / "out" / "figures").iterdir())  # of the report before
+    assert [path.name for path in folder.iterdir()] == ["mine.pdf"]  # others: the report before
 
 
 CASES: dict[str, dict[str, Any]] = {
