@@ -64,6 +64,7 @@ class Postgres:
             "unix_socket_directories": str(self.folder),
             "fsync": "off",  # nothing here outlives the test
             "shared_buffers": "32MB",
+            "max_connections": "500",  # MLflow keeps some open of every test's database
         }
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         with open(self.folder / "log", "ab") as log:
