@@ -24,7 +24,7 @@ from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
 from trainables.objective import objective_of
 from trainables.probes import Split, probe_layers
-from trainables.records.arm_record import Evaluation
+from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
 from trainables.tasks.base import SPLITS, Batch, References, Task, TokenTask
@@ -33,7 +33,9 @@ Floats = NDArray[np.float64]
 
 MOST_FEATURES = 2000  # rows that probes are fitted to: more take time, and say little more
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
-RATIO_EDGES = np.arange(1, 101) / 50  # between the bins that they are counted in
+RATIO_EDGES = (
+    np.arange(1, RATIO_BINS) / RATIO_BINS_TO_1
+)  # between the bins that they are counted in
 
 
 @dataclass(frozen=True)
@@ -367,7 +369,7 @@ class DescentRatios:
     """What the ratios f_l / f_{l-1} of single samples come to, in every layer 1..L."""
 
     quantiles: Floats  # [L, QUANTILES]
-    counts: NDArray[np.int64]  # [L, 101]: samples in bins of 0.02 from 0 to 2, then from 2 up
+    counts: NDArray[np.int64]  # [L, RATIO_BINS]: samples
     mean: Floats  # [L]
     share: Floats  # [L] of samples whose loss fell
 
@@ -380,7 +382,7 @@ def descent_ratios(losses: Floats) -> DescentRatios:
     bins_LB = np.searchsorted(RATIO_EDGES, ratios_LB, side="right")
     return DescentRatios(
         quantiles=np.percentile(ratios_LB, QUANTILES, axis=1, method="lower").T,
-        counts=np.array([np.bincount(bins, minlength=len(RATIO_EDGES) + 1) for bins in bins_LB]),
+        counts=np.array([np.bincount(bins, minlength=RATIO_BINS) for bins in bins_LB]),
         mean=ratios_LB.mean(axis=1),
         share=(losses[1:] < losses[:-1]).mean(axis=1),
     )

@@ -10,6 +10,7 @@ from html import escape
 
 from search_spaces.space import SearchSpace
 from sweep.results.findings import findings
+from sweep.results.names import point_text
 from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.tables.results import results_table
 from sweep.results.verdict_text import verdict_lines
@@ -69,16 +70,6 @@ def _winner_text(entry: Mapping[str, Json]) -> str:
     if entry["proposal"] is None:
         return "no pair yet"
     return f"{'proposal' if entry['winner'] else 'none; closest:'} {entry['proposal']}"
-
-
-def point_text(point: Mapping[str, Json]) -> str:
-    """The searched values of a pair.
-
-    >>> point_text({"constraint.alpha": 0.12345, "constraint.form": "ratio"})
-    'alpha 0.1235, form ratio'
-    """
-    values = {n: f"{v:.4g}" if isinstance(v, float) else str(v) for n, v in point.items()}
-    return ", ".join(f"{n.removeprefix('constraint.')} {v}" for n, v in values.items())
 
 
 def _state(status: Mapping[str, Json]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sweep.api import columns, frames, html
 from sweep.report.figures import FIGURES, draw
 from sweep.report.measured import Measured, confirmations, measured
+from sweep.report.report import OF_CONFIRMATION as REPORTED
 from sweep.report.report import rendered
 from sweep.results.status import State, state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FRAMES = ("settings", "proposals", "arms", "pairs", "layers", "curves", "steps")
-# Of a confirmation, which searches nothing.
+# Of a confirmation, which searches nothing: those of its report, and those that show single pairs.
 OF_CONFIRMATION = (
-    "forest", "search-gain", "scores", "differences", "layers", "anytime", "ratios", "histogram",
-    "trajectories", "cost",
+    *REPORTED, "scores", "differences", "layers", "anytime", "ratios", "histogram", "trajectories",
+    "cost",
 )  # fmt: skip
 
 

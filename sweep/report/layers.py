@@ -11,6 +11,7 @@ import numpy as np
 from sweep.report.measured import Measured
 from sweep.report.panels import band, bands, count_x, of, per_setting, scores, three_gammas
 from sweep.report.style import ARMS, GREY, SMALL, log_if_wide
+from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1
 from trainables.registry.task_facts import RMSE
 
 if TYPE_CHECKING:
@@ -167,7 +168,9 @@ def histogram(data: Measured) -> Figure | None:
     return per_setting(data, (drawn, "loss / loss before", "% of samples, layers"))
 
 
-RATIO_EDGES = np.arange(102) / 50  # the last bin, from 2 up, is drawn as wide as the others
+RATIO_EDGES = (
+    np.arange(RATIO_BINS + 1) / RATIO_BINS_TO_1
+)  # the last bin, from 2 up, is drawn as wide as the others
 
 
 def median_of(counts: Sequence[int]) -> float:
@@ -178,4 +181,4 @@ def median_of(counts: Sequence[int]) -> float:
     """
     below = np.cumsum(counts)
     at = int(np.searchsorted(below, below[-1] / 2))
-    return (at + 0.5) / 50
+    return (at + 0.5) / RATIO_BINS_TO_1

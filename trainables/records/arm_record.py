@@ -84,6 +84,11 @@ LAYER_SERIES = {
 }
 
 
+# Of the per-sample descent ratios f_l / f_{l-1}: bins so many to 1, from 0 to 2, and from 2 up.
+RATIO_BINS_TO_1 = 50
+RATIO_BINS = 2 * RATIO_BINS_TO_1 + 1
+
+
 def first_layer(n_losses: int, n_constraints: int) -> int:
     """The layer that the first constraint bounds, from how many losses and constraints there are.
 
@@ -151,8 +156,8 @@ class Evaluation:
     probe_losses: list[float] = field(default_factory=list)  # dev, in the task's unit
     probe_train_losses: list[float] = field(default_factory=list)  # on what they were fitted to
     probe_scores: list[float] = field(default_factory=list)  # the metric, dev
-    # The same ratios counted, [L][0.02 wide, the last from 2 up], and their mean, [L]; empty in
-    # records of before they were.
+    # The descent ratios counted, [L][RATIO_BINS], and their mean, [L]; empty in records of before
+    # they were.
     descent_ratio_counts: list[list[int]] = field(default_factory=list)
     descent_ratio_mean: list[float] = field(default_factory=list)
     # What is held out, here and wherever it says dev. A search knows no other; confirmation asks

@@ -11,7 +11,7 @@ from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, TextTable, table
 from sweep.results import aggregates
 from sweep.results.findings import findings
-from sweep.results.names import model_text
+from sweep.results.names import model_text, point_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.verdict_text import verdict_lines
@@ -166,9 +166,7 @@ def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
         if entry["proposal"] is not None:
             lines.append(f"shown, as the closest: {place}")
     if entry["point"]:
-        values = {n.removeprefix("constraint."): v for n, v in entry["point"].items()}
-        fields = (f"{n} {v:.4g}" if isinstance(v, float) else f"{n} {v}" for n, v in values.items())
-        lines.append(", ".join(fields))
+        lines.append(point_text(entry["point"]))
     return lines
 
 

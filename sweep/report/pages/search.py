@@ -10,6 +10,7 @@ from sweep.confirmation.words import sentences
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.results.findings import findings
+from sweep.results.names import point_text
 from sweep.results.tables.formats import NOTHING, YES_NO, Table, number
 from sweep.results.verdict_text import verdict_lines
 from sweep.study.selection import outcome_text
@@ -192,8 +193,7 @@ def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> str:
     if entry["winner"] and entry["lost"]:
         lines.append(f"Why the others lost: {outcome_text(entry['lost'])}.")
     if entry["point"]:
-        values = ", ".join(f"{short(n)} {_plain(v)}" for n, v in entry["point"].items())
-        lines.append(f"Trained with {values}.")
+        lines.append(f"Trained with {point_text(entry['point'])}.")
     if entry["proposal"] is not None:
         lines += [f"{line[0].upper()}{line[1:]}." for line in verdict_lines(entry)]
     if entry["vacuous"]:
