@@ -33,9 +33,7 @@ Floats = NDArray[np.float64]
 
 MOST_FEATURES = 2000  # rows that probes are fitted to: more take time, and say little more
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
-RATIO_EDGES = (
-    np.arange(1, RATIO_BINS) / RATIO_BINS_TO_1
-)  # between the bins that they are counted in
+RATIO_EDGES = np.arange(1, RATIO_BINS) / RATIO_BINS_TO_1  # between the bins they are counted in
 
 
 @dataclass(frozen=True)

@@ -168,9 +168,8 @@ def histogram(data: Measured) -> Figure | None:
     return per_setting(data, (drawn, "loss / loss before", "% of samples, layers"))
 
 
-RATIO_EDGES = (
-    np.arange(RATIO_BINS + 1) / RATIO_BINS_TO_1
-)  # the last bin, from 2 up, is drawn as wide as the others
+# The last bin, from 2 up, is drawn as wide as the others.
+RATIO_EDGES = np.arange(RATIO_BINS + 1) / RATIO_BINS_TO_1
 
 
 def median_of(counts: Sequence[int]) -> float:
