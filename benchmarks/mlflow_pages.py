@@ -35,7 +35,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.imitated.arms import definition, train
-from sweep.cli.running import track_sweep
+from sweep.api.training import track_sweep
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import put_definition
