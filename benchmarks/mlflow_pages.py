@@ -43,7 +43,7 @@ from sweep.tracking.address import sweep_id, tracking_uri
 from sweep.tracking.client import make_client, search_runs
 from sweep.tracking.sources import tracked_arms
 from sweep.tracking.tracker import Tracker, searched_fields, sync_all
-from sweep.tracking.views import TAG, View, views
+from sweep.tracking.views import DRAWN, TAG, View, views
 from tests.support.browser import browser
 from tests.support.servers.mlflow_servers import free_port
 from trainables.records.arms import ArmStore
@@ -85,7 +85,7 @@ def pages(uri: str) -> dict[str, tuple[str, str]]:
     assert len(ids) == COMPARED
     numbers = f"runs={quote(json.dumps(ids))}&experiments={quote(json.dumps(['1']))}"
     return {  # on a chart of constrained arms alone half of the runs have a line
-        "winner_pairs": (pairs.address("1"), f"{LISTED} && {_drawn(6, 10)}"),
+        "winner_pairs": (pairs.address("1"), f"{LISTED} && {_drawn(6, DRAWN // 2)}"),
         "all_arms": (
             every.address("1"),
             f"{LISTED} && document.querySelectorAll('.plotly, .parcoords, canvas').length > 1",

@@ -1,102 +1,75 @@
 """Recorder of a landscape: real arms at points spread over a searched box.
 
-    python -m benchmarks.landscape.record OUT.json --part box --points 48 [--steps 240] [--layers 4]
+    python -m benchmarks.landscape.record OUT.json SPACE SETTING --dual-lr LOW HIGH \
+        [--set FIELD=VALUE] [--points 128] [--workers 2]
 
-UT on the built-in photographs at 32 x 32: points of a scrambled Sobol sequence over a part of the
-box are trained beside one unconstrained arm. OUT.json is rewritten after every arm, and arms that
-it holds are not trained again, so several parts and forms go into one file. Some 3 to 6 s an arm on
-one idle core. ``benchmarks/search_replay.py`` replays searches on the files here.
+Points of a scrambled Sobol sequence over the setting's ranges of alpha and resilience and that of
+dual_lr are trained beside one unconstrained arm, all on one seed and each to its end: where an
+early sign would have ended an arm is recorded, and does not. OUT.json is rewritten after every arm,
+and arms that it holds are not trained again. benchmarks/search_replay.py replays searches on the
+files here.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import tempfile
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 
+import torch
 from scipy.stats import qmc
 
-from sweep.study.feasibility import Judgement, judge
+from search_spaces.catalog import find
+from search_spaces.ranges import LogDecay, LogUniform, Range, at_share, range_to_json, resilience_of
+from sweep.cli.options import parse_values
+from sweep.study.feasibility import judge
 from trainables.arm_run import ArmRun
-from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
+from trainables.build import build_task, parameter_dtype
+from trainables.config.arm import ArmConfig
+from trainables.early_signs import EarlySigns
 from trainables.plain import Json
-from trainables.primal_dual.schedule import lr_factor
-from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord
+from trainables.primal_dual.constraints import demanded_descent
+from trainables.primal_dual.schedule import effective_dual_steps
+from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-BASE = ArmConfig(
-    data=DataConfig(name="photographs", frame_size=32, patch_size=8),
-    model=ModelConfig(name="ut", layers=5),
-    steps=600,
-    report_every=100,
-    eval_windows=8,
-    constraint=ConstraintConfig(),
-)
-FORMS = {"lagrangian": True, "detached": False}  # constraint.grad_through_previous
-ALPHA = (0.05, 0.55)
-# Parts of the box: ranges of dual_lr and of the decay over the run, of which resilience follows.
-PARTS = {
-    # the reach of video_denoising_ut: dual_lr x steps there is dual_lr x steps here
-    "box": ((8e-5, 5e-3), (0.1, 10.0)),
-    # beyond it, as guessed boxes are: dual steps so long that layers oscillate
-    "fast": ((5e-3, 5e-2), (0.1, 10.0)),
-    # and a resilience that does nothing within a run
-    "idle": ((8e-5, 5e-3), (1e-3, 0.1)),
-}
+ALPHA, DUAL_LR, RESILIENCE = "constraint.alpha", "constraint.dual_lr", "constraint.resilience"
 
 
-def effective_steps(config: ArmConfig) -> float:
-    """Dual steps, each counted as the schedule scales it."""
-    schedule = (
-        lr_factor(step, config.steps, config.decay_share, config.warmup_share)
-        for step in range(config.steps)
-    )
-    return math.fsum(schedule)
+def steps_per_epoch(config: ArmConfig) -> int:
+    """Of the run's task."""
+    return build_task(config, torch.device("cpu"), parameter_dtype(config)).steps_per_epoch
 
 
-def point_at(base: ArmConfig, shares: list[float], part: str) -> dict[str, float]:
-    """The point that lies at these shares of a part of the box."""
-
-    def log(ends: tuple[float, float], share: float) -> float:
-        return ends[0] * (ends[1] / ends[0]) ** share
-
-    dual_lrs, decays = PARTS[part]
-    dual_lr, decay = log(dual_lrs, shares[1]), log(decays, shares[2])
-    return {
-        "constraint.alpha": ALPHA[0] + shares[0] * (ALPHA[1] - ALPHA[0]),
-        "constraint.dual_lr": dual_lr,
-        "constraint.resilience": -math.expm1(-decay / effective_steps(base)) / dual_lr,
-    }
+def point_at(ranges: dict[str, Range], shares: list[float], dual_steps: float) -> dict[str, float]:
+    """The point that lies at these shares of the box."""
+    at = {name: at_share(ranges[name], share) for name, share in zip(ranges, shares, strict=True)}
+    if isinstance(ranges[RESILIENCE], LogDecay):
+        at[RESILIENCE] = resilience_of(at[RESILIENCE], dual_lr=at[DUAL_LR], dual_steps=dual_steps)
+    return at
 
 
-def trained(config: ArmConfig, runs: ArmStore) -> ArmRecord:
-    """The final record of an arm."""
-    run = ArmRun(config, runs)
+def trained(plain: Json) -> Json:
+    """The final record of an arm, as JSON."""
+    run = ArmRun(ArmConfig.from_json(plain), ArmStore(ObjectStore(Path(tempfile.mkdtemp()))))
     while not run.record.is_final:
         run.advance()
-    return run.record
+    return run.record.to_json()
 
 
-def entry(record: ArmRecord, baseline: ArmRecord) -> dict[str, Json]:
+def entry(record: ArmRecord, baseline: ArmRecord, epoch: int) -> dict[str, Json]:
     """What one constrained arm came to; absent measurements are null."""
-    constraint = record.config.constraint
+    constraint, evaluation = record.config.constraint, record.evaluation
     assert constraint is not None
-    last = record.reports[-1]
-    judgement: Judgement | None = judge(record, constraint)
-    beside = judge(baseline, constraint)
+    judgement, beside = judge([record], constraint), judge([baseline], constraint)
     assert beside is not None
-    factors = record.config.model.layers - 1  # bound_first
-    evaluation = record.evaluation
     return {
         "status": record.status,
-        "reason": record.reason,
-        "steps": last.step,
-        "reported_missing_share": last.scalars[REPORTED_MISSING_SHARE],
-        "multipliers": last.layers["multipliers"],
         "missing_shares": None if judgement is None else list(judgement.held_out),
         "worst_missing_share": None if judgement is None else judgement.worst,
         "feasible": judgement is not None and judgement.feasible,
@@ -104,15 +77,42 @@ def entry(record: ArmRecord, baseline: ArmRecord) -> dict[str, Json]:
         "vacuous": beside.feasible,
         "objective": None if evaluation is None else evaluation.objective,
         "losses": None if evaluation is None else evaluation.held_out_losses(),
-        "demanded_descent": 1.0 - (1.0 - constraint.alpha) ** factors,
+        "demanded_descent": demanded_descent(constraint, record.config.model.layers),
+        "would_end": would_end(record, epoch),
+        "seconds": record.reports[-1].scalars["train/seconds"],
+        "reports": [_seen(report) for report in record.reports],
     }
 
 
+def _seen(report: Report) -> dict[str, Json]:
+    """What halving could decide by."""
+    layers = report.layers
+    return {
+        "step": report.step,
+        "loss": report.scalars[REPORTED_LOSS],
+        "worst_missing_share": report.scalars.get(REPORTED_MISSING_SHARE),
+        "largest_multiplier": max(layers["multipliers"]) if layers.get("multipliers") else None,
+    }
+
+
+def would_end(record: ArmRecord, epoch: int) -> dict[str, Json] | None:
+    """The first report after which an early sign ends such an arm, and the sign."""
+    config = record.config.with_fields({"early_stop": True})
+    if record.evaluation is None:
+        return None
+    signs = EarlySigns(config, record.evaluation.scales, epoch)
+    for count in range(1, len(record.reports) + 1):
+        if reason := signs.reason_to_stop(record.reports[:count]):
+            return {"step": record.reports[count - 1].step, "reason": reason}
+    return None
+
+
 def write(path: Path, landscape: Json) -> None:
-    """Put the whole file in place at once."""
-    text = json.dumps(landscape, indent=1) + "\n"
+    """Put the whole file in place at once; numbers to seven digits."""
+    short = json.loads(json.dumps(landscape), parse_float=lambda text: float(f"{float(text):.7g}"))
+    arms = ",\n".join(json.dumps(arm) for arm in short.pop("arms"))
     half = path.with_suffix(".part")
-    half.write_text(text, encoding="utf-8")
+    half.write_text(json.dumps(short, indent=1)[:-2] + f',\n "arms": [\n{arms}\n]}}\n')
     os.replace(half, path)
 
 
@@ -120,44 +120,58 @@ def main() -> None:
     """Train what the file does not hold yet."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--form", choices=FORMS, default="lagrangian")
-    parser.add_argument("--part", choices=PARTS, default="box")
-    parser.add_argument("--points", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=600)
-    parser.add_argument("--layers", type=int, default=5)
+    parser.add_argument("space")
+    parser.add_argument("setting")
+    parser.add_argument("--dual-lr", type=float, nargs=2, required=True)
+    parser.add_argument("--set", action="append", default=[], dest="values")
+    parser.add_argument("--points", type=int, default=128)
+    parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
-    base = BASE.with_fields(
-        {
-            "steps": options.steps,
-            "report_every": options.steps // 6,
-            "model.layers": options.layers,
-        }
-    )
-    runs = ArmStore(ObjectStore(Path(tempfile.mkdtemp())))
-    plain = trained(base.unconstrained(), runs)
-    assert plain.evaluation is not None
+    space = find(options.space).space
+    setting = space.setting(options.setting)
+    values = {**parse_values(options.values), "early_stop": False, "threads": 1}
+    base = space.run(setting, {}, seed=space.search_seeds[0]).with_fields(values)
+    of_setting = space.ranges_of(setting)
+    ranges = {
+        **{n: of_setting[n] for n in (ALPHA, RESILIENCE)},
+        DUAL_LR: LogUniform(*options.dual_lr),
+    }
+    ranges = {name: ranges[name] for name in (ALPHA, DUAL_LR, RESILIENCE)}
+    epoch = steps_per_epoch(base)
+    dual_steps = effective_dual_steps(base, steps_per_epoch=epoch, until=base.steps)
+    baseline = ArmRecord.from_json(trained(base.unconstrained().to_json()))
+    assert baseline.evaluation is not None
     landscape: Json = {
+        "space": options.space,
+        "setting": options.setting,
         "base": base.to_json(),
-        "alpha": ALPHA,
-        "parts": PARTS,
+        "ranges": {name: range_to_json(values) for name, values in ranges.items()},
+        "dual_steps": dual_steps,
+        "tolerance": space.tolerance,
         "unconstrained": {
-            "objective": plain.evaluation.objective,
-            "losses": plain.evaluation.held_out_losses(),
+            "objective": baseline.evaluation.objective,
+            "losses": baseline.evaluation.held_out_losses(),
+            "reports": [_seen(report) for report in baseline.reports],
         },
         "arms": [],
     }
     if options.out.exists():
         landscape["arms"] = json.loads(options.out.read_text(encoding="utf-8"))["arms"]
-    there = {(arm["form"], json.dumps(arm["point"])) for arm in landscape["arms"]}
-    form = {"constraint.grad_through_previous": FORMS[options.form]}
-    sequence = qmc.Sobol(3, scramble=True, rng=list(PARTS).index(options.part))
-    for _ in range(options.points):
-        point = point_at(base, sequence.random(1)[0].tolist(), options.part)
-        if (options.form, json.dumps(point)) in there:
-            continue
-        came_to = entry(trained(base.with_fields({**point, **form}), runs), plain)
-        landscape["arms"].append({"form": options.form, "point": point, **came_to})
-        write(options.out, landscape)
+    there = {arm["number"] for arm in landscape["arms"]}
+    shares = qmc.Sobol(3, scramble=True, rng=0).random(options.points)
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        waiting = {}
+        for number, at in enumerate(shares.tolist()):
+            point = point_at(ranges, at, dual_steps)
+            if number not in there:
+                config = base.with_fields(point)
+                waiting[pool.submit(trained, config.to_json())] = (number, at, point)
+        for done in as_completed(waiting):
+            number, at, point = waiting[done]
+            came_to = entry(ArmRecord.from_json(done.result()), baseline, epoch)
+            arm = {"number": number, "shares": at, "point": point, **came_to}
+            landscape["arms"] = sorted([*landscape["arms"], arm], key=lambda a: a["number"])
+            write(options.out, landscape)
 
 
 if __name__ == "__main__":

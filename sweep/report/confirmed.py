@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from search_spaces.settings import short_names
 from sweep.confirmation.plan import UNCONSTRAINED
 from sweep.report.measured import Measured
 from sweep.report.style import GREY, OURS, SMALL, THEIRS, arrange, grid, legend
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+NEAR = 0.04  # of the axis: labels of points that lie so near would cover each other
 VERDICTS = {  # marker, colour, face
     "better": (">", OURS, OURS),
     "worse": ("<", THEIRS, THEIRS),
@@ -82,6 +85,8 @@ def search_gain(data: Measured) -> Figure | None:
         for one in settings:
             _point(axis, one)
         low, high = _ends(settings)
+        for (x, y), names in _labels(settings, NEAR * (high - low)).items():
+            axis.annotate(names, (x, y), (4, 2), textcoords="offset points", fontsize=SMALL)
         axis.plot([low, high], [low, high], "--", color=GREY, linewidth=0.8, label="as searched")
         axis.axhline(0, color="black", linewidth=0.8)
         axis.axvline(0, color="black", linewidth=0.8)
@@ -106,7 +111,17 @@ def _point(axis: Axes, one: Mapping[str, Json]) -> None:
     axis.plot(
         x, y, marker, color=colour, markerfacecolor=face, markersize=5, label=contrast["marked"]
     )
-    axis.annotate(one["setting"], (x, y), (4, 2), textcoords="offset points", fontsize=SMALL)
+
+
+def _labels(settings: list[Mapping[str, Json]], near: float) -> dict[tuple[float, float], str]:
+    """Names by place; those of points that lie this near to another share a label."""
+    short = short_names([one["setting"] for one in settings])
+    labels: dict[tuple[float, float], str] = {}
+    for one in settings:
+        x, y = one["search_gain"], one["confirmed_gain"]
+        at = next((p for p in labels if math.dist(p, (x, y)) <= near), (x, y))
+        labels[at] = ", ".join(filter(None, (labels.get(at), short[one["setting"]])))
+    return labels
 
 
 def _ends(settings: list[Mapping[str, Json]]) -> tuple[float, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from sweep.confirmation.plan import load_plan
+from sweep.confirmation.plan import Plan, load_plan
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.columns import GAUSSIAN
@@ -20,6 +20,7 @@ from sweep.results.tables.proposals import Read, proposal_rows
 from sweep.results.tables.tidy import COLUMNS, tidy_rows
 from sweep.study.definition import load_definition, sweep_names
 from trainables.config.arm import ArmConfig
+from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord, Evaluation, first_layer
 from trainables.records.objects import ObjectStore
@@ -120,13 +121,23 @@ def measured(
 
 def confirmations(objects: ObjectStore, search: str) -> list[dict[str, Json]]:
     """What every confirmation of a search shows now."""
-    plans = (load_plan(objects, name) for name in sweep_names(objects))
+    plans = (_plan(objects, name, search) for name in sweep_names(objects))
     of_search = [plan for plan in plans if plan is not None and plan.search == search]
     if not of_search:
         return []
     from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
 
     return [confirmed(objects, load_definition(objects, p.name), p) for p in of_search]
+
+
+def _plan(objects: ObjectStore, name: str, search: str) -> Plan | None:
+    """The plan of a confirmation; a damaged one of another search is not this one's trouble."""
+    try:
+        return load_plan(objects, name)
+    except SweepError:
+        if name.startswith(search):
+            raise
+        return None
 
 
 def _frame(rows: Iterable[Row], columns: Sequence[str]) -> pd.DataFrame:

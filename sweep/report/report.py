@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from search_spaces import catalog
+from sweep.confirmation.plan import load_studies, studies_name
 from sweep.report import hover
 from sweep.report.figures import FIGURES, draw, drawing_of
 from sweep.report.measured import Measured, confirmations, measured
@@ -338,6 +339,8 @@ def _commands(
         )
     for one in of.confirmed:
         following[f"The report of {one['name']}."] = of.say("report", one["name"])
+    if load_studies(of.objects, studies_name(of.name)) is not None:
+        following["What its studies came to."] = of.say("best", studies_name(of.name))
     export = of.say("export", of.name, "--out", "results")
     pairs = {
         entry["setting"]: {

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from search_spaces.settings import short_names
 from search_spaces.space import Setting
 from sweep.results.aggregates import ARMS
 from sweep.results.sweep_view import SettingView, SweepView
@@ -107,7 +108,10 @@ def _setting(view: SweepView, text: str) -> SettingView:
         return by_name[text]
     meant = [name for name in by_name if name.endswith(f"-{text}")]
     if not meant:
-        raise UnknownName.of(f"setting of {view.definition.name}", text, by_name)
+        short = short_names(list(by_name))
+        is_whole = text.partition("-")[0] in {name.partition("-")[0] for name in by_name}
+        known = by_name if is_whole else short.values()
+        raise UnknownName.of(f"setting of {view.definition.name}", text, known)
     if len(meant) > 1:
         raise Misuse(
             f"{text!r} is the end of {len(meant)} settings: {', '.join(meant)}. Name one of them."

@@ -27,22 +27,21 @@ PALE = 0.6  # how far to white: proposals that are not shown
 
 
 def setting_labels(settings: Sequence[str]) -> dict[str, str]:
-    """What a run's name begins with, by setting: what tells settings apart; '' for a single one."""
+    """What a run's name ends with, by setting: what tells settings apart; '' for a single one."""
     return short_names(settings) if len(settings) > 1 else dict.fromkeys(settings, "")
 
 
 def run_name(label: str, setting: str, proposal: int | None, seed: int, verdict: str = "") -> str:
-    """Name of a run: what varies comes first, because lists cut after 25 characters or so.
+    """Name of a run: what varies comes first, because charts cut after some 20 characters.
 
-    >>> run_name("L5-g0.15", "ped2-ut-L5-g0.15", 3, 0, "winner")
-    'L5-g0.15 WINNER p3 s0'
+    >>> run_name("L5-g0.15-detached", "ped2-ut-L5-g0.15-detached", 3, 0, "winner")
+    'WIN p3 s0 L5-g0.15-detached'
     >>> run_name("", "ped2-ut-L5-g0.15", None, 0)
     'plain s0 ped2-ut-L5-g0.15'
     """
     who = "plain" if proposal is None else f"p{proposal}"
-    if verdict in (WINNER, CLOSEST):
-        who = f"{verdict.partition(',')[0].upper()} {who}"
-    return f"{label} {who} s{seed}" if label else f"{who} s{seed} {setting}"
+    mark = {WINNER: "WIN ", CLOSEST: "CLOSEST "}.get(verdict, "")
+    return f"{mark}{who} s{seed} {label or setting}"
 
 
 def colour(place: int, proposal: int | None, verdict: str = "") -> str:

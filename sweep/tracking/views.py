@@ -34,8 +34,8 @@ from trainables.records.arm_record import (
 )
 
 TAG = "mlflow.sharedViewState."  # and the view's id
-# Drawn at once: five pairs on two seeds. More are in the list, each with a switch.
-DRAWN, DRAWN_MODE = 20, "FIRST_20_RUNS"
+# Drawn at once: five pairs. More are in the list, each with a switch.
+DRAWN, DRAWN_MODE = 10, "FIRST_10_RUNS"
 MANY = 100  # points of a scatter, bars
 RUN_NAME = "attributes.`Run Name`"  # a column
 ARMS = "tags.kind = 'arm'"
@@ -79,7 +79,7 @@ def views(searched: Sequence[str]) -> tuple[View, ...]:
         *(f"metrics.`{name}`" for name in (OOD_MEAN, SEEN_MEAN, UNSEEN_MEAN)),
     ]
     in_pair = f"{ARMS} AND tags.{IN_PAIR} = 'yes'"
-    pairs = _state(in_pair, "tags.`mlflow.runName`", columns, _pair_sections())
+    pairs = _state(in_pair, "tags.`setting`", columns, _pair_sections())
     by = [{"mode": "tag", "groupByData": name} for name in ("setting", "arm")]
     grouped = {"groupBy": {"aggregateFunction": "average", "groupByKeys": by}}
     best = f"metrics.`{OBJECTIVE}`"

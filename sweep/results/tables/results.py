@@ -325,7 +325,7 @@ def _measured_references(metric: Metric, entry: Mapping[str, Json]) -> list[str]
 
 def _mean_of(block: Sequence[Row], column: str) -> float | None:
     """The mean over a block; None where a value is missing: absence is never left out."""
-    values = [row.get(column) for row in block]
+    values: list[Json] = [row.get(column) for row in block]
     return None if None in values else fmean(values)
 
 

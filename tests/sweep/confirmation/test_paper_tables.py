@@ -14,6 +14,7 @@ import pytest
 from sweep.confirmation.arms import read_arms
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.paper_tables import paper_confirmed_table, trained_arms
+from sweep.confirmation.tables import confirmed_table
 from sweep.results.tables.formats import Table, to_csv, to_markdown
 from sweep.results.tables.latex import to_latex
 from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_table
@@ -64,8 +65,8 @@ def first_better(setting: str, kind: str, seed: int) -> float:
 def test_the_tables_are_as_reviewed(
     objects: ObjectStore, golden: Callable[[str, str], None]
 ) -> None:
-    _, _, tables = made(objects, first_better)
-    for table in tables:
+    _, entry, tables = made(objects, first_better)
+    for table in (confirmed_table(entry), *tables):
         name = f"table_confirmed_{table.name}"
         golden(f"{name}.csv", of_any_machine(to_csv(table)))
         golden(f"{name}.md", of_any_plan(to_markdown(table)))

@@ -13,6 +13,7 @@ from scipy import stats
 
 from search_spaces.space import Setting
 from sweep.confirmation.comparisons import confirmed
+from sweep.report.confirmed import _labels
 from sweep.report.figures import draw
 from sweep.report.layers import median_of
 from sweep.report.measured import Measured, confirmations, measured
@@ -243,6 +244,14 @@ def test_confirmed_differences_have_the_intervals_of_the_table(objects: ObjectSt
     assert {"better", "worse"} <= set(drawn(axis))
     names = [label.get_text() for label in axis.get_yticklabels()]
     assert names == [f"{name}, against plain" for name in (FIRST, SECOND)]
+
+
+def test_points_that_coincide_share_their_label() -> None:
+    settings = [
+        {"setting": f"ped2-L{depth}", "search_gain": x, "confirmed_gain": y}
+        for depth, x, y in ((3, 0.10, 0.20), (5, 0.101, 0.201), (7, 0.10, 0.50))
+    ]
+    assert _labels(settings, near=0.02) == {(0.10, 0.20): "L3, L5", (0.10, 0.50): "L7"}
 
 
 def test_a_record_of_before_ratios_were_counted_is_read(objects: ObjectStore) -> None:

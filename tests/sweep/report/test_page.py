@@ -36,7 +36,7 @@ from tests.support.sweeps import (
     SPACE,
     store_sweep,
 )
-from trainables.errors import StoreError, UnknownName
+from trainables.errors import StoreError, SweepError, UnknownName
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -226,6 +226,16 @@ def test_a_search_says_what_its_confirmations_found(tmp_path: Path) -> None:
     assert page.text.count("the constrained network is better by 1.01 grey levels") == 2
     assert "10 of 10 planned seeds count" in page.text
     assert "#confirmed" in page.addresses
+
+
+def test_the_damaged_plan_of_another_search_is_not_this_ones_trouble(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "store")
+    confirmed(objects)
+    objects.put("sweeps/other.confirmation/plan.json", b"{")
+    assert "10 of 10 planned seeds count" in words_of(objects).text
+    objects.put(f"sweeps/{NAME}/plan.json", b"{")
+    with pytest.raises(SweepError, match=r"plan\.json"):
+        words_of(objects)
 
 
 # --- page and files -------------------------------------------------------------------------------

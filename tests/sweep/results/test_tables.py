@@ -84,6 +84,28 @@ def test_the_hyperparameters_table_is_as_reviewed(
     golden("table_hyperparameters.tex", to_latex(table, "tiny"))
 
 
+def test_the_layers_and_the_frontier_table_are_as_reviewed(
+    objects: ObjectStore, golden: Callable[[str, str], None]
+) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE, USELESS], SECOND: [INFEASIBLE, DIVERGED]})
+    entries = best_entries(load_sweep(objects, "tiny"), {})
+    for table in (layers_table(SPACE, entries), frontier_table(SPACE, entries)):
+        golden(f"table_{table.name}.csv", masked(to_csv(table)))
+        golden(f"table_{table.name}.md", to_markdown(table))
+        golden(f"table_{table.name}.tex", to_latex(table, "tiny"))
+
+
+def test_what_was_not_measured_leaves_a_gap_and_not_an_error(objects: ObjectStore) -> None:
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]}, space=SHIFTED)
+    entries = best_entries(load_sweep(objects, "tiny"), {})
+    for setting in entries:  # as records of before it was measured
+        del setting["references"]["wiener_train"]
+    table = tables.shifts_table(SHIFTED, entries)
+    assert {tuple(texts) for name, texts in table.shown if name == "Wiener (train)"} == {
+        tuple("—" for _ in table.shown[0][1])
+    }
+
+
 def test_the_shifts_table_is_as_reviewed(
     objects: ObjectStore, golden: Callable[[str, str], None]
 ) -> None:

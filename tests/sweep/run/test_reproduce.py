@@ -17,6 +17,7 @@ from sweep.study.definition import load_definition
 from tests.support.command_line import contents, refused, sweep
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from trainables.config.arm import TRAINING_VERSION
+from trainables.errors import UnknownName
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -201,6 +202,8 @@ def test_a_setting_may_be_called_as_tables_call_it(stored: ObjectStore) -> None:
     space = replace(SPACE, settings=tuple(Setting(name, {}) for name in names))
     store_sweep(stored, {name: [FEASIBLE] for name in names}, name="many", space=space)
     view = load_sweep(stored, "many", "outcomes")
+    with pytest.raises(UnknownName, match=r"Did you mean 'L5-g0\.2-detached'"):
+        find_cell(view, parse_cell("L5-g0.2-detahced"))
     found = find_cell(view, parse_cell("L5-g0.2-detached"))
     assert found.definition.space.settings[0].name == names[2]
     said = refused("reproduce", "many", "g0.2", "--where", "inline")

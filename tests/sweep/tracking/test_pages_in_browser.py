@@ -99,18 +99,18 @@ def test_the_address_opens_both_arms_of_each_winner_overlaid(
     assert text.index("Loss by layer; score by 100 x gamma") < text.index("Missing share and")
     for setting in ("g1", "g2"):
         for seed in (0, 1):
-            assert f"{setting} WINNER p2 s{seed}" in text
-            assert f"{setting} plain s{seed}" in text
+            assert f"WIN p2 s{seed} {setting}" in text
+            assert f"plain s{seed} {setting}" in text
     assert "p1 s0" not in text  # no winner
     descent = chart(page, "descent/curve")
     assert len(descent) == 8
-    assert descent["g1 WINNER p2 s0"] == pytest.approx(dict(enumerate(STEEP)))
-    assert descent["g2 plain s1"] == pytest.approx(dict(enumerate(PLAIN)))
+    assert descent["WIN p2 s0 g1"] == pytest.approx(dict(enumerate(STEEP)))
+    assert descent["plain s1 g2"] == pytest.approx(dict(enumerate(PLAIN)))
     scores = chart(page, "ood/curve")
-    assert scores["g1 plain s0"] == pytest.approx({0: 5, 15: 6.5, 20: 7, 25: 7.5, 50: 10})
+    assert scores["plain s0 g1"] == pytest.approx({0: 5, 15: 6.5, 20: 7, 25: 7.5, 50: 10})
     differences = chart(page, "ood/curve_difference")
-    assert differences["g1 WINNER p2 s0"] == pytest.approx({0: -1, 15: -1, 20: -1, 25: -1, 50: -1})
-    assert set(chart(page, "feasibility/curve")["g1 WINNER p2 s0"]) == {1, 2, 3}
+    assert differences["WIN p2 s0 g1"] == pytest.approx({0: -1, 15: -1, 20: -1, 25: -1, 50: -1})
+    assert set(chart(page, "feasibility/curve")["WIN p2 s0 g1"]) == {1, 2, 3}
 
 
 def test_other_views_are_listed_and_open(
@@ -168,14 +168,14 @@ def test_an_arms_page_says_setting_arm_verdict_values_and_scores(
 ) -> None:
     base, uri = said[0].partition("#")[0], said[2]
     runs = {run.info.run_name: run for run in search_runs(make_client(uri), "1", "")}
-    arm, plain = runs["g1 WINNER p2 s0"], runs["g1 plain s0"]
+    arm, plain = runs["WIN p2 s0 g1"], runs["plain s0 g1"]
     page.open(f"{base}#/experiments/1/runs/{arm.info.run_id}")
     page.wait_for("document.body.innerText.includes('constrained, proposal 2, seed 0')")
     page.picture(tmp_path / "arm.png")
     text = page.text()
     alpha = float(arm.data.params["constraint.alpha"])
     for wanted in (
-        "g1 WINNER p2 s0", "feasible", f"alpha {alpha:.4g}", "0.15: 5.5 (-1)", "System metrics",
+        "WIN p2 s0 g1", "feasible", f"alpha {alpha:.4g}", "0.15: 5.5 (-1)", "System metrics",
         "photographs", "winner",
     ):  # fmt: skip
         assert wanted in text, wanted
@@ -184,4 +184,4 @@ def test_an_arms_page_says_setting_arm_verdict_values_and_scores(
     page.wait_for("document.body.innerText.includes('Comparing 2 Runs')")
     page.wait_for("document.body.innerText.includes('constraint.alpha')")
     page.picture(tmp_path / "compare.png")
-    assert "g1 plain s0" in page.text()
+    assert "plain s0 g1" in page.text()

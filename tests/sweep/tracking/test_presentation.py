@@ -69,12 +69,12 @@ def test_a_sweep_names_its_winners_and_colours_settings(objects: ObjectStore, ur
     assert {name: w.number for name, w in winners.items() if w} == {"g1": 2, "g2": 2}
     sent(objects, uri, view)
     runs = shown(uri)
-    assert runs["g1 WINNER p2 s0"] == (marks.HUES[0], "winner", "yes")
-    assert runs["g2 WINNER p2 s1"] == (marks.HUES[1], "winner", "yes")
-    assert runs["g1 p1 s0"][1:] == ("worse objective", "no")
-    assert runs["g1 p0 s0"][1:] == ("diverged", "no")
-    assert runs["g1 plain s0"] == (marks.GREYS[0], "plain training", "yes")
-    assert runs["g2 p1 s1"][0] == marks.colour(1, 1) != marks.HUES[1]
+    assert runs["WIN p2 s0 g1"] == (marks.HUES[0], "winner", "yes")
+    assert runs["WIN p2 s1 g2"] == (marks.HUES[1], "winner", "yes")
+    assert runs["p1 s0 g1"][1:] == ("worse objective", "no")
+    assert runs["p0 s0 g1"][1:] == ("diverged", "no")
+    assert runs["plain s0 g1"] == (marks.GREYS[0], "plain training", "yes")
+    assert runs["p1 s1 g2"][0] == marks.colour(1, 1) != marks.HUES[1]
     assert len(runs) == 2 * 2 * (3 + 1)
 
 
@@ -83,12 +83,12 @@ def test_a_winner_that_loses_its_place_is_named_and_coloured_anew(
 ) -> None:
     _, before = trained(objects)
     tracker = sent(objects, uri, before)
-    assert shown(uri)["g1 WINNER p2 s0"][1] == "winner"
+    assert shown(uri)["WIN p2 s0 g1"][1] == "winner"
     _, after = trained(objects, n_proposals=4)
     sync_all(tracker, tracked_arms(objects, after.definition), say=lambda _: None)
     track_sweep(tracker, after, 0, objects.root)
-    assert shown(uri)["g1 p2 s0"] == (marks.colour(0, 2), "worse objective", "no")
-    assert shown(uri)["g1 WINNER p3 s0"][1] == "winner"
+    assert shown(uri)["p2 s0 g1"] == (marks.colour(0, 2), "worse objective", "no")
+    assert shown(uri)["WIN p3 s0 g1"][1] == "winner"
     sent(objects, other_uri, after)  # a new, empty server
     assert shown(other_uri) == shown(uri)
 
@@ -110,7 +110,7 @@ def test_without_a_winner_the_closest_pair_is_shown_and_says_so() -> None:
     tags = {"setting": "a", "signature": "s1", "proposal": "4", "seed": "0", "outcome": "x"}
     verdicts = Verdicts(("a", "b"), {"s1": marks.CLOSEST}, {"s1": "infeasible"}, {"s1"})
     assert verdicts.marks(tags) == (
-        "a CLOSEST p4 s0",
+        "CLOSEST p4 s0 a",
         {
             "mlflow.runColor": marks.HUES[0],
             "verdict": "closest, no winner",
