@@ -1,6 +1,6 @@
 """Replay of searches on recorded landscapes: six samplers at small budgets.
 
-    python -m benchmarks.search_replay OUT.json [LANDSCAPE.json ...] [--repeats 50] [--workers 1]
+    python -m benchmarks.search_replay OUT.json [LANDSCAPE.json ...] [--workers 1] [--again]
 
 A proposal comes to what the nearest recorded arm came to, in the coordinates of the box. Each arm
 comes once, and is told where it lies itself: a search that stays near its best point would be given
@@ -12,11 +12,12 @@ signs end arms, as in a sweep; every repeat has a sampler seed.
 ``random``, ``quasi_random``, ``tpe`` and ``gp`` are the searches that a sweep offers; ``ctpe`` is
 benchmarks/constrained_tpe.py; ``cma`` is Optuna's CMA-ES (`pip install cmaes`), which knows no
 constraint: to it every infeasible proposal is worse than all feasible ones, by as much as it
-misses. It is told its own points, which it must know again. A GP asks for a second and more, so
-that 10 repeats of it alone go to 50 proposals, the others to 20.
+misses. It is told its own points, which it must know again. A GP takes up to seconds an ask: of its
+50 repeats 10 go to 50 proposals, the others to 20. Searches are kept in OUT.jsonl, beside OUT.json:
+a replay that is ended goes on, and the summary says how many repeats it has.
 
 With two landscapes and more, TPE is also started from the best ``STARTS`` winners of each other
-one, at the same shares of the box, before its own proposals (``learned``).
+one, at the same shares of the box, before its own proposals.
 
 Of the first 5, 10, 20 and 50 proposals, means over repeats with standard errors: how often there
 was a winner (feasible, useful, not vacuous, asking for what its setting demands); its regret, the
@@ -51,7 +52,8 @@ from sweep.study.sampler import STARTUP, ask, constraint_of, distributions_of, p
 from trainables.plain import Json
 
 BUDGETS = (5, 10, 20, 50)
-LONG = {"gp": 10}  # repeats that go to the last budget; of others all do
+REPEATS = 100
+LONG = {"gp": (50, 10)}  # repeats in all, and to the last budget
 STARTS = 3
 WORSE = 1e3  # than any objective: CMA-ES knows ranks alone
 Ask = Callable[[int, Sequence[Observation]], Point]  # number of the proposal, outcomes so far
@@ -109,9 +111,9 @@ SEARCHES: dict[str, Callable[[SearchSpace, int], Ask]] = {
 
 @dataclass(frozen=True)
 class Searched:
-    """One search: what its proposals came to, and what asking for them took."""
+    """One search: the indices of the arms that it proposed, and what asking for them took."""
 
-    arms: list[Arm]
+    arms: list[int]
     seconds: list[float]
 
 
@@ -138,7 +140,7 @@ def searched(
         seconds.append(time.process_time() - before)
         taken.append(index)
         told.append(told_of(number, landscape.arms[index]))
-    return Searched([landscape.arms[index] for index in taken], seconds)
+    return Searched(taken, seconds)
 
 
 def starts_from(other: Landscape, landscape: Landscape) -> list[int]:
@@ -168,7 +170,10 @@ def summary(landscape: Landscape, runs: Sequence[Searched], budget: int) -> dict
     best = finished_best(landscape, landscape.arms)
     worst = max(arm["objective"] for arm in landscape.arms if landscape.wins(arm))
     runs = [run for run in runs if len(run.arms) >= budget]
-    found = [finished_best(landscape, run.arms[:budget]) for run in runs]
+    found = [
+        finished_best(landscape, [landscape.arms[index] for index in run.arms[:budget]])
+        for run in runs
+    ]
     return {
         "repeats": len(runs),
         "with_a_winner": mean_and_error(float(math.isfinite(one)) for one in found),
@@ -198,11 +203,17 @@ class Task:
     """One search of one landscape."""
 
     path: Path
+    name: str  # what its results are listed under
     kind: str
     seed: int
     budget: int
     again: bool
     starts: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is kept under."""
+        return self.path.stem, self.name, self.seed
 
 
 def of_task(task: Task) -> Searched:
@@ -223,39 +234,48 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("landscapes", type=Path, nargs="*", default=sorted(FOLDER.glob("*.json")))
-    parser.add_argument("--repeats", type=int, default=50)
-    parser.add_argument("--samplers", nargs="+", default=list(SEARCHES), choices=list(SEARCHES))
+    parser.add_argument("--samplers", nargs="*", default=list(SEARCHES), choices=list(SEARCHES))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
     landscapes = {path: Landscape.of_file(path) for path in options.landscapes}
-    result: dict[str, Json] = {}
+    tasks: list[Task] = []
+    for path, landscape in landscapes.items():
+        for kind in options.samplers:
+            repeats, long = LONG.get(kind, (REPEATS, REPEATS))
+            budgets = [BUDGETS[-1 if seed < long else -2] for seed in range(repeats)]
+            tasks += [
+                Task(path, kind, kind, seed, budget, options.again)
+                for seed, budget in sorted(enumerate(budgets), key=lambda one: one[1])
+            ]
+        for other in landscapes:
+            if other != path and "tpe" in options.samplers:
+                starts = tuple(starts_from(landscapes[other], landscape))
+                name = f"tpe from {other.stem}"
+                tasks += [
+                    Task(path, name, "tpe", seed, BUDGETS[-1], options.again, starts)
+                    for seed in range(REPEATS)
+                ]
+    kept = options.out.with_suffix(".jsonl")
+    found: dict[tuple[str, str, int], Searched] = {}
+    if kept.exists():
+        for line in map(json.loads, kept.read_text(encoding="utf-8").splitlines()):
+            *of, arms, seconds = line
+            found[tuple(of)] = Searched(arms, seconds)
+    missing = [task for task in tasks if task.key not in found]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        for path, landscape in landscapes.items():
-
-            def compared(
-                kind: str, starts: Sequence[int] = (), path: Path = path, of: Landscape = landscape
-            ) -> dict[str, Json]:
-                long = LONG.get(kind, options.repeats)
-                tasks = [
-                    Task(
-                        path, kind, seed, BUDGETS[-1 if seed < long else -2], options.again,
-                        tuple(starts),
-                    )
-                    for seed in range(options.repeats)
-                ]  # fmt: skip
-                runs = list(pool.map(of_task, tasks))
-                return {str(budget): summary(of, runs, budget) for budget in BUDGETS}
-
-            searches = {kind: compared(kind) for kind in options.samplers}
-            learned = {
-                other.stem: compared("tpe", starts_from(landscapes[other], landscape))
-                for other in landscapes
-                if other != path
-            }
-            result[path.stem] = described(landscape) | {"searches": searches, "learned": learned}
-    written = {"repeats": options.repeats, "again": options.again, "landscapes": result}
-    options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+        for task, run in zip(missing, pool.map(of_task, missing), strict=True):
+            found[task.key] = run
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([*task.key, run.arms, run.seconds]) + "\n")
+    result: dict[str, Json] = {}
+    for path, landscape in landscapes.items():
+        names = dict.fromkeys(name for stem, name, _ in found if stem == path.stem)
+        result[path.stem] = described(landscape)
+        for name in names:
+            runs = [one for key, one in found.items() if key[:2] == (path.stem, name)]
+            result[path.stem][name] = {str(b): summary(landscape, runs, b) for b in BUDGETS}
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
 from search_spaces.ranges import at_share
-from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
+from search_spaces.space import Choice, Range, SearchSpace, Setting
 from sweep.study.proposals import Observation, Point
 from trainables.plain import Json
 
@@ -217,8 +217,7 @@ def _distribution(values: Range) -> BaseDistribution:
         return CategoricalDistribution(
             range(len(values.values))
         )  # by index: a choice may hold any plain value
-    is_log = isinstance(values, LogUniform | LogDecay)
-    return FloatDistribution(values.low, values.high, log=is_log)
+    return FloatDistribution(values.low, values.high, log=values.is_log)
 
 
 def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
