@@ -90,6 +90,6 @@ def test_saved_steps_buy_proposals() -> None:
     whole, stopping = (searched(of, name, 0, 8) for name in ("none stopped", "nothing"))
     assert whole[1] == 8
     assert stopping[1] > 8
-    compared = telling_compared(of, 8, 2)
+    compared = telling_compared(of, 8, 1)
     assert compared["none stopped"]["proposals"][0] == 8.0
     assert all(math.isfinite(one["regret_or_worst"][0]) for one in compared.values())
