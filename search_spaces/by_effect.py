@@ -1,6 +1,7 @@
-"""Ranges stated on what a field does in a run: the effect of a value, and the value of an effect.
+"""Effects of searched fields in a run, which ranges may be stated on.
 
-Both count with N, the dual steps of the whole run, each scaled as its learning rate is.
+From a value to its effect, and from an effect to its value; both count with N, the dual
+steps of the whole run, each scaled as its learning rate is.
 """
 
 from __future__ import annotations
