@@ -22,8 +22,10 @@ from trainables.primal_dual.constraints import (
     Floats,
     Scales,
     allowed_losses,
+    decay_rate,
     descent_constraints,
     previous_losses,
+    proportional_part,
 )
 from trainables.primal_dual.schedule import effective_dual_steps, settled_from
 from trainables.records.arm_record import Report
@@ -99,7 +101,7 @@ class EarlySigns:
         if constraint is not None and not constraint.is_control:
             signs += self._wound_up(constraint, reports)
             signs += _paid_to_rise(self.scales, report)
-            if constraint.dual_optimizer == "adam":
+            if constraint.is_adam:
                 signs += self._stale(constraint, reports)
         return signs
 
@@ -122,8 +124,7 @@ class EarlySigns:
         if not missed or report.step < SETTLED * self.config.steps:
             return
         reach = self._reach(constraint, report.step)
-        is_adam = constraint.dual_optimizer == "adam"
-        bound = 1.0 if is_adam else constraint.signal_clip
+        bound = 1.0 if constraint.is_adam else constraint.signal_clip
         farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
         largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
         idle_L = reach * idle_signals(constraint, self._constraints(constraint, report), largest_F)
@@ -131,7 +132,8 @@ class EarlySigns:
             layer, value = _layer(report, index), values_L[index]
             ends = value >= WOUND_UP * farthest
             is_late = _half_of_the_rest(self.config, report)
-            if ends or (is_late and not is_adam and value >= WOUND_UP * idle_L[index]):
+            is_idle = not constraint.is_adam and value >= WOUND_UP * idle_L[index]
+            if ends or (is_late and is_idle):
                 yield Sign(
                     f"The multiplier of layer {layer} only ever rose and its constraint is still "
                     f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or "
@@ -145,14 +147,15 @@ class EarlySigns:
         """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
 
         With the learning rate's schedule, and with resilience where it is a decay: then that of
-        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; never above the exact
-        one.
+        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate
+        never above the exact one. What nupi and augmented add in proportion to the signal is in it,
+        of a penalty that grows the largest.
         """
         hard = self._dual_time(constraint, last)
-        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer == "sgd"
-        if not decays or constraint.resilience == 0:
-            return hard
-        return -math.expm1(-constraint.resilience * hard) / constraint.resilience
+        proportional = proportional_part(constraint)
+        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
+        rate = decay_rate(constraint) if decays else 0.0
+        return proportional + (hard if rate == 0 else -math.expm1(-rate * hard) / rate)
 
     def _dual_time(self, constraint: ConstraintConfig, last: int) -> float:
         """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
