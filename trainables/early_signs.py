@@ -35,6 +35,7 @@ HALFWAY = 0.5  # share of the steps after which multipliers may end a run
 WOUND_UP = 0.8  # of the farthest a multiplier could have come: it only ever rose
 UNBOUNDED_WIND_UP = 20.0  # the farthest where nothing bounds it
 PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight is negative
+GROWN = 10.0  # a hidden norm over its first report's, while the layer's loss has fallen
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
 WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
@@ -98,6 +99,8 @@ class EarlySigns:
     def _signs(self, reports: Sequence[Report]) -> list[Sign]:
         report, constraint = reports[-1], self.config.constraint
         signs = list(_of_the_output(self.config, self.scales, report))
+        if not self.config.facts.has_identity:
+            signs += _scale_alone(reports)
         if constraint is not None and not constraint.is_control:
             signs += self._wound_up(constraint, reports)
             signs += _paid_to_rise(self.scales, report)
@@ -225,6 +228,28 @@ def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
             "primal_lr, or train longer.",
             badness=loss,
         )
+
+
+def _scale_alone(reports: Sequence[Report]) -> Iterator[Sign]:
+    """A classifier's layer whose hidden norm is ``GROWN`` times what it was, and its loss lower.
+
+    A cross entropy falls by the scale of the logits alone once most answers are right, and through
+    a normalisation it leaves the scale of hidden states free (arXiv 2606.24898). In denoising the
+    target has a scale, and so has the prediction. Layer 0 is the input.
+    """
+    first, report = (r.layers for r in (reports[0], reports[-1]))
+    if "hidden_norms" not in first or "hidden_norms" not in report:  # of before they were measured
+        return
+    for layer in range(1, len(report["losses"])):
+        has_fallen = report["losses"][layer] < first["losses"][layer]
+        norm = report["hidden_norms"][layer]
+        if has_fallen and norm > GROWN * first["hidden_norms"][layer]:
+            yield Sign(
+                f"The hidden state of layer {layer} has become more than {GROWN:g} times as large "
+                "while its loss fell: part of the descent may be scale alone. Compare the layer's "
+                "accuracy, and set weight_decay if that does not rise.",
+                badness=norm,
+            )
 
 
 def idle_signals(

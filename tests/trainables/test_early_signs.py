@@ -83,6 +83,32 @@ def test_without_a_clip_a_huge_multiplier_is_named() -> None:
     assert signs(unclipped, step=19, multipliers=[0.0, 10.0, 0.0], missing_shares=missed) == []
 
 
+def test_a_classifiers_loss_that_falls_while_its_hidden_state_grows_is_named(
+    tmp_path: Path,
+) -> None:
+    texts = tiny_text(tmp_path)
+    first = {**SANE, "losses": [0.9, 0.8, 0.7, 0.6], "hidden_norms": [1.0, 1.0, 1.0, 1.0]}
+
+    def of(config: ArmConfig, **layers: list[float]) -> list[str]:
+        reports = [
+            Report(step=step, timestamp_ms=1, layers={**SANE, **values})
+            for step, values in (
+                (10, first),
+                (15, {**SANE, "hidden_norms": [1.0] * 4}),
+                (20, layers),
+            )
+        ]
+        found = EarlySigns(config, SCALES, steps_per_epoch=10).warnings(reports)
+        return [text for text in found if "scale alone" in text]
+
+    (text,) = of(texts, hidden_norms=[99.0, 9.0, 11.0, 1.0])
+    assert text.startswith("The hidden state of layer 2 has become more than 10 times as large")
+    assert of(texts, hidden_norms=[1.0, 1.0, 11.0, 1.0], losses=[0.9, 0.8, 0.7, 0.6]) == []
+    assert of(texts) == []  # reports of before norms were measured
+    assert of(TINY, hidden_norms=[1.0, 1.0, 11.0, 1.0]) == []  # what is denoised has a scale
+    assert of(texts.unconstrained(), hidden_norms=[1.0, 1.0, 11.0, 1.0]) == [text]
+
+
 def test_a_layer_that_is_paid_to_rise_is_named() -> None:
     risen = [0.5, 1.6, 0.3, 0.2]
     assert "Layer 1 is paid" in signs(losses=risen, weights=[0.0, -0.1, 0.1, 1.0])[0]
