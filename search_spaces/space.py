@@ -32,7 +32,7 @@ from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
-from trainables.primal_dual.schedule import effective_dual_steps
+from trainables.primal_dual.schedule import dual_steps, effective_dual_steps
 
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
@@ -47,8 +47,11 @@ _JOINT = tuple(
     f"constraint.{name}"
     for name in (
         "alpha",
+        "dual_kp",
         "dual_lr",
         "dual_optimizer",
+        "dual_penalty",
+        "dual_penalty_growth",
         "resilience",
         "resilience_form",
         "warmup_steps",
@@ -449,7 +452,7 @@ def _by_decay(ranges: Mapping[str, Range]) -> list[str]:
 
 
 def _dual_steps(config: ArmConfig, values: Mapping[str, Json]) -> dict[str, float]:
-    """What LogDecay needs to know of a run with these searched values: dual_lr and dual steps."""
+    """What LogDecay needs to know of a run with these searched values: rate and dual steps."""
     constraint = cast(ConstraintConfig, config.constraint)
 
     def of(name: str) -> Json:
@@ -475,6 +478,8 @@ def _dual_steps(config: ArmConfig, values: Mapping[str, Json]) -> dict[str, floa
             f"a LogDecay range of {RESILIENCE} needs multipliers that move, got dual_lr "
             f"{of('dual_lr')!r} and {steps:g} dual steps."
         )
+    if of("dual_optimizer") == "bare_decay":  # its decay knows no rate, and no schedule
+        return {"dual_lr": 1.0, "dual_steps": dual_steps(timing, 1, config.steps)}
     return {"dual_lr": of("dual_lr"), "dual_steps": steps}
 
 

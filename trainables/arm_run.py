@@ -230,6 +230,7 @@ class ArmRun:
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
+        layers["hidden_norms"] = dev.norms.tolist()
         if dev.sample_scores is not None:
             layers["accuracies"] = dev.metrics(arm.task)
         if self.config.constraint is not None:

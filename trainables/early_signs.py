@@ -22,8 +22,10 @@ from trainables.primal_dual.constraints import (
     Floats,
     Scales,
     allowed_losses,
+    decay_rate,
     descent_constraints,
     previous_losses,
+    proportional_part,
 )
 from trainables.primal_dual.schedule import effective_dual_steps, settled_from
 from trainables.records.arm_record import Report
@@ -33,6 +35,7 @@ HALFWAY = 0.5  # share of the steps after which multipliers may end a run
 WOUND_UP = 0.8  # of the farthest a multiplier could have come: it only ever rose
 UNBOUNDED_WIND_UP = 20.0  # the farthest where nothing bounds it
 PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight is negative
+GROWN = 10.0  # a hidden norm over its first report's, while the layer's loss has fallen
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
 WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
@@ -96,10 +99,12 @@ class EarlySigns:
     def _signs(self, reports: Sequence[Report]) -> list[Sign]:
         report, constraint = reports[-1], self.config.constraint
         signs = list(_of_the_output(self.config, self.scales, report))
+        if not self.config.facts.has_identity:
+            signs += _scale_alone(reports)
         if constraint is not None and not constraint.is_control:
             signs += self._wound_up(constraint, reports)
             signs += _paid_to_rise(self.scales, report)
-            if constraint.dual_optimizer == "adam":
+            if constraint.is_adam:
                 signs += self._stale(constraint, reports)
         return signs
 
@@ -122,8 +127,7 @@ class EarlySigns:
         if not missed or report.step < SETTLED * self.config.steps:
             return
         reach = self._reach(constraint, report.step)
-        is_adam = constraint.dual_optimizer == "adam"
-        bound = 1.0 if is_adam else constraint.signal_clip
+        bound = 1.0 if constraint.is_adam else constraint.signal_clip
         farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
         largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
         idle_L = reach * idle_signals(constraint, self._constraints(constraint, report), largest_F)
@@ -131,7 +135,8 @@ class EarlySigns:
             layer, value = _layer(report, index), values_L[index]
             ends = value >= WOUND_UP * farthest
             is_late = _half_of_the_rest(self.config, report)
-            if ends or (is_late and not is_adam and value >= WOUND_UP * idle_L[index]):
+            is_idle = not constraint.is_adam and value >= WOUND_UP * idle_L[index]
+            if ends or (is_late and is_idle):
                 yield Sign(
                     f"The multiplier of layer {layer} only ever rose and its constraint is still "
                     f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or "
@@ -145,14 +150,15 @@ class EarlySigns:
         """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
 
         With the learning rate's schedule, and with resilience where it is a decay: then that of
-        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; never above the exact
-        one.
+        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate
+        never above the exact one. What nupi and augmented add in proportion to the signal is in it,
+        of a penalty that grows the largest.
         """
         hard = self._dual_time(constraint, last)
-        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer == "sgd"
-        if not decays or constraint.resilience == 0:
-            return hard
-        return -math.expm1(-constraint.resilience * hard) / constraint.resilience
+        proportional = proportional_part(constraint)
+        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
+        rate = decay_rate(constraint) if decays else 0.0
+        return proportional + (hard if rate == 0 else -math.expm1(-rate * hard) / rate)
 
     def _dual_time(self, constraint: ConstraintConfig, last: int) -> float:
         """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
@@ -222,6 +228,28 @@ def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
             "primal_lr, or train longer.",
             badness=loss,
         )
+
+
+def _scale_alone(reports: Sequence[Report]) -> Iterator[Sign]:
+    """A classifier's layer whose hidden norm is ``GROWN`` times what it was, and its loss lower.
+
+    A cross entropy falls by the scale of the logits alone once most answers are right, and through
+    a normalisation it leaves the scale of hidden states free (arXiv 2606.24898). In denoising the
+    target has a scale, and so has the prediction. Layer 0 is the input.
+    """
+    first, report = (r.layers for r in (reports[0], reports[-1]))
+    if "hidden_norms" not in first or "hidden_norms" not in report:  # of before they were measured
+        return
+    for layer in range(1, len(report["losses"])):
+        has_fallen = report["losses"][layer] < first["losses"][layer]
+        norm = report["hidden_norms"][layer]
+        if has_fallen and norm > GROWN * first["hidden_norms"][layer]:
+            yield Sign(
+                f"The hidden state of layer {layer} has become more than {GROWN:g} times as large "
+                "while its loss fell: part of the descent may be scale alone. Compare the layer's "
+                "accuracy, and set weight_decay if that does not rise.",
+                badness=norm,
+            )
 
 
 def idle_signals(

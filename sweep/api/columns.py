@@ -81,6 +81,8 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "descent_share": ("share", "of held-out samples, those whose loss falls in this layer"),
     "descent_ratio_qNN": ("ratio", "loss after the layer over the loss before it, of held-out "
                           "samples: the quantile of NN %"),
+    "hidden_norm": ("features, or the prediction's unit", "RMS of what the layer's loss is read "
+                    "off: of texts the readout's features, else the prediction"),
     "probe_loss": (LOSS, "held out, of a readout fitted to this layer alone; lower is better"),
     "train_seconds": ("seconds", "time in training steps"),
     "eval_seconds": ("seconds", "time in evaluation"),
@@ -88,6 +90,7 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "peak_memory_mb": ("MB", "peak memory of the worker's process"),
     "multipliers": ("", "multiplier of the layer's constraint"),
     "weights": ("", "weight of the layer in the training loss, mean since the last report"),
+    "hidden_norms": ("as hidden_norm", "RMS of what the layer's loss is read off, held out"),
     "losses": ("loss of the best constant prediction", "held out, of one noise draw"),
 }  # fmt: skip
 

@@ -158,6 +158,20 @@ def test_a_decay_means_the_same_at_every_dual_lr_and_length_of_run(fields: dict[
             assert back["constraint.resilience"] == pytest.approx(decay, rel=1e-9)
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_decay_of_the_bare_form_knows_no_rate(every: int) -> None:
+    base = SPACE.base.with_fields({"constraint.dual_optimizer": "bare_decay"})
+    space = searched(Setting("a", {"constraint.dual_every": every}), base=base)
+    (setting,) = space.settings
+    at = {"constraint.alpha": 0.2, "constraint.dual_lr": 0.01, "constraint.resilience": 0.7}
+    point = space.point_of(setting, at)
+    run = space.run(setting, point, seed=0)
+    assert run.constraint is not None
+    steps = sum(is_dual_step(run.constraint, 1, step) for step in range(run.steps))
+    assert (1 - point["constraint.resilience"]) ** steps == pytest.approx(math.exp(-0.7))
+    assert space.coordinates_of(setting, point) == pytest.approx(at)
+
+
 def test_a_point_on_the_edge_of_a_decay_range_is_told_inside_it() -> None:
     space = searched()
     for decay in (0.1, 10.0):

@@ -75,6 +75,7 @@ SYSTEM_METRICS = {
 # What reports hold by layer.
 LAYER_SERIES = {
     "losses": "dev at train_gamma, over f_c; layers 0..L",
+    "hidden_norms": "RMS of what each loss is read off, dev; layers 0..L; not in older reports",
     "accuracies": "dev at train_gamma, of texts; layers 0..L",
     "missing_shares": "dev; constrained layers: 1..L or 0..L",
     "violations": "mean over the batches since the last report",
@@ -160,6 +161,10 @@ class Evaluation:
     # they were.
     descent_ratio_counts: list[list[int]] = field(default_factory=list)
     descent_ratio_mean: list[float] = field(default_factory=list)
+    # Root mean square of what each layer's loss is read off, [L + 1], mean over the dev samples at
+    # train_gamma: of texts the readout's features, elsewhere the prediction in the task's own unit.
+    # Empty in records of before it was measured.
+    hidden_norms: list[float] = field(default_factory=list)
     # What is held out, here and wherever it says dev. A search knows no other; confirmation asks
     # for the test split.
     split: str = "dev"
