@@ -153,7 +153,10 @@ def status(name: str, at: ShownSettings, watch: bool, as_json: bool) -> None:
                     _print_status(entry, at)
             if not goes_on:
                 return
-            time.sleep(WATCH_S)
+            try:
+                time.sleep(WATCH_S)
+            except KeyboardInterrupt:  # that is how a view is left
+                return
 
 
 def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
