@@ -32,6 +32,7 @@ from trainables.memory import (
     why_cuda_does_not_start,
 )
 from trainables.primal_dual.constraints import descent_constraints, missing_shares
+from trainables.primal_dual.diagnosis import dual_warnings
 from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
@@ -259,6 +260,8 @@ class ArmRun:
         self._end("finished", "")
 
     def _end(self, status: Status, reason: str) -> None:
+        if status in ("finished", "stopped"):
+            self.record.warnings += dual_warnings(self.config, self.record.reports, self._tolerance)
         self.record.status = status
         self.record.reason = reason
         self.record.ended_ms = _now_ms()

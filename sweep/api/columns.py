@@ -90,7 +90,6 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "peak_memory_mb": ("MB", "peak memory of the worker's process"),
     "multipliers": ("", "multiplier of the layer's constraint"),
     "weights": ("", "weight of the layer in the training loss, mean since the last report"),
-    "hidden_norms": ("as hidden_norm", "RMS of what the layer's loss is read off, held out"),
     "losses": ("loss of the best constant prediction", "held out, of one noise draw"),
 }  # fmt: skip
 

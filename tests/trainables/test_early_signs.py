@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +20,7 @@ from trainables.primal_dual.constraints import Scales, descent_constraints, miss
 from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import PrimalDual
-from trainables.records.arm_record import Report
+from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -107,6 +108,49 @@ def test_a_classifiers_loss_that_falls_while_its_hidden_state_grows_is_named(
     assert of(texts) == []  # reports of before norms were measured
     assert of(TINY, hidden_norms=[1.0, 1.0, 11.0, 1.0]) == []  # what is denoised has a scale
     assert of(texts.unconstrained(), hidden_norms=[1.0, 1.0, 11.0, 1.0]) == [text]
+
+
+def monitored(*scalars: dict[str, float], every: int = 10, **layers: list[float]) -> list[str]:
+    """The signs of a run with these scalars at its reports."""
+    reports = [
+        Report(step=every * (i + 1), timestamp_ms=i, scalars=values, layers={**SANE, **layers})
+        for i, values in enumerate(scalars)
+    ]
+    return EarlySigns(TINY, SCALES, steps_per_epoch=10).warnings(reports)
+
+
+def test_a_loss_that_does_not_move_is_named() -> None:
+    def found(*losses: float) -> list[str]:
+        return monitored(*({TRAIN_LOSS: loss} for loss in losses))
+
+    assert "not moved since the first report" in found(0.7, 0.704, 0.696)[0]
+    assert found(0.7, 0.704) == []  # two reports
+    assert found(0.7, 0.704, 0.69) == []  # 1.4 %
+    assert found(0.7, 0.5, 0.7) == []  # it has moved, if in vain
+    assert found(0.7, 0.7, float("nan")) == []
+    assert monitored(*[{TRAIN_LOSS: 0.7}] * 3, every=3) == []  # before a quarter
+
+
+def test_a_halved_throughput_is_named_once_it_lasts() -> None:
+    def found(*seconds: float) -> list[str]:
+        """Of ten steps each."""
+        return monitored({TRAIN_SECONDS: 0.0}, *({TRAIN_SECONDS: s} for s in np.cumsum(seconds)))
+
+    assert "throughput halved" in found(8, 8, 8, 20, 20)[0]
+    assert found(8, 8, 8, 20, 8) == []  # it was over at once
+    assert found(8, 8, 8, 15, 15) == []  # nearly half
+    assert found(2, 2, 2, 9, 9) == []  # too short to say
+    assert found(8, 8, 20, 20) == []  # too few before
+    assert monitored(*[{}] * 7) == []
+
+
+def test_an_evaluation_of_exactly_0_is_named() -> None:
+    found = "An evaluation is exactly 0"
+    assert signs(losses=[0.5, 0.4, 0.3, 0.0])[0].startswith(found)
+    assert signs(accuracies=[0.1, 0.2, 0.3, 0.0])[0].startswith(found)
+    assert signs(losses=[0.5, 0.4, 0.3, 1e-30], accuracies=[0.0, 0.2, 0.3, 0.4]) == []
+    clean = replace(TINY, train_gamma=0.0, early_stop=False)  # its input is the answer
+    assert signs(clean, losses=[0.0, 0.0, 0.0, 0.0]) == []
 
 
 def test_a_layer_that_is_paid_to_rise_is_named() -> None:
