@@ -13,6 +13,7 @@ from search_spaces.space import SearchSpace
 from sweep.api.loaded import Sweep, load, root
 from sweep.api.training import ready, train
 from sweep.executors.executor import Executor, Where
+from sweep.run.budget import Budget
 from sweep.study.advice import note
 from sweep.study.definition import Definition
 from sweep.study.opening import open_store
@@ -33,6 +34,9 @@ def run(
     only: Sequence[str] = (),
     where: Where = "local",
     workers: int | None = None,
+    max_arms: int | None = None,
+    max_hours: float | None = None,
+    max_gpu_hours: float | None = None,
     mlflow: str | None = None,
 ) -> Sweep:
     """Train what is missing of a sweep, with a line an arm, and return it loaded.
@@ -49,6 +53,10 @@ def run(
         only: patterns; of the settings those that match any.
         where: local (a Ray cluster of this machine), cluster, or inline (this process).
         workers: arms at a time; default: as many as there is room for.
+        max_arms: begin no more arms once so many of the sweep are begun, unconstrained ones
+            included.
+        max_hours: the same after so many hours of this call.
+        max_gpu_hours: the same once the sweep's arms have held GPUs for so many hours in all.
         mlflow: a server; default: SQLite below the storage.
 
     Raises:
@@ -56,7 +64,7 @@ def run(
     """
     if where not in get_args(Where):
         raise UnknownName.of("value of where", where, get_args(Where))
-    executor = Executor(where, workers)
+    executor, budget = Executor(where, workers), Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
     found = (
         catalog.Found(space, space.name)
@@ -65,6 +73,7 @@ def run(
     )
     refuse_confirmation(found)
     wanted = catalog.with_values(catalog.only(found.space, only), fields)
+    budget.refuse_without_gpu(wanted)
     objects = open_store(root(storage))
     definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
     there = registered(objects, definition, asked=fields, say=note)
@@ -72,5 +81,12 @@ def run(
     with warnings.catch_warnings():
         # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
         warnings.filterwarnings("ignore", "IProgress not found")
-        train(objects, there, executor, on_done=lambda _, line: print(line), mlflow=mlflow)
+        train(
+            objects,
+            there,
+            executor,
+            on_done=lambda _, line: print(line),
+            budget=budget,
+            mlflow=mlflow,
+        )
     return load(definition.name, objects.root)

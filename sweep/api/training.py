@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
+from sweep.run.budget import NO_LIMIT, Budget
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN
 from sweep.study import advice
@@ -54,6 +55,7 @@ def train(
     *,
     on_done: OnDone,
     retry_failed: bool = False,
+    budget: Budget = NO_LIMIT,
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
@@ -63,8 +65,8 @@ def train(
     """
     while True:
         code = _train_once(
-            objects, definition, executor,
-            on_done=on_done, retry_failed=retry_failed, mlflow=mlflow, notify=notify,
+            objects, definition, executor, on_done=on_done, retry_failed=retry_failed,
+            budget=budget, mlflow=mlflow, notify=notify,
         )  # fmt: skip
         if definition.space.phase != "confirmation" or not all_judged(objects, definition):
             return code  # arms that failed count there: it goes on
@@ -83,6 +85,7 @@ def _train_once(
     *,
     on_done: OnDone,
     retry_failed: bool,
+    budget: Budget,
     mlflow: str | None,
     notify: str | None,
 ) -> int:
@@ -103,7 +106,7 @@ def _train_once(
     on_record, on_proposal = sources.listeners(background.offer)
     tracking_end_s = TRACKING_END_S
     try:
-        again = run_again(objects, definition, executor)
+        again = run_again(objects, definition, executor, budget)
         with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
             summary = run_sweep(
                 objects,
@@ -113,6 +116,7 @@ def _train_once(
                 on_proposal=on_proposal,
                 on_event=on_event,
                 retry_failed=retry_failed,
+                budget=budget,
             )
             tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
     finally:
@@ -171,10 +175,12 @@ def tell_end(view: SweepView, summary: RunSummary, on_done: OnDone) -> None:
         note(problem)
     name = view.definition.name
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
-    if not summary.is_done:
+    if line := summary.budget_line:
+        on_done(view, line)
+    elif not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
         goes_on = KNOWN in os.environ and not summary.was_asked_to_stop
         what_next = "Its job sees whether it goes on." if goes_on else summary.advice
         note(f"{name} is not done{stopped}: {done}. {what_next}")
-        return
-    on_done(view, f"{name}: {done}; proposals: {outcome_text(summary.outcomes)}")
+    else:
+        on_done(view, f"{name}: {done}; proposals: {outcome_text(summary.outcomes)}")

@@ -79,6 +79,25 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's "
         "share of a cluster.",
     ),
+    "max_arms": click.option(
+        "--max-arms",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Begin no more arms once N of the sweep are begun, in all its runs, unconstrained "
+        "ones included. Running arms finish; `sweep resume` goes on.",
+    ),
+    "max_hours": click.option(
+        "--max-hours",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="H",
+        help="The same after H hours of this call (on a cluster: of its job).",
+    ),
+    "max_gpu_hours": click.option(
+        "--max-gpu-hours",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="H",
+        help="The same once the sweep's arms have held GPUs for H hours, in all its runs.",
+    ),
     "whole": click.option(
         "--full", "whole", is_flag=True, help="Show every setting whole, however many there are."
     ),
@@ -93,7 +112,9 @@ def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
     ``@collected(asked=Asked)`` adds an option for each field of Asked, and calls the verb with
     ``asked=Asked(...)`` in their place.
     """
-    names = {taker: [field.name for field in fields(kind)] for taker, kind in kinds.items()}
+    names = {
+        taker: [field.name for field in fields(kind) if field.init] for taker, kind in kinds.items()
+    }
 
     def decorated(verb: Verb) -> Verb:
         @functools.wraps(verb)
