@@ -31,13 +31,12 @@ from sweep.cli.text.best import (
 from sweep.cli.text.live import status_view
 from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
-from sweep.cost.spent import HOUR_S, Held, held_text
 from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING, number
 from sweep.run.alike import failed_alike
-from sweep.run.budget import Budget, spending_entry
+from sweep.run.budget import Budget, spending_entry, took_text
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, sweep_names
@@ -211,9 +210,8 @@ def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
 def _print_spent(entry: Mapping[str, Json]) -> None:
     """What the sweep has come to in hours, its budget, and why its last run gave up."""
     out, spent, budget = console(), entry["spent"], entry["budget"]
-    held = Held(spent["arms"], HOUR_S * spent["arm_hours"], HOUR_S * spent["gpu_hours"])
-    if held.seconds:
-        out.print(f"its arms took {held_text(held)} in all")
+    if spent["arm_hours"]:
+        out.print(Paragraph(took_text(entry)))
     if budget is not None and entry["state"] in ("running", "stopped"):
         limits = {name: value for name, value in budget.items() if name != "reached"}
         reached = ", reached" if budget["reached"] else ""

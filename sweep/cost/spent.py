@@ -1,6 +1,7 @@
 """Seconds that a sweep's arms held machines and GPUs, counted from their records.
 
-sweeps/NAME/spent.json     by signature, of final arms; derived from records, so that it may be gone
+sweeps/NAME/spent.json        by signature, of final arms; follows from records, so it may be gone
+sweeps/NAME/estimate.json     what it was thought to cost when it started, as `sweep spaces` says
 """
 
 from __future__ import annotations
@@ -116,8 +117,39 @@ def gpus_of(config: ArmConfig, space: SearchSpace) -> float:
     return 1.0 if space.gpus_per_arm == "measured" else space.gpus_per_arm
 
 
+def put_estimate(objects: ObjectStore, sweep: str, estimate: Mapping[str, Json]) -> None:
+    """Store what ``estimate_entry`` said before anything was trained."""
+    objects.put_json(_estimate(sweep), dict(estimate))
+
+
+def stored_estimate(objects: ObjectStore, sweep: str) -> dict[str, Json] | None:
+    """What was stored; None: nothing."""
+    return objects.get_derived(_estimate(sweep), dict[str, Json])
+
+
+def estimated_seconds(
+    estimate: Mapping[str, Json] | None, arms: Iterable[tuple[str, bool]]
+) -> float | None:
+    """What arms were thought to take; None where that is not known of every one.
+
+    Args:
+        estimate: that of their sweep.
+        arms: of each its setting, and whether it is constrained.
+    """
+    seconds = (estimate or {}).get("seconds_per_arm", {})
+    kinds = ("unconstrained", "constrained")
+    try:
+        return sum(float(seconds[setting][kinds[constrained]]) for setting, constrained in arms)
+    except KeyError:
+        return None
+
+
 def _from_json(plain: Mapping[str, Json]) -> dict[str, Held]:
     return {s: Held(1, float(seconds), float(gpu)) for s, (seconds, gpu) in plain.items()}
+
+
+def _estimate(sweep: str) -> str:
+    return f"{folder(sweep)}/estimate.json"
 
 
 def _name(sweep: str) -> str:

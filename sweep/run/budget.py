@@ -17,7 +17,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from search_spaces.space import SearchSpace
-from sweep.cost.spent import HOUR_S, Spent, gpus_of
+from sweep.cost.spent import (
+    HOUR_S,
+    Held,
+    Spent,
+    estimated_seconds,
+    gpus_of,
+    held_text,
+    stored_estimate,
+)
 from sweep.results.sweep_view import SweepView
 from sweep.study.arms import LiveArm
 from sweep.study.definition import Definition, folder
@@ -154,7 +162,10 @@ def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     open_ones = [arm.record for arm in arms if arm.record is not None and not arm.is_final]
     for record in open_ones:  # by their last reports
         spent.add(record, gpus_of(record.config, space))
-    held = spent.total(arm.signature for arm in arms)
+    held, done = spent.total(arm.signature for arm in arms), spent.total(final)
+    kinds = [(arm.setting, arm.proposal is not None) for arm in arms if arm.is_final]
+    estimate = stored_estimate(objects, view.definition.name)
+    estimated_s = estimated_seconds(estimate, kinds) if kinds else None
     budget, reached = stored_budget(objects, view.definition.name)
     limits = {name: budget.limits.get(name) for name in LIMITS}
     return {
@@ -163,8 +174,21 @@ def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
             "arms": len(final),
             "arm_hours": held.seconds / HOUR_S,
             "gpu_hours": held.gpu_seconds / HOUR_S,
+            "estimated_arm_hours": None if not estimated_s else estimated_s / HOUR_S,
+            "times_the_estimate": None if not estimated_s else done.seconds / estimated_s,
         },
     }
+
+
+def took_text(entry: Mapping[str, Json]) -> str:
+    """What a sweep's arms took, and final ones beside their estimate, of its ``spending_entry``."""
+    spent = entry["spent"]
+    held = Held(spent["arms"], HOUR_S * spent["arm_hours"], HOUR_S * spent["gpu_hours"])
+    text = f"its arms took {held_text(held)}"
+    if spent["times_the_estimate"] is None:
+        return text
+    estimated = held_text(Held(seconds=HOUR_S * spent["estimated_arm_hours"]))
+    return f"{text}; final ones {spent['times_the_estimate']:.2g} times their estimate, {estimated}"
 
 
 def put_budget(objects: ObjectStore, sweep: str, budget: Budget, *, reached: str = "") -> None:

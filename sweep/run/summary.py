@@ -37,16 +37,19 @@ class RunSummary:
         """What to do next; empty when all is well."""
         return "" if self.exit_code == 0 else f"Continue with `{self.again}`."
 
-    @property
-    def budget_line(self) -> str:
-        """What a budget that was reached came to, and how to go on; empty: none was."""
+    def budget_line(self, took: str = "") -> str:
+        """What a budget that was reached came to, and how to go on; empty: none was.
+
+        Args:
+            took: what its arms took, where more is to be said of it than here.
+        """
         if self.is_done or self.stopped or not self.budget:
             return ""
         option, of_hours = self.budget.split()[0], self.budget.startswith("--max-hours")
         less = f"{self.budget} for as long again" if of_hours else f"a higher {option} some of them"
         return (
             f"{self.sweep} reached its budget ({self.budget}): {self.arms_done} of "
-            f"{self.arms_total} arms are final and took {held_text(self.spent)} in all, "
-            f"{self.arms_total - self.arms_done} are not trained. `{self.again}` trains them all, "
-            f"with {less}."
+            f"{self.arms_total} arms are final, {self.arms_total - self.arms_done} are not "
+            f"trained; {took or f'its arms took {held_text(self.spent)}'}. `{self.again}` trains "
+            f"the rest, with {less}."
         )

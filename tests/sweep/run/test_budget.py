@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
-from sweep.cost.spent import Held, Spent
-from sweep.run.budget import BEGUN, Budget, Spending, stored_budget
+from sweep.cost.spent import Held, Spent, put_estimate, stored_estimate
+from sweep.results.sweep_view import load_sweep
+from sweep.run.budget import (
+    BEGUN,
+    Budget,
+    Spending,
+    spending_entry,
+    stored_budget,
+    took_text,
+)
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import ended_event
 from sweep.run.run_sweep import run_sweep
@@ -163,21 +171,21 @@ def test_a_reached_budget_is_no_failure_and_says_what_is_left_and_how_to_go_on(
     train(coordinator)
     summary = coordinator.summary()
     assert (summary.exit_code, summary.is_done) == (0, False)
-    line = summary.budget_line
+    line = summary.budget_line()
     assert "toy reached its budget (--max-arms 4): 4 of 16 arms are final" in line
-    assert "took 3 min 16 s in all, 12 are not trained" in line  # 4 x 49 s
-    assert f"`sweep resume toy --storage {objects.root}` trains them all" in line
+    assert "12 are not trained; its arms took 3 min 16 s. " in line  # 4 x 49 s
+    assert f"`sweep resume toy --storage {objects.root}` trains the rest" in line
     event = ended_event(summary)
     assert event is not None
     assert (event.kind, event.text) == ("finished", line)
     coordinator.stop("Ctrl-C")
-    assert (coordinator.summary().exit_code, coordinator.summary().budget_line) == (1, "")
+    assert (coordinator.summary().exit_code, coordinator.summary().budget_line()) == (1, "")
 
 
 def test_a_sweep_that_ends_with_its_budget_is_done(objects: ObjectStore) -> None:
     coordinator = under(objects, definition(), max_arms=ARMS)
     assert len(train(coordinator)) == ARMS
-    assert (coordinator.summary().is_done, coordinator.summary().budget_line) == (True, "")
+    assert (coordinator.summary().is_done, coordinator.summary().budget_line()) == (True, "")
 
 
 def test_what_continues_an_interrupted_run_has_its_budget(objects: ObjectStore) -> None:
@@ -238,12 +246,34 @@ def test_status_shows_budget_and_spent(objects: ObjectStore) -> None:
     }  # fmt: skip
     assert entry["spent"] == {
         "arms": 5, "arm_hours": pytest.approx(5 * HELD_S / 3600), "gpu_hours": 0,
+        "estimated_arm_hours": None, "times_the_estimate": None,
     }  # fmt: skip
     shown = sweep("status", *at).stdout
-    assert "its arms took 4 min 5 s in all" in shown  # 5 x 49 s
+    assert "its arms took 4 min 5 s\n" in shown  # 5 x 49 s
     assert "budget of its last run: --max-arms 5\n" in shown
     train(started(objects, asked))
     assert json.loads(sweep("status", *at, "--json").stdout)["budget"] is None
+
+
+def test_final_arms_stand_beside_the_estimate_of_their_settings_and_kinds(
+    objects: ObjectStore,
+) -> None:
+    asked = put_definition(objects, definition())
+    train(under(objects, asked, max_arms=6))  # 4 unconstrained ones, proposal 0 of g1 on both seeds
+    seconds = {
+        "g1": {"unconstrained": 30.0, "constrained": 40.0},
+        "g2": {"unconstrained": 50.0, "constrained": 1e9},
+    }
+    put_estimate(objects, "toy", {"seconds_per_arm": seconds})
+    view = load_sweep(objects, "toy", "outcomes")
+    entry = spending_entry(objects, view)
+    estimated_s = 2 * 30 + 2 * 50 + 2 * 40
+    assert entry["spent"]["estimated_arm_hours"] == pytest.approx(estimated_s / 3600)
+    assert entry["spent"]["times_the_estimate"] == pytest.approx(6 * HELD_S / estimated_s)
+    text = "its arms took 4 min 54 s; final ones 1.2 times their estimate, 4 min 0 s"
+    assert took_text(entry) == text
+    put_estimate(objects, "toy", {"not_counted": "no data"})
+    assert spending_entry(objects, view)["spent"]["times_the_estimate"] is None
 
 
 # --- as a user ------------------------------------------------------------------------------------
@@ -275,5 +305,11 @@ def test_a_sweep_that_reaches_its_budget_ends_well_and_resumes_to_its_end(tmp_pa
         if r is not None
     )
     assert entry["spent"]["arm_hours"] == pytest.approx(recounted)
+    estimate = stored_estimate(ObjectStore(str(tmp_path / "root")), "mine")
+    assert estimate is not None
+    of_an_arm = estimate["seconds_per_arm"]["only"]
+    estimated = (of_an_arm["unconstrained"] + 3 * of_an_arm["constrained"]) / 3600
+    assert entry["spent"]["estimated_arm_hours"] == pytest.approx(estimated)
+    assert entry["spent"]["times_the_estimate"] == pytest.approx(recounted / estimated)
     refusal = refused("resume", "mine", *root, "--max-gpu-hours", "1")
     assert "--max-gpu-hours 1 is for arms on a GPU" in refusal
