@@ -11,6 +11,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from search_spaces.start_points import EVERY, Start, parse_point, with_start_points
 from sweep.cli.options import (
     address_option,
     complete_spaces,
@@ -18,11 +19,13 @@ from sweep.cli.options import (
     parse_values,
     storage_option,
 )
+from sweep.study.advice import note
 from sweep.study.opening import parse_seeds
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which showing a space does not need
     from sweep.study.definition import Definition
+    from trainables.records.objects import ObjectStore
 
 Verb = Callable[..., None]
 
@@ -47,6 +50,21 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         metavar="FIELD=VALUE",
         help="Set a field of the base run (steps=500) or of the space (sampler=random); "
         "repeatable.",
+    ),
+    "points": click.option(
+        "--point",
+        "points",
+        multiple=True,
+        metavar="FIELD=VALUE,...",
+        help="Try this point first in every setting (constraint.alpha=0.2,constraint.dual_lr=1e-3);"
+        " repeatable. What it leaves out is as in the first proposal, whose place it takes.",
+    ),
+    "start_from": click.option(
+        "--start-from",
+        multiple=True,
+        metavar="NAME[:SETTING]|FILE",
+        help="Try first the winners of another sweep, each in the setting of its name, or one of "
+        "them or an exported configuration in every setting; repeatable.",
     ),
     "patterns": only_option,
     "full": click.option("--full", is_flag=True, help="Take the space's full-size variant."),
@@ -188,9 +206,17 @@ class Asked(SpaceOptions, SweepOptions):
 
     space: str
     name: str | None
+    points: Sequence[str]
+    start_from: Sequence[str]
 
-    def definition(self) -> tuple[catalog.Found, Definition, list[str]]:
-        """The space as it was found, the sweep of it, and which fields were named."""
+    def definition(
+        self, objects: ObjectStore | None
+    ) -> tuple[catalog.Found, Definition, list[str]]:
+        """The space as it was found, the sweep of it, and which fields were named.
+
+        Args:
+            objects: the storage that has the sweeps to start from; None: that is not here.
+        """
         from sweep.study.definition import Definition
 
         found = catalog.find(self.space, full=self.full)
@@ -208,5 +234,11 @@ class Asked(SpaceOptions, SweepOptions):
             wanted["stall_after_s"] = self.stall_after
         default = f"{found.name}-full" if self.full else found.name
         name = default if self.name is None else self.name
-        chosen = catalog.only(space, self.patterns)
-        return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
+        chosen = catalog.with_values(catalog.only(space, self.patterns), wanted)
+        if self.points or self.start_from:
+            from sweep.results.started_from import starts_from
+
+            starts = [Start(text, {EVERY: parse_point(text)}) for text in self.points]
+            starts += starts_from(self.start_from, objects, say=note)
+            chosen = with_start_points(chosen, starts, say=note)
+        return found, Definition(name, chosen), list(wanted)

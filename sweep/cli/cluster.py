@@ -74,7 +74,7 @@ def submit(
     definition again attaches to it; a different one under a name that is taken is refused.
     """
     where = _required(address)
-    found, definition, wanted = asked.definition()
+    found, definition, wanted = asked.definition(None)
     refuse_confirmation(found)
     budget.refuse_without_gpu(definition.space)
     _refuse_places_of_here(definition.space, mlflow)

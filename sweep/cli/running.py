@@ -89,10 +89,10 @@ def run(
     """
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
-    found, definition, wanted = asked.definition()
+    objects = open_store(storage)
+    found, definition, wanted = asked.definition(objects)
     refuse_confirmation(found)
     budget.refuse_without_gpu(definition.space)
-    objects = open_store(storage)
     definition = training.ready(objects, definition, executor, mlflow)
     if reproduce:
         from sweep.run.reproduce import reproduced
