@@ -169,6 +169,7 @@ class ArmRun:
 
     def _start(self) -> _Arm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
+        begun_ms = _now_ms()
         torch.set_num_threads(self.config.threads)
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
@@ -202,6 +203,7 @@ class ArmRun:
             arm.eval_seconds = state["eval_seconds"]
             # with the reports that belong to this checkpoint
             self.record = ArmRecord.from_json(state["record"])
+            self.record.idle_ms += max(begun_ms - self.record.reports[-1].timestamp_ms, 0)
             here = environment(self.config.device)
             if {**self.record.environment, "before": None} != {**here, "before": None}:
                 self.record.environment = {**here, "before": self.record.environment}

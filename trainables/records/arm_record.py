@@ -211,6 +211,7 @@ class ArmRecord:
     warnings: list[str] = field(default_factory=list)  # early signs, in the user's words
     started_ms: int = 0
     ended_ms: int = 0
+    idle_ms: int = 0  # in all, between a checkpoint and the start that went on from it
     reports: list[Report] = field(default_factory=list)
     evaluation: Evaluation | None = None
     environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
@@ -219,6 +220,13 @@ class ArmRecord:
     def is_final(self) -> bool:
         """Whether this arm is done, one way or the other."""
         return self.status != "running"
+
+    @property
+    def held_s(self) -> float:
+        """Seconds that it held its machine, from its start to its end or last report."""
+        last_ms = self.reports[-1].timestamp_ms if self.reports else self.started_ms
+        until_ms = self.ended_ms if self.is_final else last_ms
+        return max(until_ms - self.started_ms - self.idle_ms, 0) / 1000
 
     @property
     def reported_missing_share(self) -> float:
