@@ -1,15 +1,28 @@
-"""Replay of searches on recorded landscapes, against forgetting and random search.
+"""Replay of searches on recorded landscapes: six samplers at small budgets.
 
-    python -m benchmarks.search_replay [--repeats 50]
+    python -m benchmarks.search_replay OUT.json [LANDSCAPE.json ...] [--workers 1] [--again]
 
-A proposal comes to what the nearest recorded arm came to, in the coordinates of the box. ``tpe`` is
-the search as users have it; ``tpe, early ends forgotten`` is told stopped and diverged arms as
-failures, which TPE drops (decision: what ends early is told as infeasible); ``random`` is the
-space's random sampler. Each repeat has a sampler seed of its own. Of the first 8, 16 and 24
-proposals, means over the repeats: how often there was a feasible and useful one, the regret of the
-best of them (its objective less the best recorded feasible one's; only over repeats that have one),
-the share of stopped or diverged proposals, in all and in the second half, and the least missing
-share. JSON on standard output.
+A proposal comes to what the nearest recorded arm came to, in the coordinates of the box. Each arm
+comes once, and is told where it lies itself: a search that stays near its best point would be given
+that point again and again otherwise, where training would give it a new one. The price: by 50 of
+some hundred arms random search gains what it would not in the whole box. ``--again`` gives the
+nearest arm whether or not it came before. Proposal 0 is the setting's own first point and early
+signs end arms, as in a sweep; every repeat has a sampler seed.
+
+``random``, ``quasi_random``, ``tpe`` and ``gp`` are the searches that a sweep offers; ``ctpe`` is
+benchmarks/constrained_tpe.py; ``cma`` is Optuna's CMA-ES (`pip install cmaes`), which knows no
+constraint: to it every infeasible proposal is worse than all feasible ones, by as much as it
+misses. It is told its own points, which it must know again. A GP takes up to seconds an ask: of its
+50 repeats 10 go to 50 proposals, the others to 20. Searches are kept in OUT.jsonl, beside OUT.json:
+a replay that is ended goes on, and the summary says how many repeats it has.
+
+With two landscapes and more, TPE is also started from the best ``STARTS`` winners of each other
+one, at the same shares of the box, before its own proposals.
+
+Of the first 5, 10, 20 and 50 proposals, means over repeats with standard errors: how often there
+was a winner (feasible, useful, not vacuous, asking for what its setting demands); its regret, the
+objective less that of the best recorded winner; the same with the worst recorded winner's regret
+where there was none; CPU seconds an ask.
 """
 
 from __future__ import annotations
@@ -17,142 +30,252 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+import optuna
+import torch
+from optuna.samplers import CmaEsSampler
 
-from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
+from benchmarks.constrained_tpe import ConstrainedTPE
+from benchmarks.landscape.landscape import EARLY, FOLDER, Arm, Landscape, told_of
+from search_spaces.space import SAMPLERS, SearchSpace
 from sweep.study.proposals import Observation, Point
-from sweep.study.sampler import propose
-from trainables.config.arm import ArmConfig
+from sweep.study.sampler import STARTUP, ask, constraint_of, distributions_of, propose
 from trainables.plain import Json
 
-FOLDER = Path(__file__).parent / "landscape"
-BUDGETS = (8, 16, 24)
-KINDS = ("tpe", "tpe, early ends forgotten", "random")
-EARLY = ("stopped", "diverged")
+BUDGETS = (5, 10, 20, 50)
+REPEATS = 100
+LONG = {"gp": (50, 10)}  # repeats in all, and to the last budget
+STARTS = 3
+WORSE = 1e3  # than any objective: CMA-ES knows ranks alone
+Ask = Callable[[int, Sequence[Observation]], Point]  # number of the proposal, outcomes so far
 
 
-class Landscape:
-    """Recorded arms of one form, and the box that their points span."""
-
-    def __init__(self, recorded: Mapping[str, Json], form: str) -> None:
-        """The arms of ``form`` in one file."""
-        self.arms = [arm for arm in recorded["arms"] if arm["form"] == form]
-        base = ArmConfig.from_json(recorded["base"])
-        points = [arm["point"] for arm in self.arms]
-        lrs = [point["constraint.dual_lr"] for point in points]
-        wide = LogDecay(1e-4, 100.0)
-        ranges = {
-            "constraint.alpha": Uniform(*recorded["alpha"]),
-            "constraint.dual_lr": LogUniform(min(lrs), max(lrs)),
-            "constraint.resilience": wide,
-        }
-        space = SearchSpace(
-            name="landscape", summary="", base=base, settings=(Setting("only", {}),),
-        )  # fmt: skip
-        at = replace(space, ranges=ranges, base=base)
-        decays = [at.coordinates_of(at.settings[0], p)["constraint.resilience"] for p in points]
-        ranges["constraint.resilience"] = LogDecay(min(decays), max(decays))
-        self.space = replace(space, ranges=ranges)
-        self.cube = np.array([self.shares(point) for point in points])
-
-    def shares(self, point: Point) -> list[float]:
-        """Where a point lies in the box, every coordinate from 0 to 1."""
-        (setting,) = self.space.settings
-        shares = []
-        for name, value in self.space.coordinates_of(setting, point).items():
-            values = self.space.ranges[name]
-            assert isinstance(values, Uniform | LogUniform | LogDecay)
-            low, high = values.low, values.high
-            if not isinstance(values, Uniform):
-                value, low, high = math.log(value), math.log(low), math.log(high)
-            shares.append((value - low) / (high - low))
-        return shares
-
-    def came_to(self, point: Point) -> Json:
-        """The nearest recorded arm."""
-        distance = np.square(self.cube - np.array(self.shares(point))).sum(axis=1)
-        return self.arms[int(distance.argmin())]
+def of_a_sweep(sampler: str, space: SearchSpace, seed: int) -> Ask:
+    """The search of a sweep with this sampler."""
+    mine = replace(space, sampler=sampler, sampler_seed=seed)  # type: ignore[arg-type]
+    return lambda number, told: propose(mine, "only", number, told)
 
 
-def told_of(number: int, point: Point, arm: Mapping[str, Json], kind: str) -> Observation:
-    """What a search is told of a proposal that came to ``arm``."""
-    status = arm["status"]
-    if status in EARLY:
-        outcome = "failed" if kind == KINDS[1] else status
-        return Observation(number, point, outcome, math.nan, arm["reported_missing_share"])
-    outcome = "feasible" if arm["feasible"] else "infeasible"
-    return Observation(number, point, outcome, arm["objective"], arm["worst_missing_share"])
+def ctpe(space: SearchSpace, seed: int) -> Ask:
+    """c-TPE, started as our TPE is."""
+    (setting,) = space.settings
+
+    def asked(number: int, told: Sequence[Observation]) -> Point:
+        if number == 0:
+            return space.default_point(setting)
+        sampler = ConstrainedTPE(
+            n_startup_trials=STARTUP, multivariate=True, seed=1000 * seed + number
+        )
+        return ask(space, setting, sampler, told)
+
+    return asked
 
 
-def searched(landscape: Landscape, kind: str, seed: int) -> list[Json]:
-    """What the proposals of one search came to, in their order."""
-    sampler = "random" if kind == "random" else "tpe"
-    space = replace(landscape.space, sampler=sampler, sampler_seed=seed)  # type: ignore[arg-type]
+def cma(space: SearchSpace, seed: int) -> Ask:
+    """CMA-ES from the setting's first point."""
+    (setting,) = space.settings
+    first = space.coordinates_of(setting, space.default_point(setting))
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore", FutureWarning
+        )  # `x0` is to go, and nothing is to replace it
+        study = optuna.create_study(sampler=CmaEsSampler(x0=first, seed=seed))
+    study.enqueue_trial(first)
+    distributions = distributions_of(space, setting)
+
+    def asked(number: int, told: Sequence[Observation]) -> Point:
+        if number:
+            missed = constraint_of(told[-1], space.tolerance)
+            study.tell(number - 1, WORSE + missed if missed > 0 else told[-1].objective)
+        return space.point_of(setting, study.ask(distributions).params)
+
+    return asked
+
+
+SEARCHES: dict[str, Callable[[SearchSpace, int], Ask]] = {
+    **{sampler: partial(of_a_sweep, sampler) for sampler in SAMPLERS},
+    "ctpe": ctpe,
+    "cma": cma,
+}
+
+
+@dataclass(frozen=True)
+class Searched:
+    """One search: the indices of the arms that it proposed, and what asking for them took."""
+
+    arms: list[int]
+    seconds: list[float]
+
+
+def searched(
+    landscape: Landscape,
+    kind: str,
+    seed: int,
+    *,
+    budget: int = BUDGETS[-1],
+    again: bool = False,
+    starts: Sequence[int] = (),
+) -> Searched:
+    """The first proposals of one search, in their order; ``starts`` are arms that come first."""
+    asked = SEARCHES[kind](landscape.space, seed)
+    taken: list[int] = []
     told: list[Observation] = []
-    arms = []
-    for number in range(max(BUDGETS)):
-        point = propose(space, "only", number, told)
-        arms.append(landscape.came_to(point))
-        told.append(told_of(number, point, arms[-1], kind))
-    return arms
+    seconds = []
+    for number in range(budget):
+        before = time.process_time()
+        if number < len(starts):
+            index = starts[number]
+        else:
+            index = landscape.nearest(asked(number, told), () if again else taken)
+        seconds.append(time.process_time() - before)
+        taken.append(index)
+        told.append(told_of(number, landscape.arms[index]))
+    return Searched(taken, seconds)
 
 
-def wins(arm: Mapping[str, Json]) -> bool:
-    """Whether a proposal that came to this arm could win."""
-    return bool(arm["feasible"] and arm["useful"] and not arm["vacuous"])
+def starts_from(other: Landscape, landscape: Landscape) -> list[int]:
+    """The arms nearest to where the other landscape's best winners lie in their box."""
+    winners = [arm for arm in other.arms if other.wins(arm)]
+    starts: list[int] = []
+    for arm in sorted(winners, key=lambda arm: float(arm["objective"]))[:STARTS]:
+        starts.append(landscape.nearest_to(arm["shares"], starts))
+    return starts
 
 
-def summary(runs: Sequence[Sequence[Json]], budget: int, best: float) -> dict[str, Json]:
+def mean_and_error(values: Iterable[float]) -> list[float | None]:
+    """Mean and its standard error; None where there are too few."""
+    numbers = list(values)
+    mean = float(np.mean(numbers)) if numbers else None
+    error = float(np.std(numbers, ddof=1)) / math.sqrt(len(numbers)) if len(numbers) > 1 else None
+    return [mean, error]
+
+
+def finished_best(landscape: Landscape, arms: Sequence[Arm]) -> float:
+    """The least objective of a winner among arms that no early sign ends."""
+    return landscape.best([arm for arm in arms if arm["would_end"] is None])
+
+
+def summary(landscape: Landscape, runs: Sequence[Searched], budget: int) -> dict[str, Json]:
     """Means over repeats of the first ``budget`` proposals."""
-    first = [run[:budget] for run in runs]
-    found = [min((a["objective"] for a in run if wins(a)), default=math.nan) for run in first]
-    regrets = [objective - best for objective in found if not math.isnan(objective)]
-    finished = [
-        [a["worst_missing_share"] for a in run if a["status"] == "finished"] for run in first
+    best = finished_best(landscape, landscape.arms)
+    worst = max(arm["objective"] for arm in landscape.arms if landscape.wins(arm))
+    runs = [run for run in runs if len(run.arms) >= budget]
+    found = [
+        finished_best(landscape, [landscape.arms[index] for index in run.arms[:budget]])
+        for run in runs
     ]
-    early = np.array([[a["status"] in EARLY for a in run] for run in first])
-    rate = len(regrets) / len(runs)
     return {
-        "with_a_winner": rate,
-        "with_a_winner_se": math.sqrt(rate * (1 - rate) / len(runs)),
-        "regret": float(np.mean(regrets)) if regrets else None,
-        "regret_se": float(np.std(regrets) / math.sqrt(len(regrets))) if regrets else None,
-        "early_ends": float(early.mean()),
-        "early_ends_second_half": float(early[:, budget // 2 :].mean()),
-        "least_missing_share": float(np.mean([min(shares) for shares in finished if shares])),
+        "repeats": len(runs),
+        "with_a_winner": mean_and_error(float(math.isfinite(one)) for one in found),
+        "regret": mean_and_error(one - best for one in found if math.isfinite(one)),
+        "regret_or_worst": mean_and_error(min(one, worst) - best for one in found),
+        "seconds_an_ask": mean_and_error(float(np.mean(run.seconds[:budget])) for run in runs),
     }
 
 
-def replayed(landscape: Landscape, repeats: int) -> dict[str, Json]:
-    """Every kind of search at every budget."""
-    best = min((a["objective"] for a in landscape.arms if wins(a)), default=math.nan)
-    result: dict[str, Json] = {
+def described(landscape: Landscape) -> dict[str, Json]:
+    """What a landscape holds."""
+    wins = [arm for arm in landscape.arms if landscape.wins(arm)]
+    return {
         "arms": len(landscape.arms),
-        "feasible": sum(wins(a) for a in landscape.arms),
-        "early_ends": sum(a["status"] in EARLY for a in landscape.arms),
+        "feasible": sum(bool(arm["feasible"]) for arm in landscape.arms),
+        "vacuous": sum(bool(arm["feasible"] and arm["vacuous"]) for arm in landscape.arms),
+        "could_win": len(wins),
+        "ended_early": sum(told_of(0, arm).outcome in EARLY for arm in landscape.arms),
+        "best": min(arm["objective"] for arm in wins),
+        "worst": max(arm["objective"] for arm in wins),
+        "unconstrained": landscape.plain_objective,
     }
-    for kind in KINDS:
-        runs = [searched(landscape, kind, seed) for seed in range(repeats)]
-        result[kind] = {str(budget): summary(runs, budget, best) for budget in BUDGETS}
-    return result
+
+
+@dataclass(frozen=True)
+class Task:
+    """One search of one landscape."""
+
+    path: Path
+    name: str  # what its results are listed under
+    kind: str
+    seed: int
+    budget: int
+    again: bool
+    starts: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What it is kept under."""
+        return self.path.stem, self.name, self.seed
+
+
+def of_task(task: Task) -> Searched:
+    """What a worker does."""
+    torch.set_num_threads(1)
+    return searched(
+        Landscape.of_file(task.path),
+        task.kind,
+        task.seed,
+        budget=task.budget,
+        again=task.again,
+        starts=task.starts,
+    )
 
 
 def main() -> None:
-    """Replay on every landscape that is recorded here."""
+    """Replay on every landscape, by default those that are recorded here."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=50)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("landscapes", type=Path, nargs="*", default=sorted(FOLDER.glob("*.json")))
+    parser.add_argument("--samplers", nargs="*", default=list(SEARCHES), choices=list(SEARCHES))
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
-    landscapes: dict[str, Json] = {}
-    for path in sorted(FOLDER.glob("*.json")):
-        recorded = json.loads(path.read_text(encoding="utf-8"))
-        for form in sorted({arm["form"] for arm in recorded["arms"]}):
-            landscape = Landscape(recorded, form)
-            landscapes[f"{path.stem} {form}"] = replayed(landscape, options.repeats)
-    print(json.dumps({"benchmark": "search_replay", "landscapes": landscapes}, indent=1))
+    landscapes = {path: Landscape.of_file(path) for path in options.landscapes}
+    tasks: list[Task] = []
+    for path, landscape in landscapes.items():
+        for kind in options.samplers:
+            repeats, long = LONG.get(kind, (REPEATS, REPEATS))
+            budgets = [BUDGETS[-1 if seed < long else -2] for seed in range(repeats)]
+            tasks += [
+                Task(path, kind, kind, seed, budget, options.again)
+                for seed, budget in sorted(enumerate(budgets), key=lambda one: one[1])
+            ]
+        for other in landscapes:
+            if other != path and "tpe" in options.samplers:
+                starts = tuple(starts_from(landscapes[other], landscape))
+                name = f"tpe from {other.stem}"
+                tasks += [
+                    Task(path, name, "tpe", seed, BUDGETS[-1], options.again, starts)
+                    for seed in range(REPEATS)
+                ]
+    kept = options.out.with_suffix(".jsonl")
+    found: dict[tuple[str, str, int], Searched] = {}
+    if kept.exists():
+        for line in map(json.loads, kept.read_text(encoding="utf-8").splitlines()):
+            *of, arms, seconds = line
+            found[tuple(of)] = Searched(arms, seconds)
+    missing = [task for task in tasks if task.key not in found]
+    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
+        for task, run in zip(missing, pool.map(of_task, missing), strict=True):
+            found[task.key] = run
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([*task.key, run.arms, run.seconds]) + "\n")
+    result: dict[str, Json] = {}
+    for path, landscape in landscapes.items():
+        names = dict.fromkeys(name for stem, name, _ in found if stem == path.stem)
+        result[path.stem] = described(landscape)
+        for name in names:
+            runs = [one for key, one in found.items() if key[:2] == (path.stem, name)]
+            result[path.stem][name] = {str(b): summary(landscape, runs, b) for b in BUDGETS}
+    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Ranges of searched fields: what they allow, their coordinates, their JSON.
 
 A range is drawn from and told to a sampler in a *coordinate* of its own: the value itself, or for
-``LogDecay`` what the value does, from which the value follows once the rest of a run is known.
+``LogDecay`` and ``LogReach`` what the value does, from which the value follows once the rest of a
+run is known.
 """
 
 from __future__ import annotations
@@ -64,6 +65,15 @@ class LogDecay(_Interval):
     """
 
 
+class LogReach(_Interval):
+    """A dual_lr by its reach, dual_lr times the run's dual steps N, its logarithm uniform.
+
+    The reach is how far a multiplier comes under a dual signal of 1 all the time (under any signal
+    with Adam), without resilience; N counts as in ``LogDecay``. It means the same at every length
+    of run, where a range of dual_lr that suits a short run overshoots in a long one.
+    """
+
+
 @dataclass(frozen=True)
 class Choice:
     """One of a few plain values."""
@@ -78,11 +88,12 @@ class Choice:
             )
 
 
-Range = Uniform | LogUniform | LogDecay | Choice
-_KINDS: dict[str, type[Uniform] | type[LogUniform] | type[LogDecay]] = {
+Range = Uniform | LogUniform | LogDecay | LogReach | Choice
+_KINDS: dict[str, type[Uniform] | type[LogUniform] | type[LogDecay] | type[LogReach]] = {
     "uniform": Uniform,
     "log_uniform": LogUniform,
     "log_decay": LogDecay,
+    "log_reach": LogReach,
 }
 
 

@@ -9,35 +9,31 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast, get_args
 
+from search_spaces.by_effect import RESILIENCE as RESILIENCE
+from search_spaces.by_effect import STATED, effect_of, stated, with_effect
 from search_spaces.ranges import Choice as Choice
 from search_spaces.ranges import LogDecay as LogDecay
+from search_spaces.ranges import LogReach as LogReach
 from search_spaces.ranges import LogUniform as LogUniform
 from search_spaces.ranges import Range as Range
 from search_spaces.ranges import Uniform as Uniform
-from search_spaces.ranges import (
-    decay_of,
-    ends_of,
-    into,
-    is_finite,
-    resilience_of,
-)
+from search_spaces.ranges import ends_of, into, is_finite
 from search_spaces.settings import Setting as Setting
 from search_spaces.settings import ranges_from_json, ranges_to_json, require_own, require_points
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
-from trainables.primal_dual.schedule import dual_steps, effective_dual_steps
 
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
-RESILIENCE = "constraint.resilience"
 Phase = Literal["search", "confirmation"]
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
 
@@ -221,7 +217,8 @@ class SearchSpace:
             if not isinstance(values, Range):
                 raise InvalidValue(
                     f"{what}: that of {name} must be Uniform(low, high), LogUniform(low, high), "
-                    f"LogDecay(low, high) or Choice((one, another)), got {values!r}."
+                    "LogDecay(low, high), LogReach(low, high) or Choice((one, another)), got "
+                    f"{values!r}."
                 )
 
     def _check_verdicts(self) -> None:
@@ -265,11 +262,12 @@ class SearchSpace:
             require(fits, "a setting's name", name, allowed)
 
     def _check_range(self, name: str, values: Range) -> None:
-        if isinstance(values, LogDecay):
-            if name != RESILIENCE:
+        if type(values) in STATED:
+            if name != STATED[type(values)]:
                 raise InvalidValue(
-                    f"search space {self.name}: LogDecay is a range of {RESILIENCE}, got one of "
-                    f"{name}. Give it Uniform, LogUniform or Choice."
+                    f"search space {self.name}: {type(values).__name__} is a range of "
+                    f"{STATED[type(values)]}, got one of {name}. Give it Uniform, LogUniform or "
+                    "Choice."
                 )
             return  # its values follow from a whole run: every corner is tried
         for end in ends_of(values):
@@ -311,9 +309,8 @@ class SearchSpace:
         config = self.base.with_fields(setting.fields)
         ranges = self.ranges_of(setting)
         coordinates = {name: point[name] for name in ranges}
-        for name in _by_decay(ranges):
-            decay = decay_of(point[name], **_dual_steps(config, point))
-            coordinates[name] = into(ranges[name], decay)
+        for name in stated(ranges):
+            coordinates[name] = into(ranges[name], effect_of(config, name, point[name], point))
         return coordinates
 
     @staticmethod
@@ -321,8 +318,8 @@ class SearchSpace:
         config: ArmConfig, ranges: Mapping[str, Range], coordinates: Mapping[str, Json]
     ) -> dict[str, Json]:
         point = dict(coordinates)
-        for name in _by_decay(ranges):
-            point[name] = resilience_of(coordinates[name], **_dual_steps(config, coordinates))
+        for name in stated(ranges):
+            point[name] = with_effect(config, name, coordinates[name], point)
         return point
 
     def proposals_of(self, setting: Setting) -> int:
@@ -357,8 +354,9 @@ class SearchSpace:
         if set(point) != set(ranges):
             return False
         at = self.coordinates_of(setting, point)
-        at_values = {n: at[n] if n in _by_decay(ranges) else point[n] for n in ranges}
-        return all(into(ranges[n], value) == value for n, value in at_values.items())
+        plain = all(at[n] == into(r, at[n]) for n, r in ranges.items() if n not in stated(ranges))
+        back = self.point_of(setting, at)
+        return plain and all(math.isclose(back[n], point[n], rel_tol=1e-9) for n in stated(ranges))
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> ArmConfig:
         """The constrained run of one proposal in one setting with one seed."""
@@ -372,14 +370,13 @@ class SearchSpace:
         config = self.base.with_fields(setting.fields)
         ranges = self.ranges_of(setting)
         point = {
-            n: into(r, config.value_of(n)) for n, r in ranges.items() if n not in _by_decay(ranges)
+            n: into(r, config.value_of(n)) for n, r in ranges.items() if n not in stated(ranges)
         }
-        for name in _by_decay(ranges):
-            at = _dual_steps(config, point)
+        for name in stated(ranges):
             own = config.value_of(name)
-            decay = decay_of(own, **at)
-            moved = into(ranges[name], decay)
-            point[name] = own if moved == decay else resilience_of(moved, **at)
+            effect = effect_of(config, name, own, point)
+            moved = into(ranges[name], effect)
+            point[name] = own if moved == effect else with_effect(config, name, moved, point)
         return {name: point[name] for name in ranges}
 
     def setting(self, name: str) -> Setting:
@@ -444,43 +441,6 @@ class SearchSpace:
 def _is_whole(value: object) -> bool:
     """Whether it is a whole number, of 64 bits: a longer one fits no float and no tensor."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-
-
-def _by_decay(ranges: Mapping[str, Range]) -> list[str]:
-    """The fields whose range is stated on what they do."""
-    return [name for name, values in ranges.items() if isinstance(values, LogDecay)]
-
-
-def _dual_steps(config: ArmConfig, values: Mapping[str, Json]) -> dict[str, float]:
-    """What LogDecay needs to know of a run with these searched values: rate and dual steps."""
-    constraint = cast(ConstraintConfig, config.constraint)
-
-    def of(name: str) -> Json:
-        return values.get(f"constraint.{name}", getattr(constraint, name))
-
-    if of("dual_every_unit") != "step":
-        raise InvalidValue(
-            f"a LogDecay range of {RESILIENCE} needs dual_every_unit 'step', got "
-            f"{of('dual_every_unit')!r}: how many epochs a run has, only its data say. Give "
-            f"{RESILIENCE} a LogUniform range of plain values in a space file."
-        )
-    timing = replace(
-        constraint,
-        dual_every=of("dual_every"),
-        dual_every_unit="step",
-        warmup_steps=of("warmup_steps"),
-    )
-    steps = effective_dual_steps(
-        replace(config, constraint=timing), steps_per_epoch=1, until=config.steps
-    )
-    if not (of("dual_lr") > 0 and steps > 0):
-        raise InvalidValue(
-            f"a LogDecay range of {RESILIENCE} needs multipliers that move, got dual_lr "
-            f"{of('dual_lr')!r} and {steps:g} dual steps."
-        )
-    if of("dual_optimizer") == "bare_decay":  # its decay knows no rate, and no schedule
-        return {"dual_lr": 1.0, "dual_steps": dual_steps(timing, 1, config.steps)}
-    return {"dual_lr": of("dual_lr"), "dual_steps": steps}
 
 
 def _fields(point: Mapping[str, Json]) -> dict[str, Json]:

@@ -88,13 +88,11 @@ TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- en
 # What a file that cannot say it itself is for.
 TREE_COMMENTS = {
     ".ci/stamps.json": "slow tests that passed, as what, where, and in how many seconds",
+    "benchmarks/landscape/imdb_ut.json": "104 arms of UT with 3 layers on IMDb, 240 steps",
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows 500 arms, in Chromium",
-    "benchmarks/landscape/ut_l4_600.json": "48 arms of UT with 4 layers, 600 steps",
-    "benchmarks/landscape/ut_l5_240.json": "64 arms of UT with 5 layers, 240 steps: 9 ended early",
-    "benchmarks/landscape/ut_l5_600.json": "128 arms of UT with 5 layers, 600 steps, in two forms",
     ".gitignore": "what a run or a build leaves behind",
     "CHANGELOG.md": "what changed, in the user's words",
     "CONTRIBUTING.md": "the rules, and how to run the checks",

@@ -5,29 +5,25 @@
 
 Points of a scrambled Sobol sequence over the setting's ranges of alpha and resilience and that of
 dual_lr are trained beside one unconstrained arm, all on one seed and each to its end: where an
-early sign would have ended an arm is recorded, and does not. OUT.json is rewritten after every arm,
-and arms that it holds are not trained again. benchmarks/search_replay.py replays searches on the
-files here.
+early sign would have ended an arm is recorded, and does not. Records are kept in OUT.jsonl, beside
+OUT.json: a recorder that is ended goes on. Read by benchmarks/landscape/landscape.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import tempfile
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from scipy.stats import qmc
 
+from benchmarks.trained import trained
 from search_spaces.catalog import find
 from search_spaces.ranges import LogDecay, LogUniform, Range, at_share, range_to_json, resilience_of
 from sweep.cli.options import parse_values
 from sweep.study.feasibility import judge
-from trainables.arm_run import ArmRun
 from trainables.build import build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
 from trainables.early_signs import EarlySigns
@@ -35,10 +31,9 @@ from trainables.plain import Json
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.primal_dual.schedule import effective_dual_steps
 from trainables.records.arm_record import REPORTED_LOSS, REPORTED_MISSING_SHARE, ArmRecord, Report
-from trainables.records.arms import ArmStore
-from trainables.records.objects import ObjectStore
 
 ALPHA, DUAL_LR, RESILIENCE = "constraint.alpha", "constraint.dual_lr", "constraint.resilience"
+OF_A_MACHINE = ("data.folder", "model.checkpoint")  # recorded as the space has them
 
 
 def steps_per_epoch(config: ArmConfig) -> int:
@@ -46,20 +41,14 @@ def steps_per_epoch(config: ArmConfig) -> int:
     return build_task(config, torch.device("cpu"), parameter_dtype(config)).steps_per_epoch
 
 
-def point_at(ranges: dict[str, Range], shares: list[float], dual_steps: float) -> dict[str, float]:
+def point_at(
+    ranges: dict[str, Range], shares: Sequence[float], dual_steps: float
+) -> dict[str, float]:
     """The point that lies at these shares of the box."""
     at = {name: at_share(ranges[name], share) for name, share in zip(ranges, shares, strict=True)}
     if isinstance(ranges[RESILIENCE], LogDecay):
         at[RESILIENCE] = resilience_of(at[RESILIENCE], dual_lr=at[DUAL_LR], dual_steps=dual_steps)
     return at
-
-
-def trained(plain: Json) -> Json:
-    """The final record of an arm, as JSON."""
-    run = ArmRun(ArmConfig.from_json(plain), ArmStore(ObjectStore(Path(tempfile.mkdtemp()))))
-    while not run.record.is_final:
-        run.advance()
-    return run.record.to_json()
 
 
 def entry(record: ArmRecord, baseline: ArmRecord, epoch: int) -> dict[str, Json]:
@@ -107,17 +96,15 @@ def would_end(record: ArmRecord, epoch: int) -> dict[str, Json] | None:
     return None
 
 
-def write(path: Path, landscape: Json) -> None:
-    """Put the whole file in place at once; numbers to seven digits."""
+def text_of(landscape: Json) -> str:
+    """The file's text: an arm a line, numbers to seven digits."""
     short = json.loads(json.dumps(landscape), parse_float=lambda text: float(f"{float(text):.7g}"))
     arms = ",\n".join(json.dumps(arm) for arm in short.pop("arms"))
-    half = path.with_suffix(".part")
-    half.write_text(json.dumps(short, indent=1)[:-2] + f',\n "arms": [\n{arms}\n]}}\n')
-    os.replace(half, path)
+    return json.dumps(short, indent=1)[:-2] + f',\n "arms": [\n{arms}\n]}}\n'
 
 
 def main() -> None:
-    """Train what the file does not hold yet."""
+    """Train what is not kept yet, and write the landscape."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("space")
@@ -133,18 +120,32 @@ def main() -> None:
     base = space.run(setting, {}, seed=space.search_seeds[0]).with_fields(values)
     of_setting = space.ranges_of(setting)
     ranges = {
-        **{n: of_setting[n] for n in (ALPHA, RESILIENCE)},
+        ALPHA: of_setting[ALPHA],
         DUAL_LR: LogUniform(*options.dual_lr),
+        RESILIENCE: of_setting[RESILIENCE],
     }
-    ranges = {name: ranges[name] for name in (ALPHA, DUAL_LR, RESILIENCE)}
     epoch = steps_per_epoch(base)
     dual_steps = effective_dual_steps(base, steps_per_epoch=epoch, until=base.steps)
-    baseline = ArmRecord.from_json(trained(base.unconstrained().to_json()))
+    shares = qmc.Sobol(3, scramble=True, rng=0).random(options.points).tolist()
+    points = [point_at(ranges, at, dual_steps) for at in shares]
+    plain, *constrained = [base.unconstrained(), *map(base.with_fields, points)]
+    found = trained(
+        [plain, *constrained],
+        options.out.with_suffix(".jsonl"),
+        lambda record: {"record": record.to_json()},
+        workers=options.workers,
+    )
+
+    def record_of(config: ArmConfig) -> ArmRecord:
+        return ArmRecord.from_json(found[config.signature()]["record"])
+
+    baseline = record_of(plain)
     assert baseline.evaluation is not None
+    anywhere = base.with_fields({name: space.base.value_of(name) for name in OF_A_MACHINE})
     landscape: Json = {
         "space": options.space,
         "setting": options.setting,
-        "base": base.to_json(),
+        "base": anywhere.to_json(),
         "ranges": {name: range_to_json(values) for name, values in ranges.items()},
         "dual_steps": dual_steps,
         "tolerance": space.tolerance,
@@ -153,25 +154,15 @@ def main() -> None:
             "losses": baseline.evaluation.held_out_losses(),
             "reports": [_seen(report) for report in baseline.reports],
         },
-        "arms": [],
+        "arms": [
+            {"number": number, "shares": at, "point": point}
+            | entry(record_of(config), baseline, epoch)
+            for number, (at, point, config) in enumerate(
+                zip(shares, points, constrained, strict=True)
+            )
+        ],
     }
-    if options.out.exists():
-        landscape["arms"] = json.loads(options.out.read_text(encoding="utf-8"))["arms"]
-    there = {arm["number"] for arm in landscape["arms"]}
-    shares = qmc.Sobol(3, scramble=True, rng=0).random(options.points)
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        waiting = {}
-        for number, at in enumerate(shares.tolist()):
-            point = point_at(ranges, at, dual_steps)
-            if number not in there:
-                config = base.with_fields(point)
-                waiting[pool.submit(trained, config.to_json())] = (number, at, point)
-        for done in as_completed(waiting):
-            number, at, point = waiting[done]
-            came_to = entry(ArmRecord.from_json(done.result()), baseline, epoch)
-            arm = {"number": number, "shares": at, "point": point, **came_to}
-            landscape["arms"] = sorted([*landscape["arms"], arm], key=lambda a: a["number"])
-            write(options.out, landscape)
+    options.out.write_text(text_of(landscape), encoding="utf-8")
 
 
 if __name__ == "__main__":

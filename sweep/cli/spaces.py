@@ -12,7 +12,7 @@ from search_spaces import catalog
 from search_spaces.effects import idle_ranges
 from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
-from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
+from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting
 from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
     complete_spaces,
@@ -264,9 +264,10 @@ def _also_sets(setting: Setting) -> str:
 def _range_text(values: Range) -> str:
     if isinstance(values, Choice):
         return "one of " + ", ".join(map(str, values.values))
-    kind = "log" if isinstance(values, LogUniform | LogDecay) else "uniform"
-    if isinstance(values, LogDecay):
-        kind += ", decay over the run"
+    kind = "log" if values.is_log else "uniform"
+    effects: dict[type[Range], str] = {LogReach: "reach", LogDecay: "decay"}
+    if type(values) in effects:
+        kind += f", {effects[type(values)]} over the run"
     return f"{values.low:g} to {values.high:g}, {kind}"
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from sweep.report import confirmed, layers, scores, search, training
 from sweep.report.measured import Measured
 from sweep.report.style import style
+from sweep.results.importance import FEWEST
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -144,7 +145,7 @@ FIGURES: Mapping[str, Drawing] = {
         "Spearman's rank correlation of each searched value with the objective, over feasible "
         "proposals, and with the worst missing share, over all that finished: above 0 both grow "
         "with the value, and lower is better. How many there are stands above; fewer than "
-        f"{search.FEWEST} are not drawn. Searched values vary together: it is no effect.",
+        f"{FEWEST} are not drawn. Searched values vary together: it is no effect.",
         search.importance,
     ),
     "trade-off": Drawing(

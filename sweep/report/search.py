@@ -19,6 +19,7 @@ from sweep.report.panels import (
     three_gammas,
 )
 from sweep.report.style import ARMS, FAILED, OURS, THEIRS, log_if_wide
+from sweep.results.importance import FEWEST, rank_correlation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ABLATED = ("alpha", "dual_lr")
-FEWEST = 5  # proposals that a rank correlation is said of
 _MEANS = (
     "constrained_objective", "constrained_seen_mean", "constrained_unseen_mean",
     "unconstrained_seen_mean", "unconstrained_unseen_mean", "worst_missing_share",
@@ -154,15 +154,6 @@ def importance(data: Measured) -> Figure | None:
 
     panel = (drawn, "rank correlation", "")
     return per_setting(data, panel, title=title) if data.searched else None
-
-
-def rank_correlation(x: pd.Series[float], y: pd.Series[float]) -> float:
-    """Spearman's: that of the ranks; NaN where one of both is constant."""
-    both = x.notna() & y.notna()
-    ranks = x[both].rank(), y[both].rank()
-    if any(rank.nunique() < 2 for rank in ranks):
-        return float("nan")
-    return float(ranks[0].corr(ranks[1]))
 
 
 def trade_off(data: Measured) -> Figure | None:

@@ -17,6 +17,7 @@ from sweep.results.aggregates import (
     difference_entry,
     references_entry,
 )
+from sweep.results.importance import importance
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.study.edges import edges_of
 from sweep.study.selection import is_selected
@@ -73,6 +74,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         "least_descent": setting.setting.least_descent,
         "edges": [] if shown is None else edges_of(space, setting.setting, shown.point),
         "frontier": [vars(point) for point in chosen.frontier],
+        "importance": importance(setting, list(space.ranges)),
         "vacuous": shown is not None and shown.vacuous,
         **arms,
         "references": references_entry([*(p.constrained for p in pairs), *plain]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from sweep.results.importance import ENOUGH
 from sweep.results.tables.formats import NOTHING, YES_NO, Row, number
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
@@ -40,6 +41,9 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
         lines.append(counted_text(entry))
     if len(entry["frontier"]) > 1:
         lines.append(frontier_text(entry))
+    found = entry.get("importance")  # a cluster's head of an earlier version does not say it
+    if found and found["finished"] >= ENOUGH:
+        lines.append(importance_text(found))
     return lines
 
 
@@ -99,6 +103,25 @@ def frontier_text(entry: Mapping[str, Json]) -> str:
         for p in entry["frontier"]
     )
     return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)
+
+
+def importance_text(found: Mapping[str, Json]) -> str:
+    """What searched values go with, as far as a rank correlation says it.
+
+    >>> rho = {"objective": None, "worst_missing_share": 0.75}
+    >>> importance_text({"feasible": 2, "finished": 9, "of": {"constraint.alpha": rho}})
+    'rank correlation with the objective (2 feasible proposals) and the missing share (9 \
+finished): alpha —, +0.75'
+    """
+    values = "; ".join(
+        f"{name.removeprefix('constraint.')} {number(rho['objective'], '+.2f')}, "
+        f"{number(rho['worst_missing_share'], '+.2f')}"
+        for name, rho in found["of"].items()
+    )
+    return (
+        f"rank correlation with the objective ({found['feasible']} feasible proposals) and the "
+        f"missing share ({found['finished']} finished): {values}"
+    )
 
 
 # --- in tables ------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
 from search_spaces.ranges import at_share
-from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
+from search_spaces.space import Choice, Range, SearchSpace, Setting
 from sweep.study.proposals import Observation, Point
 from trainables.plain import Json
 
@@ -76,7 +76,7 @@ def propose(
     if of.points:  # what lies outside the ranges is nothing that can be modelled on them
         told = [t for t in told if space.is_in_box(of, t.point)]
         pending = [point for point in pending if space.is_in_box(of, point)]
-    return _ask(space, of, _sampler(space, setting, number, told), told, pending)
+    return ask(space, of, _sampler(space, setting, number, told), told, pending)
 
 
 def worth_telling(told: Sequence[Observation], tolerance: float) -> Sequence[Observation]:
@@ -131,15 +131,16 @@ def stand_in(told: Sequence[Observation]) -> float:
     return max((t.objective for t in told if math.isfinite(t.objective)), default=0.0)
 
 
-def _ask(
+def ask(
     space: SearchSpace,
     setting: Setting,
     sampler: BaseSampler,
     told: Sequence[Observation],
-    pending: Sequence[Point],
+    pending: Sequence[Point] = (),
 ) -> Point:
+    """What a sampler proposes once it is told these outcomes."""
     ranges = space.ranges_of(setting)
-    distributions = {name: _distribution(values) for name, values in ranges.items()}
+    distributions = distributions_of(space, setting)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(sampler=sampler, direction="minimize")
     missing = stand_in(told)
@@ -162,8 +163,7 @@ def finished_trial(
     Never complete without it: TPE would take that for feasible, GP raise at every later ask. FAIL
     is what is no fault of the point; every sampler forgets it.
     """
-    ranges = space.ranges_of(setting)
-    distributions = {name: _distribution(values) for name, values in ranges.items()}
+    distributions = distributions_of(space, setting)
     params = _params(space, setting, told.point)
     if not told.can_be_told:
         return create_trial(state=TrialState.FAIL, params=params, distributions=distributions)
@@ -207,13 +207,17 @@ def _seed(space: SearchSpace, setting: str, number: int) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
+def distributions_of(space: SearchSpace, setting: Setting) -> dict[str, BaseDistribution]:
+    """The ranges of a setting as Optuna has them, in their coordinates."""
+    return {name: _distribution(values) for name, values in space.ranges_of(setting).items()}
+
+
 def _distribution(values: Range) -> BaseDistribution:
     if isinstance(values, Choice):
         return CategoricalDistribution(
             range(len(values.values))
         )  # by index: a choice may hold any plain value
-    is_log = isinstance(values, LogUniform | LogDecay)
-    return FloatDistribution(values.low, values.high, log=is_log)
+    return FloatDistribution(values.low, values.high, log=values.is_log)
 
 
 def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -18,6 +19,7 @@ from search_spaces.space import (
     HOW_IT_RUNS,
     Choice,
     LogDecay,
+    LogReach,
     LogUniform,
     Range,
     SearchSpace,
@@ -192,6 +194,62 @@ def test_a_decay_range_needs_dual_steps_that_can_be_counted() -> None:
         searched(Setting("a", {"constraint.dual_every_unit": "epoch"}))
     with pytest.raises(InvalidValue, match="needs multipliers that move"):
         searched(Setting("a", {"constraint.warmup_steps": SPACE.base.steps}))
+
+
+REACH = {**BOX, "constraint.dual_lr": LogReach(0.02, 2.0)}
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"steps": 900}, {"constraint.dual_every": 3}, {"constraint.warmup_steps": 20}]
+)
+def test_a_reach_is_where_a_signal_of_1_takes_a_multiplier(fields: dict[str, int]) -> None:
+    """Taken through the run's own dual steps; the decay that is searched beside it follows."""
+    space = searched(Setting("a", fields), ranges=REACH)
+    (setting,) = space.settings
+    at = {"constraint.alpha": 0.2, "constraint.dual_lr": 0.3, "constraint.resilience": 2.0}
+    point = space.point_of(setting, at)
+    run = space.run(setting, point, seed=0)
+    assert run.constraint is not None
+    come, kept = np.zeros(1), np.ones(1)
+    for step in range(run.steps):
+        if is_dual_step(run.constraint, 1, step):
+            dual_lr = run.constraint.dual_lr * lr_factor(step, run.steps, run.decay_share)
+            come = dual_step(come, np.ones(1), dual_lr=dual_lr)
+            kept = dual_step(
+                kept, np.zeros(1), dual_lr=dual_lr, resilience=run.constraint.resilience
+            )
+    assert come[0] == pytest.approx(0.3, rel=1e-12)
+    assert -math.log(kept[0]) == pytest.approx(2.0, rel=0.12)  # as in the test of decays
+    assert space.coordinates_of(setting, point) == pytest.approx(at, rel=1e-9)
+
+
+def test_what_a_box_of_effects_holds_is_told_from_what_it_does_not() -> None:
+    space = searched(ranges=REACH)
+    (setting,) = space.settings
+    for reach, decay in itertools.product((0.02, 0.3, 2.0), (0.1, 10.0)):  # its edges are inside
+        at = {"constraint.alpha": 0.2, "constraint.dual_lr": reach, "constraint.resilience": decay}
+        point = space.point_of(setting, at)
+        assert space.is_in_box(setting, point)
+        for name in ("constraint.dual_lr", "constraint.resilience"):
+            assert not space.is_in_box(setting, {**point, name: 300 * point[name]})
+
+
+def test_a_first_dual_lr_outside_a_reach_moves_to_its_end() -> None:
+    base = SPACE.base.with_fields({"constraint.dual_lr": 10.0, "constraint.resilience": 1e-3})
+    space = searched(base=base, ranges=REACH)
+    (setting,) = space.settings
+    first = space.coordinates_of(setting, space.default_point(setting))
+    assert first["constraint.dual_lr"] == pytest.approx(2.0, rel=1e-12)
+    own = searched(base=base.with_fields({"constraint.dual_lr": 0.01}), ranges=REACH)
+    assert own.default_point(own.settings[0])["constraint.dual_lr"] == 0.01
+    assert SearchSpace.from_json(json.loads(json.dumps(space.to_json()))) == space
+
+
+def test_a_reach_is_of_dual_lr_alone_and_needs_dual_steps() -> None:
+    with pytest.raises(InvalidValue, match=r"LogReach is a range of constraint\.dual_lr, got one"):
+        searched(ranges={"constraint.alpha": LogReach(0.1, 1.0)})
+    with pytest.raises(InvalidValue, match="needs dual_every_unit 'step', got 'epoch'"):
+        searched(Setting("a", {"constraint.dual_every_unit": "epoch"}), ranges=REACH)
 
 
 # --- settings without noise, settings of one's choice ---------------------------------------------

@@ -307,7 +307,11 @@ def _range(values: Mapping[str, Json]) -> str:
     ((kind, ends),) = values.items()
     if kind == "choice":
         return " or ".join(map(str, ends))
-    how = {"log_uniform": ", logarithmic", "log_decay": ", as decay over the run, logarithmic"}
+    how = {
+        "log_uniform": ", logarithmic",
+        "log_decay": ", as decay over the run, logarithmic",
+        "log_reach": ", as reach over the run, logarithmic",
+    }
     return f"{ends[0]:g} to {ends[1]:g}{how.get(kind, '')}"
 
 

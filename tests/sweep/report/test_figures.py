@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from search_spaces.space import Setting
 from sweep.confirmation.comparisons import confirmed
@@ -17,7 +16,6 @@ from sweep.report.confirmed import _labels
 from sweep.report.figures import draw
 from sweep.report.layers import median_of
 from sweep.report.measured import Measured, confirmations, measured
-from sweep.report.search import rank_correlation
 from sweep.results.sweep_view import load_sweep
 from tests.support import confirmations as confirming
 from tests.support.records import SCORES
@@ -190,13 +188,6 @@ def test_proposals_that_differ_in_more_are_not_joined(objects: ObjectStore) -> N
     for axis in (by_alpha, by_dual_lr):
         solid = [line for line in axis.get_lines() if line.get_linestyle() == "-"]
         assert not [line for line in solid if len(line.get_xdata()) > 1]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_rank_correlations_are_spearmans(seed: int) -> None:
-    x, y = np.random.default_rng(seed).integers(0, 9, (2, 30))  # ties as well
-    expected = stats.spearmanr(x, y).statistic
-    assert rank_correlation(pd.Series(x), pd.Series(y)) == pytest.approx(expected)
 
 
 def test_importance_needs_five_proposals(objects: ObjectStore) -> None:

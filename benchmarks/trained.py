@@ -1,0 +1,58 @@
+"""Arms of benchmarks, trained side by side and kept: a file of JSON lines is their only store."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+
+from trainables.arm_run import ArmRun
+from trainables.config.arm import ArmConfig
+from trainables.plain import Json
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+
+def trained(
+    configs: Iterable[ArmConfig],
+    kept: Path,
+    entry: Callable[[ArmRecord], dict[str, Json]],
+    *,
+    workers: int,
+) -> dict[str, dict[str, Json]]:
+    """By signature, what each arm came to; those that the file holds are not trained again.
+
+    Args:
+        configs: the arms; one that is named twice is trained once.
+        kept: JSON lines, written to after every arm: a benchmark that is ended goes on.
+        entry: what is kept of a final record.
+        workers: how many train at a time, each in a process of its own.
+    """
+    found = {}
+    if kept.exists():
+        lines = kept.read_text(encoding="utf-8").splitlines()
+        found = {one["signature"]: one for one in map(json.loads, lines)}
+    wanted = {config.signature(): config for config in configs}
+    missing = [config for signature, config in wanted.items() if signature not in found]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        running = [pool.submit(_record, config.to_json()) for config in missing]
+        for done in as_completed(running):
+            record = ArmRecord.from_json(done.result())
+            one = {"signature": record.config.signature(), **entry(record)}
+            found[one["signature"]] = one
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(one) + "\n")
+    return {signature: found[signature] for signature in wanted}
+
+
+def _record(plain: Json) -> Json:
+    """The final record of an arm, as JSON."""
+    with tempfile.TemporaryDirectory() as folder:
+        run = ArmRun(ArmConfig.from_json(plain), ArmStore(ObjectStore(folder)))
+        while not run.record.is_final:
+            run.advance()
+        return run.record.to_json()

@@ -1,0 +1,67 @@
+"""Importance of searched values: rank correlations with objective and missing share.
+
+Searched values vary together, and a search looks where it is good: a correlation is no effect.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from search_spaces.ranges import is_finite
+from sweep.results.sweep_view import SettingView
+from trainables.plain import Json
+
+FEWEST = 5  # proposals that a rank correlation is said of
+ENOUGH = 8  # finished proposals from which it is said in the text
+
+
+def importance(setting: SettingView, searched: Sequence[str]) -> dict[str, Json]:
+    """What each searched number goes with: rank correlations, and of how many proposals.
+
+    Returns:
+        By field ``objective``, over feasible proposals, and ``worst_missing_share``, over finished
+        ones; None of fewer than FEWEST, and where one of both is constant.
+    """
+    points = {proposal.number: proposal.point for proposal in setting.proposals}
+    finished = [one for one in setting.results if math.isfinite(one.worst_missing_share)]
+    feasible = [one for one in finished if one.outcome == "feasible"]
+
+    def rho(field: str, measure: str) -> float | None:
+        among = feasible if measure == "objective" else finished
+        x = [points[one.number].get(field) for one in among]
+        if len(among) < FEWEST or not all(map(is_finite, x)):
+            return None
+        found = rank_correlation(np.array(x), [getattr(one, measure) for one in among])
+        return None if math.isnan(found) else found
+
+    return {
+        "feasible": len(feasible),
+        "finished": len(finished),
+        "of": {
+            field: {
+                measure: rho(field, measure) for measure in ("objective", "worst_missing_share")
+            }
+            for field in searched
+        },
+    }
+
+
+def rank_correlation(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Spearman's: that of the ranks of pairs without NaN, ties by their mean.
+
+    NaN where one of both is constant.
+
+    >>> rank_correlation([1, 2, 3, 4], [10, 30, 20, 40])
+    0.8
+    """
+    from scipy.stats import rankdata  # `sweep run` starts without it
+
+    pairs = np.array([x, y], dtype=float)
+    ranks = rankdata(pairs[:, ~np.isnan(pairs).any(axis=0)], axis=1)
+    if any(len(np.unique(rank)) < 2 for rank in ranks):
+        return math.nan
+    return round(float(np.corrcoef(*ranks)[0, 1]), 12)
