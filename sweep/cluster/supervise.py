@@ -32,7 +32,7 @@ from sweep.executors.autoscaling import largest, unused_gpus
 from sweep.executors.resources import ResourceClasses
 from sweep.run import notifications
 from sweep.run.alike import failed_alike
-from sweep.run.budget import BEGUN
+from sweep.run.budget import BEGUN, stored_budget
 from sweep.run.events import OnEvent, of_driver, of_storage
 from sweep.run.forget_failed import forget_failed
 from sweep.run.signals import KNOWN, request_stop, stop_request
@@ -206,7 +206,7 @@ def supervise(
                 return code
             if terminated or _asked_to_stop(objects, name, known):
                 return code
-            if code == 1 and (seen.is_over() or _failed_alike(objects, name)):
+            if code == 1 and (seen.is_over() or _gave_up(objects, name)):
                 return code  # not all went well: its own last lines say what
             if _is_driven(objects, name):
                 return code
@@ -260,10 +260,10 @@ def _is_driven(objects: ObjectStore, name: str) -> bool:
     return other is not None
 
 
-def _failed_alike(objects: ObjectStore, name: str) -> bool:
-    """Whether the driver ended because its first arms failed alike: the next ones would, too."""
+def _gave_up(objects: ObjectStore, name: str) -> bool:
+    """Whether the driver ended at its budget, or since its first arms failed alike."""
     try:
-        return bool(failed_alike(objects, name))
+        return bool(failed_alike(objects, name) or stored_budget(objects, name)[1])
     except StoreError:
         return False
 

@@ -23,6 +23,7 @@ from sweep.executors import autoscaling
 from sweep.run.budget import BEGUN, Budget
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import Event
+from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import KNOWN, request_stop, stop_on_request, stop_request
 from sweep.study.arms import Arm
 from sweep.study.definition import load_definition, put_definition
@@ -96,6 +97,25 @@ def test_a_driver_whose_first_arms_fail_alike_is_left_to_a_person(objects: Objec
         return coordinator.summary().exit_code
 
     assert supervise(objects, "toy", whose_arms_fail, waits_s=(0.0,)) == 1
+    assert len(starts) == 1
+
+
+def test_a_budget_is_reached_once_although_an_arm_has_failed(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition())
+    starts = []
+
+    class Fails:
+        where, workers = "inline", None
+
+        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+            train(coordinator, ends_where(lambda arm: arm.config.seed == 1, "failed", "no kernel."))
+
+    def drives(known: str) -> int:
+        starts.append(known)
+        budget = Budget(max_arms=8)
+        return run_sweep(objects, asked, Fails(), display=False, budget=budget).exit_code
+
+    assert supervise(objects, "toy", drives, waits_s=(0.0,)) == 1
     assert len(starts) == 1
 
 

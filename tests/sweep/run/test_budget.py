@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from dataclasses import replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from sweep.cost.spent import Held, Spent, put_estimate, stored_estimate
 from sweep.results.sweep_view import load_sweep
@@ -22,6 +24,7 @@ from sweep.run.budget import (
 )
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import ended_event
+from sweep.run.progress import view
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from tests.support.command_line import SPACE_FILE, refused, sweep
@@ -73,6 +76,14 @@ def test_a_crash_begins_no_new_budget_and_a_higher_one_trains_the_difference(
     assert len(train(under(objects, asked, max_arms=5))) == 2
     assert train(under(objects, asked, max_arms=5)) == []
     assert len(train(under(objects, asked, max_arms=8))) == 3
+
+
+def test_the_live_view_says_that_no_more_arms_begin(objects: ObjectStore) -> None:
+    coordinator = under(objects, definition(), max_arms=1)
+    console = Console(record=True, width=80, file=io.StringIO())
+    assert coordinator.next_arm() is not None
+    console.print(view(coordinator, elapsed_s=60))
+    assert "budget reached (--max-arms 1): no new arm begins" in console.export_text()
 
 
 def test_nothing_is_searched_for_once_the_budget_is_reached(objects: ObjectStore) -> None:
