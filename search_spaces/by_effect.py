@@ -1,4 +1,4 @@
-"""Ranges stated on what a field does in a run: the effect of a value, and the value of an effect.
+"""Ranges stated on what a field does in a run: effect of value and back.
 
 Both count with N, the dual steps of the whole run, each scaled as its learning rate is.
 """

@@ -1,4 +1,4 @@
-"""What searched values go with: rank correlations over feasible and over finished proposals."""
+"""Rank correlations of searched values, over feasible and over finished proposals."""
 
 from __future__ import annotations
 
