@@ -1,7 +1,6 @@
-"""Effects of searched fields in a run, which ranges may be stated on.
+"""Ranges stated on what a field does in a run: effect of value and back.
 
-From a value to its effect, and from an effect to its value; both count with N, the dual
-steps of the whole run, each scaled as its learning rate is.
+Both count with N, the dual steps of the whole run, each scaled as its learning rate is.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from search_spaces.ranges import LogDecay, LogReach, Range, decay_of, resilience
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
 from trainables.plain import Json
-from trainables.primal_dual.schedule import effective_dual_steps
+from trainables.primal_dual.schedule import dual_steps, effective_dual_steps
 
 DUAL_LR, RESILIENCE = "constraint.dual_lr", "constraint.resilience"
 # Each kind of range is of one field; dual_lr comes first, since a decay follows from it.
@@ -31,7 +30,7 @@ def effect_of(config: ArmConfig, name: str, value: float, values: Mapping[str, J
     steps = _dual_steps(config, name, {**values, name: value})
     if name == DUAL_LR:
         return value * steps
-    return decay_of(value, dual_lr=_dual_lr(config, values), dual_steps=steps)
+    return decay_of(value, **_decaying(config, values, steps))
 
 
 def with_effect(config: ArmConfig, name: str, effect: float, values: Mapping[str, Json]) -> float:
@@ -39,12 +38,25 @@ def with_effect(config: ArmConfig, name: str, effect: float, values: Mapping[str
     if name == DUAL_LR:
         return effect / _dual_steps(config, name, {**values, name: effect})
     steps = _dual_steps(config, name, values)
-    return resilience_of(effect, dual_lr=_dual_lr(config, values), dual_steps=steps)
+    return resilience_of(effect, **_decaying(config, values, steps))
 
 
-def _dual_lr(config: ArmConfig, values: Mapping[str, Json]) -> float:
+def _decaying(
+    config: ArmConfig, values: Mapping[str, Json], scaled_steps: float
+) -> dict[str, float]:
+    """The rate and the dual steps by which a multiplier decays."""
     constraint = cast(ConstraintConfig, config.constraint)
-    return cast(float, values.get(DUAL_LR, constraint.dual_lr))
+    if values.get("constraint.dual_optimizer", constraint.dual_optimizer) == "bare_decay":
+        timing = _timing(constraint, values)  # its decay knows no rate, and no schedule
+        return {"dual_lr": 1.0, "dual_steps": dual_steps(timing, 1, config.steps)}
+    return {"dual_lr": values.get(DUAL_LR, constraint.dual_lr), "dual_steps": scaled_steps}
+
+
+def _timing(constraint: ConstraintConfig, values: Mapping[str, Json]) -> ConstraintConfig:
+    """The constraint with dual steps as these values time them."""
+    names = ("dual_every", "warmup_steps")
+    timed = {n: values.get(f"constraint.{n}", getattr(constraint, n)) for n in names}
+    return replace(constraint, dual_every_unit="step", **timed)
 
 
 def _dual_steps(config: ArmConfig, name: str, values: Mapping[str, Json]) -> float:
@@ -61,15 +73,8 @@ def _dual_steps(config: ArmConfig, name: str, values: Mapping[str, Json]) -> flo
             f"{of('dual_every_unit')!r}: how many epochs a run has, only its data say. Give "
             f"{name} a LogUniform range of plain values in a space file."
         )
-    timing = replace(
-        constraint,
-        dual_every=of("dual_every"),
-        dual_every_unit="step",
-        warmup_steps=of("warmup_steps"),
-    )
-    steps = effective_dual_steps(
-        replace(config, constraint=timing), steps_per_epoch=1, until=config.steps
-    )
+    timed = replace(config, constraint=_timing(constraint, values))
+    steps = effective_dual_steps(timed, steps_per_epoch=1, until=config.steps)
     if not (of("dual_lr") > 0 and steps > 0):
         raise InvalidValue(
             f"a {kind} range of {name} needs multipliers that move, got dual_lr "

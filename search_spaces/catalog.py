@@ -31,7 +31,16 @@ from trainables.registry.lookup import facts_of, model_spec
 
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
-_NO_SPACES = ("by_effect", "catalog", "effects", "paper", "ranges", "settings", "space")
+_NO_SPACES = (
+    "by_effect",
+    "catalog",
+    "effects",
+    "paper",
+    "ranges",
+    "settings",
+    "space",
+    "start_points",
+)
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()

@@ -15,7 +15,7 @@ from search_spaces.ranges import Choice, at_share, decay_of
 from search_spaces.space import RESILIENCE, SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.plain import Json
-from trainables.primal_dual.schedule import effective_dual_steps
+from trainables.primal_dual.schedule import dual_steps, effective_dual_steps
 
 DUAL_LR = "constraint.dual_lr"
 IDLE_DECAY = 0.2  # a smaller share of a multiplier lost over the whole run is no effect
@@ -75,7 +75,12 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
         at = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})
         points.append({**own, **at})
     if RESILIENCE in names:
-        decays = [decay_of(p[RESILIENCE], dual_lr=p[DUAL_LR], dual_steps=steps) for p in points]
+        is_bare = constraint.dual_optimizer == "bare_decay"  # its decay knows no rate
+        taken = dual_steps(constraint, 1, config.steps) if is_bare else steps
+        decays = [
+            decay_of(p[RESILIENCE], dual_lr=1.0 if is_bare else p[DUAL_LR], dual_steps=taken)
+            for p in points
+        ]
         idle = [-math.expm1(-decay) < IDLE_DECAY for decay in decays]
         share = sum(idle) / len(idle)
         if share > MOST:
@@ -86,10 +91,9 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
             )
     largest = _largest_scale(config, constraint)
     if DUAL_LR in names and largest is not None:
-        adam = constraint.dual_optimizer == "adam"
-        clip = 1.0 if adam else constraint.signal_clip
-        if clip is None:
-            return  # nothing bounds how far a multiplier comes
+        clip = 1.0 if constraint.is_adam else constraint.signal_clip
+        if clip is None or constraint.dual_optimizer in ("nupi", "augmented"):
+            return  # nothing bounds how far a multiplier comes, or something else moves it, too
         idle = [clip * p[DUAL_LR] * steps < IDLE_WEIGHT * largest for p in points]
         share = sum(idle) / len(idle)
         if share > MOST:

@@ -60,7 +60,8 @@ class LogDecay(_Interval):
     rate is, every one keeps 1 - eta c = exp(-x / N). So x means the same at every dual_lr, length
     of run and unit of the losses, where a range of c may do nothing at all. With Adam or slacks as
     variables x = eta c N to first order, the slack that a multiplier would be granted after rising
-    by eta at each of the N steps, in units of the dual signal.
+    by eta at each of the N steps, in units of the dual signal. With ``bare_decay`` every one of
+    the dual steps, whatever its rate, keeps 1 - c = exp(-x / N).
     """
 
 

@@ -43,8 +43,11 @@ _JOINT = tuple(
     f"constraint.{name}"
     for name in (
         "alpha",
+        "dual_kp",
         "dual_lr",
         "dual_optimizer",
+        "dual_penalty",
+        "dual_penalty_growth",
         "resilience",
         "resilience_form",
         "warmup_steps",

@@ -21,7 +21,7 @@ SPACE = SearchSpace(
         data=DataConfig(name="ucsd_ped2"),
         model=ModelConfig(name="ut"),
         steps=1000,
-        constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4),
+        constraint=ConstraintConfig(alpha=0.2, dual_lr=1.1e-4, resilience=10.0),  # reach 0.1
     ),
     settings=video_settings("ut", ALPHAS, RANGES, LEAST),
     ranges=ped2_ut.SPACE.ranges,

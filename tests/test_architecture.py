@@ -150,6 +150,48 @@ def test_a_foreign_library_is_imported_only_by_its_owner(library: str) -> None:
     assert not strangers, f"{library} belongs to {', '.join(OWNERS[library])}"
 
 
+OURS = ("sweep", "trainables", "search_spaces", "tests", "benchmarks")
+
+
+def names_of(module: Path) -> set[str]:
+    """What a module defines or imports at its top, also below an ``if`` or ``try``."""
+    names: set[str] = set()
+    for node in ast.walk(syntax(module)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+    return names
+
+
+def test_benchmarks_import_what_there_is() -> None:
+    """No type checker reads them, and some run once in a year."""
+    missing = []
+    for file in (*(ROOT / "benchmarks").rglob("*.py"), *(ROOT / "docs").rglob("*.py")):
+        for node in ast.walk(syntax(file)):
+            module = (isinstance(node, ast.ImportFrom) and node.module) or ""
+            if module.partition(".")[0] in (
+                "sweep",
+                "trainables",
+                "search_spaces",
+                "tests",
+                "benchmarks",
+            ):
+                assert isinstance(node, ast.ImportFrom)
+                place = ROOT / module.replace(".", "/")
+                is_package = place.is_dir()
+                source = place / "__init__.py" if is_package else place.with_suffix(".py")
+                for alias in node.names:
+                    inside = is_package and any(
+                        (place / end).exists() for end in (alias.name, f"{alias.name}.py")
+                    )
+                    if not inside and not (source.exists() and alias.name in names_of(source)):
+                        missing.append(f"{file.relative_to(ROOT)}: {alias.name} of {module}")
+    assert missing == []
+
+
 def test_no_test_imports_another_test() -> None:
     found = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
     importing = [

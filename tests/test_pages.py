@@ -88,7 +88,8 @@ def test_a_command_of_a_page_is_one_that_the_command_line_takes(
     if space is not None and not space.startswith("results/"):  # what the page exported before
         catalog.find(space)
         if verb in ("run", "submit"):
-            Asked(**{field.name: given[field.name] for field in fields(Asked)}).definition()
+            given["start_from"] = ()  # sweeps and files of whoever reads the page
+            Asked(**{field.name: given[field.name] for field in fields(Asked)}).definition(None)
     elif verb in SHOWS and given["address"] is None:
         store_sweep(ObjectStore("sweeps"), {FIRST: [FEASIBLE]}, name=given["name"])
         sweep(verb, *words)

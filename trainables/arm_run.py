@@ -32,6 +32,7 @@ from trainables.memory import (
     why_cuda_does_not_start,
 )
 from trainables.primal_dual.constraints import descent_constraints, missing_shares
+from trainables.primal_dual.diagnosis import dual_warnings
 from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
@@ -168,6 +169,7 @@ class ArmRun:
 
     def _start(self) -> _Arm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
+        begun_ms = _now_ms()
         torch.set_num_threads(self.config.threads)
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
@@ -201,6 +203,7 @@ class ArmRun:
             arm.eval_seconds = state["eval_seconds"]
             # with the reports that belong to this checkpoint
             self.record = ArmRecord.from_json(state["record"])
+            self.record.idle_ms += max(begun_ms - self.record.reports[-1].timestamp_ms, 0)
             here = environment(self.config.device)
             if {**self.record.environment, "before": None} != {**here, "before": None}:
                 self.record.environment = {**here, "before": self.record.environment}
@@ -230,6 +233,7 @@ class ArmRun:
         scalars[results.EVAL_SECONDS] = arm.eval_seconds
         scalars[results.TRAIN_PEAK_MEMORY_MB] = peak_memory_mb(arm.device)
         layers["losses"] = losses_F.tolist()
+        layers["hidden_norms"] = dev.norms.tolist()
         if dev.sample_scores is not None:
             layers["accuracies"] = dev.metrics(arm.task)
         if self.config.constraint is not None:
@@ -258,6 +262,8 @@ class ArmRun:
         self._end("finished", "")
 
     def _end(self, status: Status, reason: str) -> None:
+        if status in ("finished", "stopped"):
+            self.record.warnings += dual_warnings(self.config, self.record.reports, self._tolerance)
         self.record.status = status
         self.record.reason = reason
         self.record.ended_ms = _now_ms()

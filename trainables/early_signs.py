@@ -9,7 +9,9 @@ keeps it once.
 
 from __future__ import annotations
 
+import itertools
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -22,17 +24,23 @@ from trainables.primal_dual.constraints import (
     Floats,
     Scales,
     allowed_losses,
+    decay_rate,
     descent_constraints,
     previous_losses,
+    proportional_part,
 )
 from trainables.primal_dual.schedule import effective_dual_steps, settled_from
-from trainables.records.arm_record import Report
+from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 
 SETTLED = 0.25  # share of the steps after which a run is expected to have found its feet
 HALFWAY = 0.5  # share of the steps after which multipliers may end a run
 WOUND_UP = 0.8  # of the farthest a multiplier could have come: it only ever rose
 UNBOUNDED_WIND_UP = 20.0  # the farthest where nothing bounds it
 PAID_TO_RISE = 3.0  # an early layer's loss over the input's, while its weight is negative
+FLAT = 0.01  # of the first report's training loss: a loss that stays this near has not moved
+SLOW = 0.5  # of the median of earlier steps per second
+LEAST_SECONDS = 10.0  # of training, in a report interval whose speed says something
+GROWN = 10.0  # a hidden norm over its first report's, while the layer's loss has fallen
 STALE = 0.9  # a multiplier that keeps this share of itself over a whole report interval
 WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
@@ -96,10 +104,15 @@ class EarlySigns:
     def _signs(self, reports: Sequence[Report]) -> list[Sign]:
         report, constraint = reports[-1], self.config.constraint
         signs = list(_of_the_output(self.config, self.scales, report))
+        signs += _flat(self.config, reports)
+        signs += _slowed(reports)
+        signs += _exactly_zero(self.config, report)
+        if not self.config.facts.has_identity:
+            signs += _scale_alone(reports)
         if constraint is not None and not constraint.is_control:
             signs += self._wound_up(constraint, reports)
             signs += _paid_to_rise(self.scales, report)
-            if constraint.dual_optimizer == "adam":
+            if constraint.is_adam:
                 signs += self._stale(constraint, reports)
         return signs
 
@@ -122,8 +135,7 @@ class EarlySigns:
         if not missed or report.step < SETTLED * self.config.steps:
             return
         reach = self._reach(constraint, report.step)
-        is_adam = constraint.dual_optimizer == "adam"
-        bound = 1.0 if is_adam else constraint.signal_clip
+        bound = 1.0 if constraint.is_adam else constraint.signal_clip
         farthest = UNBOUNDED_WIND_UP if bound is None else bound * reach
         largest_F = np.max([r.layers["losses"] for r in reports], axis=0)
         idle_L = reach * idle_signals(constraint, self._constraints(constraint, report), largest_F)
@@ -131,7 +143,8 @@ class EarlySigns:
             layer, value = _layer(report, index), values_L[index]
             ends = value >= WOUND_UP * farthest
             is_late = _half_of_the_rest(self.config, report)
-            if ends or (is_late and not is_adam and value >= WOUND_UP * idle_L[index]):
+            is_idle = not constraint.is_adam and value >= WOUND_UP * idle_L[index]
+            if ends or (is_late and is_idle):
                 yield Sign(
                     f"The multiplier of layer {layer} only ever rose and its constraint is still "
                     f"missed (wound up). {'Ask for less alpha' if layer else INPUT_ADVICE}, or "
@@ -145,14 +158,15 @@ class EarlySigns:
         """What a multiplier would come to by step ``last`` under a signal of 1 all the time.
 
         With the learning rate's schedule, and with resilience where it is a decay: then that of
-        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; never above the exact
-        one.
+        small dual steps, (1 - exp(-c r)) / c where hard constraints give r; at a constant rate
+        never above the exact one. What nupi and augmented add in proportion to the signal is in it,
+        of a penalty that grows the largest.
         """
         hard = self._dual_time(constraint, last)
-        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer == "sgd"
-        if not decays or constraint.resilience == 0:
-            return hard
-        return -math.expm1(-constraint.resilience * hard) / constraint.resilience
+        proportional = proportional_part(constraint)
+        decays = constraint.resilience_form == "decay" and constraint.dual_optimizer != "adam"
+        rate = decay_rate(constraint) if decays else 0.0
+        return proportional + (hard if rate == 0 else -math.expm1(-rate * hard) / rate)
 
     def _dual_time(self, constraint: ConstraintConfig, last: int) -> float:
         """The dual learning rates of all dual steps within the first ``last`` steps, added up."""
@@ -222,6 +236,79 @@ def _of_classifier(config: ArmConfig, loss: float, step: int) -> Iterator[Sign]:
             "primal_lr, or train longer.",
             badness=loss,
         )
+
+
+def _flat(config: ArmConfig, reports: Sequence[Report]) -> Iterator[Sign]:
+    """The training loss of the last layer is that of the first report in all others, to 1 %."""
+    losses = [r.scalars[TRAIN_LOSS] for r in reports if TRAIN_LOSS in r.scalars]
+    is_late = reports[-1].step >= SETTLED * config.steps
+    if len(losses) >= 3 and is_late and _largest_change(losses) < FLAT:
+        yield Sign(
+            "The training loss has not moved since the first report: nothing is learnt. Raise "
+            "primal_lr, or look at the data.",
+            badness=losses[-1],
+        )
+
+
+def _largest_change(losses: Sequence[float]) -> float:
+    """The farthest of any loss from the first, as a share of it; inf with a NaN."""
+    away = [abs(loss / losses[0] - 1.0) if losses[0] else math.inf for loss in losses]
+    return math.inf if any(map(math.isnan, away)) else max(away)
+
+
+def _slowed(reports: Sequence[Report]) -> Iterator[Sign]:
+    """Two intervals in a row at less than half the median speed of those before, in training alone.
+
+    Short intervals say nothing: one of ``LEAST_SECONDS`` outlasts another program's start.
+    """
+    timed = [(r.step, r.scalars[TRAIN_SECONDS]) for r in reports if TRAIN_SECONDS in r.scalars]
+    passed = [(b[0] - a[0], b[1] - a[1]) for a, b in itertools.pairwise(timed)]
+    if len(passed) < 5 or min(seconds for _, seconds in passed[-2:]) < LEAST_SECONDS:
+        return
+    speeds = [steps / max(seconds, 1e-9) for steps, seconds in passed]
+    usual = statistics.median(speeds[:-2])
+    if max(speeds[-2:]) < SLOW * usual:
+        yield Sign(
+            "Training runs at less than half its speed (throughput halved): another program may "
+            "use the machine, or memory is short. Look at it with nvidia-smi or top.",
+            badness=usual / max(speeds[-1], 1e-9),
+        )
+
+
+def _exactly_zero(config: ArmConfig, report: Report) -> Iterator[Sign]:
+    """A held-out loss, or an accuracy, of exactly 0; at train_gamma 0 an identity has that loss."""
+    zero = report.layers["losses"][-1] == 0.0 and (
+        config.train_gamma > 0 or not config.facts.has_identity
+    )
+    accuracies = report.layers.get("accuracies", ())
+    if zero or (accuracies and accuracies[-1] == 0.0):
+        yield Sign(
+            "An evaluation is exactly 0: it measured nothing, targets stand in the input, or "
+            "labels are mixed up. Check the data.",
+            badness=0.0,
+        )
+
+
+def _scale_alone(reports: Sequence[Report]) -> Iterator[Sign]:
+    """A classifier's layer whose hidden norm is ``GROWN`` times what it was, and its loss lower.
+
+    A cross entropy falls by the scale of the logits alone once most answers are right, and through
+    a normalisation it leaves the scale of hidden states free (arXiv 2606.24898). In denoising the
+    target has a scale, and so has the prediction. Layer 0 is the input.
+    """
+    first, report = (r.layers for r in (reports[0], reports[-1]))
+    if "hidden_norms" not in first or "hidden_norms" not in report:  # of before they were measured
+        return
+    for layer in range(1, len(report["losses"])):
+        has_fallen = report["losses"][layer] < first["losses"][layer]
+        norm = report["hidden_norms"][layer]
+        if has_fallen and norm > GROWN * first["hidden_norms"][layer]:
+            yield Sign(
+                f"The hidden state of layer {layer} has become more than {GROWN:g} times as large "
+                "while its loss fell: part of the descent may be scale alone. Compare the layer's "
+                "accuracy, and set weight_decay if that does not rise.",
+                badness=norm,
+            )
 
 
 def idle_signals(

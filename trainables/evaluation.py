@@ -49,6 +49,7 @@ class Measured:
     sizes: list[int]  # samples per unit
     unchanged: float | None  # the metric of the input itself, where asked for and a prediction
     features: Split | None  # what a readout of texts saw of every layer, where asked for
+    norms: Floats  # [L + 1]: RMS of what each loss is read off, mean over samples and draws
 
     @property
     def losses(self) -> Floats:
@@ -88,13 +89,21 @@ class _Gathered:
         self.counts = np.zeros(units)
         self._sums = np.zeros(())
         self._losses: list[Floats] = []
+        self._norms: list[Floats] = []
         self._scores: list[list[Floats]] = []  # by draw, as they were added
         self._numbers: list[list[int]] = []
 
     def add(
-        self, draw: int, batch: Batch, losses: Floats, scores: Floats | None, *, is_scored: bool
+        self,
+        draw: int,
+        batch: Batch,
+        losses: Floats,
+        norms: Floats,
+        scores: Floats | None,
+        *,
+        is_scored: bool,
     ) -> None:
-        """Losses [rows, B], and the scores beside them if they are something else.
+        """Losses and norms [rows, B], and the scores beside them if they are something else.
 
         Losses count for their units; by sample they are kept of draw 0, scores of scored draws.
         """
@@ -103,6 +112,7 @@ class _Gathered:
         np.add.at(self._sums, list(batch.units), losses.T)
         np.add.at(self.counts, list(batch.units), 1.0)
         self._losses += [losses] if draw == 0 else []
+        self._norms.append(norms)
         if scores is None or not is_scored:
             return
         if len(self._scores) == draw:
@@ -121,6 +131,12 @@ class _Gathered:
     def losses(self) -> Floats:
         """[rows, samples], in the order of the batches."""
         return np.concatenate(self._losses, axis=1)
+
+    @property
+    def norms(self) -> Floats:
+        """[rows]: mean over samples and draws."""
+        means: Floats = np.concatenate(self._norms, axis=1).mean(axis=1)
+        return means
 
     @property
     def scores(self) -> Floats | None:
@@ -194,7 +210,8 @@ def _measured(
             if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
                 losses = torch.cat([losses, unchanged[None]])  # one row more
             of_batch = None if found.scores is found.losses else _plain(found.scores)
-            gathered.add(draw, batch, _plain(losses), of_batch, is_scored=draw < score_draws)
+            norms = _plain(found.norms)
+            gathered.add(draw, batch, _plain(losses), norms, of_batch, is_scored=draw < score_draws)
         if draw == 0:
             sizes = gathered.counts.copy()
         if draw == draws - 1:
@@ -214,6 +231,7 @@ def _measured(
         sizes=sizes.astype(int).tolist(),
         unchanged=None if unchanged is None else task.metric(float(mean_F[-1])),
         features=_joined(kept),
+        norms=gathered.norms,
     )
 
 
@@ -283,6 +301,7 @@ def evaluate(
         descent_ratio_mean=ratios.mean.tolist(),
         descent_share=ratios.share.tolist(),
         multipliers=multipliers,
+        hidden_norms=held_out.norms.tolist(),
         **probe_fields(task, train.features, held_out.features),
         **shift_fields(config, task, shifted, references),
     )

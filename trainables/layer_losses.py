@@ -31,6 +31,7 @@ class Outcomes:
     losses: Tensor  # [L + 1, B], in the task's unit
     scores: Tensor  # [L + 1, B]: what the metric is the mean of; the losses themselves in denoising
     features: list[Tensor] | None  # of texts, [B, H] per layer: what the readout sees
+    norms: Tensor  # [L + 1, B]: root mean square of the features, or of predictions where none are
 
 
 def layer_losses(
@@ -69,9 +70,15 @@ def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> Outcom
         losses.append(task.loss(prediction, batch.targets))
         scores.append(task.scores(prediction, batch.targets, losses[-1]))
     losses_FB = torch.stack(losses)
+    norms_FB = torch.stack([_rms(state) for state in features or predictions])
     if all(score is loss for score, loss in zip(scores, losses, strict=True)):
-        return Outcomes(losses_FB, losses_FB, features)
-    return Outcomes(losses_FB, torch.stack(scores), features)
+        return Outcomes(losses_FB, losses_FB, features, norms_FB)
+    return Outcomes(losses_FB, torch.stack(scores), features, norms_FB)
+
+
+def _rms(state: Tensor) -> Tensor:
+    """Root mean square of each sample [B] of a state [B, ...]."""
+    return state.flatten(1).square().mean(dim=1).sqrt()
 
 
 def _forward(

@@ -6,6 +6,9 @@ an arm's process             ARM_STARTS in all under one driver, while no   the 
                              newer checkpoint comes; also without its GPU   --retry-failed: anew
 a worker, before its arm     by Tune, WORKER_DEATHS of one trial            the driver ends
 an arm without a report      ARM_STALLS times without one in between        the arm is failed
+the first arms, all alike    ARMS_ALIKE, before any arm has a result        the sweep ends within
+                                                                            ALIKE_ENDS_S; a resume
+                                                                            trains them again
 a driver on a cluster        DRIVER_DEATHS in all without progress, after   a person continues it
                              DRIVER_WAITS_S, once storage can be written    with `sweep resume`
 storage, for that start      each STORAGE_LOOK_S, for STORAGE_WAIT_S        the driver is started
@@ -26,6 +29,8 @@ from __future__ import annotations
 ARM_STARTS = 5
 WORKER_DEATHS = 2 * ARM_STARTS  # an arm's own starts end first, where it gets as far as starting
 ARM_STALLS = 2
+ARMS_ALIKE = 3  # before any arm has come to a result
+ALIKE_ENDS_S = 30.0  # after the last of them; arms that have not reported end where they are
 
 DRIVER_DEATHS = 3
 DRIVER_WAITS_S = (5.0, 30.0)  # a disk or the cluster may be away

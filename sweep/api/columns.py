@@ -81,6 +81,8 @@ QUANTITIES: dict[str, tuple[str, str]] = {
     "descent_share": ("share", "of held-out samples, those whose loss falls in this layer"),
     "descent_ratio_qNN": ("ratio", "loss after the layer over the loss before it, of held-out "
                           "samples: the quantile of NN %"),
+    "hidden_norm": ("features, or the prediction's unit", "RMS of what the layer's loss is read "
+                    "off: of texts the readout's features, else the prediction"),
     "probe_loss": (LOSS, "held out, of a readout fitted to this layer alone; lower is better"),
     "train_seconds": ("seconds", "time in training steps"),
     "eval_seconds": ("seconds", "time in evaluation"),

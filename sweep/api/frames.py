@@ -34,7 +34,7 @@ WHOLE = ("proposal", "seed", "layer", "layers", "step", "steps")  # numbers that
 PAIR = ["setting", "proposal", "shown", "arm", "seed"]
 OF_LAYER = (
     "held_out_loss", "training_loss", "probe_loss", "missing_share", "missing_share_training",
-    "missing_share_relaxed", "multiplier", "descent_share",
+    "missing_share_relaxed", "multiplier", "descent_share", "hidden_norm",
 )  # fmt: skip
 
 

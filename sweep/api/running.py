@@ -10,9 +10,12 @@ from typing import get_args
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from search_spaces.start_points import EVERY, Start, with_start_points
 from sweep.api.loaded import Sweep, load, root
 from sweep.api.training import ready, train
 from sweep.executors.executor import Executor, Where
+from sweep.results.started_from import starts_from
+from sweep.run.budget import Budget
 from sweep.study.advice import note
 from sweep.study.definition import Definition
 from sweep.study.opening import open_store
@@ -31,8 +34,13 @@ def run(
     storage: str | os.PathLike[str] | None = None,
     fields: Mapping[str, Json] = NONE,
     only: Sequence[str] = (),
+    points: Sequence[Mapping[str, Json]] = (),
+    start_from: Sequence[str] = (),
     where: Where = "local",
     workers: int | None = None,
+    max_arms: int | None = None,
+    max_hours: float | None = None,
+    max_gpu_hours: float | None = None,
     mlflow: str | None = None,
 ) -> Sweep:
     """Train what is missing of a sweep, with a line an arm, and return it loaded.
@@ -47,8 +55,15 @@ def run(
         fields: of the base run and of the space, in the place of the space's own, as with --set:
             ``{"steps": 500, "n_proposals": 2, "data.folder": "/data"}``.
         only: patterns; of the settings those that match any.
+        points: tried first in every setting, as with --point: ``[{"constraint.alpha": 0.2}]``.
+        start_from: sweeps or exported configurations whose winners are tried first, as with
+            --start-from.
         where: local (a Ray cluster of this machine), cluster, or inline (this process).
         workers: arms at a time; default: as many as there is room for.
+        max_arms: begin no more arms once so many of the sweep are begun, unconstrained ones
+            included.
+        max_hours: the same after so many hours of this call.
+        max_gpu_hours: the same once the sweep's arms have held GPUs for so many hours in all.
         mlflow: a server; default: SQLite below the storage.
 
     Raises:
@@ -56,7 +71,7 @@ def run(
     """
     if where not in get_args(Where):
         raise UnknownName.of("value of where", where, get_args(Where))
-    executor = Executor(where, workers)
+    executor, budget = Executor(where, workers), Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
     found = (
         catalog.Found(space, space.name)
@@ -65,12 +80,23 @@ def run(
     )
     refuse_confirmation(found)
     wanted = catalog.with_values(catalog.only(found.space, only), fields)
+    budget.refuse_without_gpu(wanted)
     objects = open_store(root(storage))
+    starts = [Start(str(point), {EVERY: point}) for point in points]
+    starts += starts_from(start_from, objects, say=note)
+    wanted = with_start_points(wanted, starts, say=note)
     definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
     there = registered(objects, definition, asked=fields, say=note)
     refuse_second_driver(objects, definition.name)
     with warnings.catch_warnings():
         # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
         warnings.filterwarnings("ignore", "IProgress not found")
-        train(objects, there, executor, on_done=lambda _, line: print(line), mlflow=mlflow)
+        train(
+            objects,
+            there,
+            executor,
+            on_done=lambda _, line: print(line),
+            budget=budget,
+            mlflow=mlflow,
+        )
     return load(definition.name, objects.root)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from sweep.cost.spent import put_estimate, stored_estimate
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.run import notifications
+from sweep.run.budget import NO_LIMIT, Budget, spending_entry, took_text
 from sweep.run.retention import keep_winners_weights
 from sweep.run.signals import KNOWN
 from sweep.study import advice
@@ -22,6 +24,7 @@ from sweep.study.requirements import require_device
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
 from trainables.errors import StoreError, SweepError
+from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ def train(
     *,
     on_done: OnDone,
     retry_failed: bool = False,
+    budget: Budget = NO_LIMIT,
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
@@ -61,10 +65,11 @@ def train(
 
     A confirmation that trains until it is decided goes on with more seeds until then.
     """
+    _estimate(objects, definition)
     while True:
         code = _train_once(
-            objects, definition, executor,
-            on_done=on_done, retry_failed=retry_failed, mlflow=mlflow, notify=notify,
+            objects, definition, executor, on_done=on_done, retry_failed=retry_failed,
+            budget=budget, mlflow=mlflow, notify=notify,
         )  # fmt: skip
         if definition.space.phase != "confirmation" or not all_judged(objects, definition):
             return code  # arms that failed count there: it goes on
@@ -76,6 +81,24 @@ def train(
         definition = extended(objects, definition, n_proposals=None, search_seeds=more, say=note)
 
 
+def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = None) -> None:
+    """Store what a sweep is thought to cost, once: before its arms make this machine busy.
+
+    Args:
+        objects: the storage root.
+        definition: the sweep.
+        gpu: what the GPU that it trains on calls itself; None: that of this machine, if any.
+    """
+    if stored_estimate(objects, definition.name) is not None:
+        return
+    from sweep.cost.estimate import estimate_entry, gpu_called, gpu_here  # torch
+
+    on_gpu = definition.space.base.device == "cuda"
+    known = gpu_called(gpu or gpu_here()) if on_gpu else None
+    if known is not None or not on_gpu:
+        put_estimate(objects, definition.name, estimate_entry(definition.space, known))
+
+
 def _train_once(
     objects: ObjectStore,
     definition: Definition,
@@ -83,6 +106,7 @@ def _train_once(
     *,
     on_done: OnDone,
     retry_failed: bool,
+    budget: Budget,
     mlflow: str | None,
     notify: str | None,
 ) -> int:
@@ -103,7 +127,7 @@ def _train_once(
     on_record, on_proposal = sources.listeners(background.offer)
     tracking_end_s = TRACKING_END_S
     try:
-        again = run_again(objects, definition, executor)
+        again = run_again(objects, definition, executor, budget)
         with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
             summary = run_sweep(
                 objects,
@@ -113,6 +137,7 @@ def _train_once(
                 on_proposal=on_proposal,
                 on_event=on_event,
                 retry_failed=retry_failed,
+                budget=budget,
             )
             tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
     finally:
@@ -125,7 +150,10 @@ def _train_once(
             track_sweep(tracker(), view, started_ms, objects.root)
         except SweepError as error:
             note(f"{error} `{send}` completes it.")
-    tell_end(view, summary, on_done)
+    if not summary.is_urgent:
+        names = [a.record.environment.get("gpu") for a in view.arms.values() if a.record]
+        _estimate(objects, definition, next(filter(None, names), None))
+    tell_end(view, summary, on_done, spending_entry(objects, view))
     if not summary.is_done:
         return summary.exit_code
     unread = sum(not arm.is_final for arm in view.arms.values())
@@ -163,7 +191,9 @@ def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int, storage: st
     )
 
 
-def tell_end(view: SweepView, summary: RunSummary, on_done: OnDone) -> None:
+def tell_end(
+    view: SweepView, summary: RunSummary, on_done: OnDone, spending: Mapping[str, Json]
+) -> None:
     """Say what went wrong and how a run goes on; of one that is done, ``on_done`` says more."""
     for setting, why in summary.retired.items():
         note(f"{setting}: its search ended early: {why}")
@@ -171,10 +201,13 @@ def tell_end(view: SweepView, summary: RunSummary, on_done: OnDone) -> None:
         note(problem)
     name = view.definition.name
     done = f"{summary.arms_done} of {summary.arms_total} arms are final"
-    if not summary.is_done:
+    if line := summary.budget_line(took_text(spending)):
+        on_done(view, line)
+    elif not summary.is_done:
         stopped = f" ({summary.stopped})" if summary.stopped else ""
         goes_on = KNOWN in os.environ and not summary.was_asked_to_stop
         what_next = "Its job sees whether it goes on." if goes_on else summary.advice
         note(f"{name} is not done{stopped}: {done}. {what_next}")
-        return
-    on_done(view, f"{name}: {done}; proposals: {outcome_text(summary.outcomes)}")
+    else:
+        outcomes = outcome_text(summary.outcomes)
+        on_done(view, f"{name}: {done}; proposals: {outcomes}; {took_text(spending)}")

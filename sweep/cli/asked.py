@@ -11,6 +11,7 @@ import click
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from search_spaces.start_points import EVERY, Start, parse_point, with_start_points
 from sweep.cli.options import (
     address_option,
     complete_spaces,
@@ -18,11 +19,13 @@ from sweep.cli.options import (
     parse_values,
     storage_option,
 )
+from sweep.study.advice import note
 from sweep.study.opening import parse_seeds
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which showing a space does not need
     from sweep.study.definition import Definition
+    from trainables.records.objects import ObjectStore
 
 Verb = Callable[..., None]
 
@@ -47,6 +50,21 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         metavar="FIELD=VALUE",
         help="Set a field of the base run (steps=500) or of the space (sampler=random); "
         "repeatable.",
+    ),
+    "points": click.option(
+        "--point",
+        "points",
+        multiple=True,
+        metavar="FIELD=VALUE,...",
+        help="Try this point first in every setting (constraint.alpha=0.2,constraint.dual_lr=1e-3);"
+        " repeatable. What it leaves out is as in the first proposal, whose place it takes.",
+    ),
+    "start_from": click.option(
+        "--start-from",
+        multiple=True,
+        metavar="NAME[:SETTING]|FILE",
+        help="Try first the winners of another sweep, each in the setting of its name, or one of "
+        "them or an exported configuration in every setting; repeatable.",
     ),
     "patterns": only_option,
     "full": click.option("--full", is_flag=True, help="Take the space's full-size variant."),
@@ -79,6 +97,25 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's "
         "share of a cluster.",
     ),
+    "max_arms": click.option(
+        "--max-arms",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Begin no more arms once N of the sweep are begun, in all its runs, unconstrained "
+        "ones included. Running arms finish; `sweep resume` goes on.",
+    ),
+    "max_hours": click.option(
+        "--max-hours",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="H",
+        help="The same after H hours of this call (on a cluster: of its job).",
+    ),
+    "max_gpu_hours": click.option(
+        "--max-gpu-hours",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="H",
+        help="The same once the sweep's arms have held GPUs for H hours, in all its runs.",
+    ),
     "whole": click.option(
         "--full", "whole", is_flag=True, help="Show every setting whole, however many there are."
     ),
@@ -93,7 +130,9 @@ def collected(**kinds: type[Any]) -> Callable[[Verb], Verb]:
     ``@collected(asked=Asked)`` adds an option for each field of Asked, and calls the verb with
     ``asked=Asked(...)`` in their place.
     """
-    names = {taker: [field.name for field in fields(kind)] for taker, kind in kinds.items()}
+    names = {
+        taker: [field.name for field in fields(kind) if field.init] for taker, kind in kinds.items()
+    }
 
     def decorated(verb: Verb) -> Verb:
         @functools.wraps(verb)
@@ -167,9 +206,17 @@ class Asked(SpaceOptions, SweepOptions):
 
     space: str
     name: str | None
+    points: Sequence[str]
+    start_from: Sequence[str]
 
-    def definition(self) -> tuple[catalog.Found, Definition, list[str]]:
-        """The space as it was found, the sweep of it, and which fields were named."""
+    def definition(
+        self, objects: ObjectStore | None
+    ) -> tuple[catalog.Found, Definition, list[str]]:
+        """The space as it was found, the sweep of it, and which fields were named.
+
+        Args:
+            objects: the storage that has the sweeps to start from; None: that is not here.
+        """
         from sweep.study.definition import Definition
 
         found = catalog.find(self.space, full=self.full)
@@ -187,5 +234,11 @@ class Asked(SpaceOptions, SweepOptions):
             wanted["stall_after_s"] = self.stall_after
         default = f"{found.name}-full" if self.full else found.name
         name = default if self.name is None else self.name
-        chosen = catalog.only(space, self.patterns)
-        return found, Definition(name, catalog.with_values(chosen, wanted)), list(wanted)
+        chosen = catalog.with_values(catalog.only(space, self.patterns), wanted)
+        if self.points or self.start_from:
+            from sweep.results.started_from import starts_from
+
+            starts = [Start(text, {EVERY: parse_point(text)}) for text in self.points]
+            starts += starts_from(self.start_from, objects, say=note)
+            chosen = with_start_points(chosen, starts, say=note)
+        return found, Definition(name, chosen), list(wanted)

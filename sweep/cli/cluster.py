@@ -23,6 +23,7 @@ from sweep.cli.options import (
 from sweep.cluster import ask
 from sweep.cluster.submission import ANSWER, Submission
 from sweep.run import notifications
+from sweep.run.budget import NO_LIMIT, Budget
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
 from sweep.study.registration import refuse_confirmation
@@ -52,6 +53,7 @@ notify_option = click.option(
 @collected(asked=Asked)
 @storage_option
 @OPTIONS["workers"]
+@collected(budget=Budget)
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
 @click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
@@ -60,6 +62,7 @@ def submit(
     asked: Asked,
     storage: str,
     workers: int | None,
+    budget: Budget,
     mlflow: str | None,
     notify: str | None,
     any_version: bool,
@@ -71,8 +74,9 @@ def submit(
     definition again attaches to it; a different one under a name that is taken is refused.
     """
     where = _required(address)
-    found, definition, wanted = asked.definition()
+    found, definition, wanted = asked.definition(None)
     refuse_confirmation(found)
+    budget.refuse_without_gpu(definition.space)
     _refuse_places_of_here(definition.space, mlflow)
     sent = Submission(
         definition.name,
@@ -81,11 +85,16 @@ def submit(
         asked=tuple(wanted),
         mlflow=mlflow,
     )
-    send(where, sent, asked, workers, notify)
+    send(where, sent, asked, workers, notify, budget)
 
 
 def send(
-    address: str, sent: Submission, options: SweepOptions, workers: int | None, notify: str | None
+    address: str,
+    sent: Submission,
+    options: SweepOptions,
+    workers: int | None,
+    notify: str | None,
+    budget: Budget = NO_LIMIT,
 ) -> None:
     """Have a cluster train a sweep, or continue one, as this command line asks for it."""
     sent = replace(
@@ -94,7 +103,7 @@ def send(
         storage=given_storage(),
         asked_from=advice.place(address, given_storage()),
         notify=_for_the_head(notify),
-        options=_driver_options(options, workers),
+        options=(*_driver_options(options, workers), *budget.options),
     )
     with ask.cluster(address) as jobs:
         job, answer = ask.submit(jobs, sent, ACCEPT_S)

@@ -51,6 +51,7 @@ from sweep.confirmation.plan import (
 )
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.run.budget import Budget
 from sweep.statistics.design import Design, Rule
 from sweep.study import advice
 from sweep.study.advice import note
@@ -133,7 +134,7 @@ _PLANNING = (
 @click.option("--dry-run", is_flag=True, help="Print the plan, its power and its cost; do nothing.")
 @click.option("--plan-only", is_flag=True, hidden=True)  # on a cluster's head, for a laptop
 @collected(at=Place)
-@collected(executor=Executor)
+@collected(executor=Executor, budget=Budget)
 @notify_option
 @json_option
 def confirm(
@@ -152,6 +153,7 @@ def confirm(
     plan_only: bool,
     at: Place,
     executor: Executor,
+    budget: Budget,
     notify: str | None,
     as_json: bool,
 ) -> None:
@@ -162,7 +164,7 @@ def confirm(
     alone, `sweep export` writes it.
     """
     if studies is not None:
-        refuse_beside_studies(name, studies, proposals, controls)
+        refuse_beside_studies(name, studies, proposals, controls, budget)
         wanted = Wanted(
             name=studies_name((called or name).removesuffix(".studies")),
             design=partial(Design.planned, seeds=studies, rule=cast(Rule, rule), error=error),
@@ -176,10 +178,10 @@ def confirm(
     own = called or confirmation_name(name)
     if at.address is not None:
         there = ["--dry-run", *["--json"] * as_json] if dry_run else ["--plan-only"]
-        _there(at.address, name, own, executor, there, notify=notify)
+        _there(at.address, name, own, executor, there, notify=notify, budget=budget)
         return
     objects = open_store(at.storage)
-    find_sweep(objects, name)
+    budget.refuse_without_gpu(find_sweep(objects, name).space)
     plan = load_plan(objects, own)
     if plan is not None and plan.search != name:
         raise Misuse(f"{own} confirms {plan.search}, not {name}. Give another --name.")
@@ -207,7 +209,9 @@ def confirm(
             until_decided=until_decided,
             used_seeds=planned_seeds(objects, name, but=own),
         )
-        tuned = _tuned(objects, view, wanted, executor, may_train=not (dry_run or plan_only))
+        tuned = _tuned(
+            objects, view, wanted, executor, budget, may_train=not (dry_run or plan_only)
+        )
         if tuned is None:
             return
         plan, definition = planned(view, wanted, tuned, ArmStore(objects).record)
@@ -229,7 +233,7 @@ def confirm(
         return
     refuse_second_driver(objects, own)
     with redirect_stdout(sys.stderr) if as_json else nullcontext():
-        code = train(objects, definition, executor, notify=notify)
+        code = train(objects, definition, executor, budget=budget, notify=notify)
     if as_json:
         from sweep.confirmation.comparisons import confirmed  # scipy, statsmodels: two seconds
 
@@ -254,7 +258,13 @@ def _numbers(texts: Sequence[str]) -> dict[str, int]:
 
 
 def _tuned(
-    objects: ObjectStore, view: SweepView, wanted: Wanted, executor: Executor, *, may_train: bool
+    objects: ObjectStore,
+    view: SweepView,
+    wanted: Wanted,
+    executor: Executor,
+    budget: Budget,
+    *,
+    may_train: bool,
 ) -> dict[str, SweepView] | None:
     """The finished searches of the controls that have something to tune; trained where missing.
 
@@ -276,9 +286,10 @@ def _tuned(
                 note(f"{control} is tuned first: `{advice.resume(there.name, objects.root)}`.")
                 return None
             note(f"tunes {control} first, by as many proposals as {view.definition.name} had")
-            if code := train(objects, there, executor):
-                raise SystemExit(code)
+            code = train(objects, there, executor, budget=budget)
             tuning = load_sweep(objects, there.name, "pairs")
+            if code or not tuning.is_finished:  # its budget may be reached
+                raise SystemExit(code)
         found[control] = tuning
     return found
 
@@ -366,6 +377,7 @@ def _there(
     how_far: Sequence[str],
     *,
     notify: str | None,
+    budget: Budget,
 ) -> None:
     """The same on a cluster: planned by its head, then driven there as any sweep."""
     words = ["confirm", search, *_given_words(), *how_far]
@@ -375,7 +387,8 @@ def _there(
         return
     if said.strip():  # else its head said what is missing
         sent = Submission(own, any_version=True)
-        send(address, sent, SweepOptions(None, None, None, None), executor.workers, notify)
+        nothing = SweepOptions(None, None, None, None)
+        send(address, sent, nothing, executor.workers, notify, budget)
 
 
 def _given_words() -> list[str]:

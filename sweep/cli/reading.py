@@ -35,6 +35,8 @@ from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING, number
+from sweep.run.alike import failed_alike
+from sweep.run.budget import Budget, spending_entry, took_text
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import Definition, folder, sweep_names
@@ -153,7 +155,10 @@ def status(name: str, at: ShownSettings, watch: bool, as_json: bool) -> None:
                     _print_status(entry, at)
             if not goes_on:
                 return
-            time.sleep(WATCH_S)
+            try:
+                time.sleep(WATCH_S)
+            except KeyboardInterrupt:  # that is how a view is left
+                return
 
 
 def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
@@ -164,6 +169,8 @@ def _status_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
         "driver": None if driver is None else vars(driver),
         "storage": objects.root,
         **status_entry(view, is_running=driver is not None),
+        **spending_entry(objects, view),
+        "failed_alike": failed_alike(objects, view.definition.name) or None,
     }
 
 
@@ -185,6 +192,7 @@ def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
     begun = "in training" if driver is not None else "interrupted"
     count = arms["training"] + arms["interrupted"]
     out.print(f"{arms['final']} of {arms['wanted']} arms final, {count} {begun}")
+    _print_spent(entry)
     out.print()
     settings = entry["settings"]
     begun_ones = [s for s in settings if s["proposals"]["finished"]]
@@ -200,6 +208,19 @@ def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
         storage = entry["storage"] if at.address is None else given_storage()
         again = advice.command("resume", name, storage=storage, address=at.address)
         click.echo(f"\nContinue with `{again}`.")
+
+
+def _print_spent(entry: Mapping[str, Json]) -> None:
+    """What the sweep has come to in hours, its budget, and why its last run gave up."""
+    out, spent, budget = console(), entry["spent"], entry["budget"]
+    if spent["arm_hours"]:
+        out.print(Paragraph(took_text(entry)))
+    if budget is not None and entry["state"] in ("running", "stopped"):
+        limits = {name: value for name, value in budget.items() if name != "reached"}
+        reached = ", reached" if budget["reached"] else ""
+        out.print(f"budget of its last run: {' '.join(Budget(**limits).options)}{reached}")
+    if entry["failed_alike"]:
+        out.print(Paragraph(f"its last run ended: {entry['failed_alike']}", style="red"))
 
 
 def _status_row(setting: Mapping[str, Json]) -> dict[str, str]:

@@ -33,6 +33,7 @@ from sweep.executors.executor import Executor
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView
+from sweep.run.budget import NO_LIMIT, Budget
 from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
@@ -64,7 +65,7 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 @click.command()
 @collected(asked=Asked)
 @storage_option
-@collected(executor=Executor)
+@collected(executor=Executor, budget=Budget)
 @click.option(
     "--reproduce", "--fresh", "reproduce", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
@@ -75,6 +76,7 @@ def run(
     asked: Asked,
     storage: str,
     executor: Executor,
+    budget: Budget,
     reproduce: bool,
     mlflow: str | None,
     notify: str | None,
@@ -87,9 +89,10 @@ def run(
     """
     tell_that_it_is_here("`sweep submit` sends a sweep to the cluster.")
     require_torch()
-    found, definition, wanted = asked.definition()
-    refuse_confirmation(found)
     objects = open_store(storage)
+    found, definition, wanted = asked.definition(objects)
+    refuse_confirmation(found)
+    budget.refuse_without_gpu(definition.space)
     definition = training.ready(objects, definition, executor, mlflow)
     if reproduce:
         from sweep.run.reproduce import reproduced
@@ -98,7 +101,7 @@ def run(
         raise SystemExit(_tell_reproduced(entry, as_json=False))
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
-    raise SystemExit(train(objects, there, executor, mlflow=mlflow, notify=notify))
+    raise SystemExit(train(objects, there, executor, budget=budget, mlflow=mlflow, notify=notify))
 
 
 @click.command()
@@ -161,7 +164,7 @@ def _tell_reproduced(entry: Mapping[str, Json], *, as_json: bool) -> int:
 @collected(options=SweepOptions)
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @collected(at=Place)
-@collected(executor=Executor)
+@collected(executor=Executor, budget=Budget)
 @notify_option
 def resume(
     name: str,
@@ -169,6 +172,7 @@ def resume(
     retry_failed: bool,
     at: Place,
     executor: Executor,
+    budget: Budget,
     notify: str | None,
 ) -> None:
     """Continue a sweep; if asked, with more proposals or failed arms again.
@@ -185,11 +189,12 @@ def resume(
             seeds=options.seeds,
             retry_failed=retry_failed,
         )
-        send(at.address, sent, options, executor.workers, notify)
+        send(at.address, sent, options, executor.workers, notify, budget)
         return
     require_torch()
     objects = open_store(at.storage)
     there = find_sweep(objects, name)
+    budget.refuse_without_gpu(there.space)
     grown = options.seeds is not None or options.proposals is not None
     if there.space.phase == "confirmation" and (grown or retry_failed):
         raise Misuse(
@@ -208,7 +213,9 @@ def resume(
     resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
     objects.check_writable()
     there = extended(objects, there, n_proposals=options.proposals, search_seeds=seeds, say=note)
-    raise SystemExit(train(objects, there, executor, retry_failed=retry_failed, notify=notify))
+    raise SystemExit(
+        train(objects, there, executor, retry_failed=retry_failed, budget=budget, notify=notify)
+    )
 
 
 def _folder(data: str) -> str | None:
@@ -252,19 +259,20 @@ def train(
     executor: Executor,
     *,
     retry_failed: bool = False,
+    budget: Budget = NO_LIMIT,
     mlflow: str | None = None,
     notify: str | None = None,
 ) -> int:
     """Train what is missing, track it, print what it came to; the exit code."""
     return training.train(
         objects, definition, executor,
-        on_done=partial(_print_done, objects), retry_failed=retry_failed, mlflow=mlflow,
-        notify=notify,
+        on_done=partial(_print_done, objects), retry_failed=retry_failed, budget=budget,
+        mlflow=mlflow, notify=notify,
     )  # fmt: skip
 
 
 def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
-    """What a sweep came to that is done."""
+    """What a sweep came to that is done, or that has reached its budget."""
     console().print(f"\n{line}\n")
     if view.definition.space.phase == "confirmation":
         from sweep.cli.text.confirmed import print_confirmed, print_outcome

@@ -39,6 +39,7 @@ from sweep.confirmation.studies import (
 )
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
+from sweep.run.budget import Budget
 from sweep.statistics.design import Design
 from sweep.study import advice
 from sweep.study.advice import note
@@ -66,7 +67,9 @@ class Studies:
     notify: str | None
 
 
-def refuse_beside_studies(name: str, studies: int, proposals: Sequence[str], controls: str) -> None:
+def refuse_beside_studies(
+    name: str, studies: int, proposals: Sequence[str], controls: str, budget: Budget
+) -> None:
     """Raise for options of this command line that make no sense with ``--studies``."""
     if studies < 2:
         raise InvalidValue(
@@ -82,6 +85,11 @@ def refuse_beside_studies(name: str, studies: int, proposals: Sequence[str], con
         raise Misuse(
             f"--studies compares with {TUNED} alone, got --controls {controls}. Leave --controls "
             "out; without --studies the other controls stand beside the pair."
+        )
+    if budget:
+        raise Misuse(
+            f"--studies trains many sweeps, got {' '.join(budget.options)}, which is of one sweep. "
+            "Leave it out: Ctrl-C ends them, and the same command continues."
         )
     if named_here("seeds"):
         raise Misuse(

@@ -31,6 +31,8 @@ from sweep.cluster.submission import (
 from sweep.executors.autoscaling import largest, unused_gpus
 from sweep.executors.resources import ResourceClasses
 from sweep.run import notifications
+from sweep.run.alike import failed_alike
+from sweep.run.budget import BEGUN, stored_budget
 from sweep.run.events import OnEvent, of_driver, of_storage
 from sweep.run.forget_failed import forget_failed
 from sweep.run.signals import KNOWN, request_stop, stop_request
@@ -67,7 +69,7 @@ def main() -> None:
         target = sent.notify or os.environ.get(notifications.VARIABLE)
         resume = advice.resume(sent.name, objects.root)
         with notifications.notifying(target, sent.name, resume, warn=_say) as on_event:
-            run_driver = partial(drive, objects, sent)
+            run_driver = partial(drive, objects, sent, begun_s=time.time())
             code = supervise(objects, sent.name, run_driver, known=known, on_event=on_event)
         raise SystemExit(code)
     notes: list[str] = []
@@ -145,19 +147,20 @@ def tell_unused_gpus(
         say(told)
 
 
-def drive(objects: ObjectStore, sent: Submission, known: str) -> int:
+def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float) -> int:
     """Run a driver of the stored sweep on this cluster to its end.
 
     Args:
         objects: the storage root.
         sent: what it is to do.
         known: the request to stop that is of before; any other stops it.
+        begun_s: when its job began, in seconds since 1970: a budget's hours are the job's.
 
     Returns:
         Its exit code; where a signal ended it, as in a shell, 128 + the signal's number.
     """
     resume = ["resume", sent.name, "--where", "cluster", "--storage", objects.root]
-    environment = {**_for_driver(os.environ), KNOWN: known}
+    environment = {**_for_driver(os.environ), KNOWN: known, BEGUN: str(begun_s)}
     if sent.notify is not None:
         environment[notifications.VARIABLE] = sent.notify
     command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
@@ -203,7 +206,7 @@ def supervise(
                 return code
             if terminated or _asked_to_stop(objects, name, known):
                 return code
-            if code == 1 and seen.is_over():
+            if code == 1 and (seen.is_over() or _gave_up(objects, name)):
                 return code  # not all went well: its own last lines say what
             if _is_driven(objects, name):
                 return code
@@ -255,6 +258,14 @@ def _is_driven(objects: ObjectStore, name: str) -> bool:
     if other is not None:
         _say(f"{name} is driven by {other} now: this job leaves it to that one.")
     return other is not None
+
+
+def _gave_up(objects: ObjectStore, name: str) -> bool:
+    """Whether the driver ended at its budget, or since its first arms failed alike."""
+    try:
+        return bool(failed_alike(objects, name) or stored_budget(objects, name)[1])
+    except StoreError:
+        return False
 
 
 def _asked_to_stop(objects: ObjectStore, name: str, known: str) -> bool:

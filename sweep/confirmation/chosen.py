@@ -45,6 +45,7 @@ from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
 
 Read = Callable[[str], ArmRecord | None]  # the record of a signature
+MOST_REASONS = 3  # settings whose lack of a winner a message explains
 JITTER = 0.01  # of the start of networks that have no random one, over their weights' rms
 
 
@@ -199,14 +200,13 @@ def chosen_proposals(view: SweepView, wanted: Wanted) -> dict[str, tuple[int, bo
         elif name in kept and one.chosen.winner is not None:
             found[name] = one.chosen.winner.number, False
     if not found:
+        why = [f"{s.setting.name}: {s.chosen.why}" for s in view.settings if s.setting.name in kept]
+        more = [f"and {len(why) - MOST_REASONS} more settings"] * (len(why) > MOST_REASONS)
         raise Misuse(
             f"{view.definition.name} has no winner to confirm"
             + (" in these settings" if wanted.patterns else "")
             + ": "
-            + "; ".join(
-                f"{one.setting.name}: {one.chosen.why}"
-                for one in [one for one in view.settings if one.setting.name in kept][:3]
-            )
+            + "; ".join([*why[:MOST_REASONS], *more])
             + ". Search on, or name what to confirm all the same: --proposal SETTING=NUMBER."
         )
     return found

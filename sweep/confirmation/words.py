@@ -53,7 +53,8 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         least = entry["design"]["smallest_effect"]
         texts = [
             f"the two are equivalent {on}: two one-sided tests rule out a difference of "
-            f"{least:g} {unit} or more either way (it is {contrast['mean']:+.3g}; {interval})."
+            f"{least:g} {unit} or more either way, each at the whole level, so that the interval "
+            f"may reach beyond (it is {contrast['mean']:+.3g}; {interval})."
         ]
     elif contrast["outcome"] in ("better", "worse"):
         texts = [

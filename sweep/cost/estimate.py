@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import timeit
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ import torch
 
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
-from sweep.cost.counted_work import Work, counted_work
+from sweep.cost.counted_work import NotCounted, Work, counted_work
 from sweep.cost.timed_steps import step_times
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
@@ -161,6 +162,32 @@ def _assumption(gpu: str | None, counted: bool) -> str:
     if counted:
         return "operations counted where a step is large; rate of a matrix product timed here"
     return "a few real steps of every shape timed here, on noise, just now"
+
+
+def estimate_entry(space: SearchSpace, gpu: str | None) -> dict[str, Json]:
+    """``estimate`` as plain values; ``not_counted``: why there is none."""
+    try:
+        return estimate(space, gpu).to_json()
+    except NotCounted as error:
+        return {"not_counted": str(error)}
+
+
+def gpu_here() -> str:
+    """What the GPU of this machine calls itself; '': there is none."""
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
+
+
+def gpu_called(name: str) -> str | None:
+    """The GPU of GPUS that calls itself so; None: none of them.
+
+    >>> gpu_called("NVIDIA GeForce RTX 3080 Ti"), gpu_called("NVIDIA H100 80GB HBM3")
+    ('rtx3080ti', 'h100')
+    >>> gpu_called("NVIDIA L40S") is None
+    True
+    """
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    spans = {"".join(words[i:j]) for i in range(len(words)) for j in range(i + 1, len(words) + 1)}
+    return max(spans & GPUS.keys(), key=len, default=None)
 
 
 # --- one arm --------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ class Executor:
             from sweep.executors.inline import train_inline
 
             train_inline(coordinator)
-        elif not coordinator.plan.is_done:
+        elif not coordinator.is_over:
             from sweep.executors import tune  # imports Ray: a second nobody else pays
 
             train = tune.train_on_cluster if self.where == "cluster" else tune.train_on_local_ray

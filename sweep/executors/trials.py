@@ -74,8 +74,14 @@ class LiveTrials:
             coordinator.unfinished(arm.signature)
             coordinator.store_trouble(str(error))
             return None
+        coordinator.live[arm.signature].gpus = kind.gpus
         self.assigned[trial] = LiveTrial(arm, kind)
         return self.assigned[trial]
+
+    def is_taken_back(self, trial: str) -> bool:
+        """Whether a trial that waits for a worker is to end without one."""
+        assigned = self.assigned.get(trial)
+        return self.coordinator.takes_back("" if assigned is None else assigned.signature)
 
     def reported(self, trial: str, report: Report | None, host: str) -> None:
         """A trial's arm came to a report."""
@@ -175,7 +181,7 @@ class LiveTrials:
         training = [h for t, h in self.assigned.items() if t in self._training]
         places = self._capacity.places(
             # A sweep that stops still says what it holds, and asks for no more machines.
-            wanted=live if self.coordinator.stopping else plan.arms_total - plan.arms_done,
+            wanted=live if self.coordinator.begins_no_more else plan.arms_total - plan.arms_done,
             live=live,
             training=round(sum(self._weight(assigned.kind) for assigned in training)),
         )

@@ -307,10 +307,10 @@ class _Scheduler(_WithoutState, FIFOScheduler):
                     if one.status == Trial.PENDING and one.config["avoid"]:
                         _withdraw(tune_controller, one)
         waiting = {t.trial_id: t for t in live if t.status == Trial.PENDING}
-        if self._live.coordinator.stopping:
-            for one in waiting.values():  # no worker may ever come
+        for trial_id, one in list(waiting.items()):
+            if self._live.is_taken_back(trial_id):  # no worker may ever come
                 _withdraw(tune_controller, one)
-            waiting = {}
+                del waiting[trial_id]
         if not waiting:
             # Tune would keep a worker for the next arm, and its place: others may wait for it.
             tune_controller._tune_controller._cleanup_cached_actors(force_all=True)

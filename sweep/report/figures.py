@@ -73,8 +73,8 @@ FIGURES: Mapping[str, Drawing] = {
     ),
     "differences": Drawing(
         "Gain by test gamma",
-        "Constrained less plain training, so signed that above 0 the constrained network is "
-        f"better. Grey: seeds; blue: their mean. {_NOISE}",
+        "By how much the constrained network is better than plain training: above 0 it is, "
+        f"whichever way the metric goes. Grey: seeds; blue: their mean. {_NOISE}",
         scores.differences,
     ),
     "depth": Drawing(

@@ -127,7 +127,8 @@ def figure_files(of: Reported, out: Path, keys: Sequence[str]) -> list[str]:
     found = drawn(of.data, keys)
     if empty := [key for key in keys if key not in found]:
         raise Failure(
-            f"{of.name} has nothing measured that the figure {' or '.join(empty)} could show."
+            f"{of.name} has nothing measured that the figure {' or '.join(empty)} could show. "
+            + " ".join(f"{key}: {FIGURES[key].caption}" for key in empty)
         )
     return _write(out, _as_files(found))
 
@@ -230,14 +231,20 @@ def _as_files(figures: Mapping[str, Pages]) -> dict[str, bytes]:
 def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
     """Write all files; they replace all pages of these figures, a page the whole report."""
     keys = FIGURES if PAGE in files else {key for key in FIGURES if _pages_of([key], files)}
-    for stale in _pages_of(keys, (f"figures/{path.name}" for path in (out / "figures").glob("*"))):
-        (out / stale).unlink()
-    for file, content in files.items():
-        path = out / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{path.name}.part")  # a reader never sees half of one
-        part.write_bytes(content)
-        part.replace(path)
+    try:
+        there = [f"figures/{path.name}" for path in (out / "figures").glob("*")]
+        for stale in _pages_of(keys, there):
+            (out / stale).unlink()
+        for file, content in files.items():
+            path = out / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f".{path.name}.part")  # a reader never sees half of one
+            part.write_bytes(content)
+            part.replace(path)
+    except OSError as error:
+        raise Misuse(
+            f"the report could not be written below {out}: {error}. Give another folder with --out."
+        ) from error
     return sorted(files)
 
 

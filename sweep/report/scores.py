@@ -47,6 +47,7 @@ def gains(data: Measured) -> Figure | None:
         axis.set_ylim(len(names) - 0.5, -0.5)
         axis.set_yticks(range(len(names)), [""] * len(names))
         axis.set_xlabel(f"gain on {block} gammas, {data.metric.unit}")
+        axis.locator_params(axis="x", nbins=4)  # longer ones run into each other
     seeds = {name: max(map(len, found[name].values())) for name in names}
     wanted = {name: len(data.entries[name]["search_seeds"]) for name in names}
     few = {n: f" ({seeds[n]} of {wanted[n]} seeds)" * (seeds[n] < wanted[n]) for n in names}

@@ -171,7 +171,9 @@ def trade_off(data: Measured) -> Figure | None:
         return True
 
     unit, label = data.metric.unit, data.metric.label
-    return per_setting(data, (drawn, f"{label} on seen gammas, {unit}", f"{label} on unseen"))
+    return per_setting(
+        data, (drawn, f"{label} on seen gammas, {unit}", f"{label} on unseen, {unit}")
+    )
 
 
 def progress(data: Measured) -> Figure | None:
@@ -229,7 +231,7 @@ def failure(data: Measured) -> Figure | None:
 
     def title(setting: str) -> str:
         failed = data.failures[data.failures["setting"] == setting]["proposal"].iloc[0]
-        return f"{data.title(setting)}; infeasible: {failed}"
+        return f"{data.title(setting)}; infeasible: proposal {failed}"
 
     panels = (
         (loss, "layer (0: the input)", "held-out loss"),

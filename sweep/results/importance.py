@@ -1,4 +1,4 @@
-"""Importance of searched values: rank correlations with objective and missing share.
+"""Rank correlations of searched values with objective and missing share. Pure.
 
 Searched values vary together, and a search looks where it is good: a correlation is no effect.
 """

@@ -62,7 +62,7 @@ def worst(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 # Of an evaluation: what records of before do not hold, so that it cannot be compared.
-LATER = ("descent_ratio_counts", "descent_ratio_mean")
+LATER = ("descent_ratio_counts", "descent_ratio_mean", "hidden_norms")
 
 
 def arm_entry(arm: Arm, before: ArmRecord, now: ArmRecord) -> dict[str, Json]:

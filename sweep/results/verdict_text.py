@@ -18,6 +18,11 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
     lines = []
     if ours.get("certificate"):
         lines.append(certificate_text(ours, entry["tolerance"]))
+    if seeds := infeasible_seeds(entry):
+        lines.append(
+            f"by seed: infeasible on {len(seeds)} of {len(entry['search_seeds'])}: "
+            + ", ".join(f"seed {seed} misses {share:.2f}" for seed, share in seeds.items())
+        )
     bound = ours.get("worst_missing_share_seeds_upper")
     if bound is not None:
         lines.append(
@@ -40,6 +45,14 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
     if found and found["finished"] >= ENOUGH:
         lines.append(importance_text(found))
     return lines
+
+
+def infeasible_seeds(entry: Mapping[str, Json]) -> dict[str, float]:
+    """Of a feasible pair the seeds whose own constrained network is not, and what each misses."""
+    if not (entry["constrained"] or {}).get("feasible"):
+        return {}
+    ours = {seed: pair["constrained"] or {} for seed, pair in entry["seeds"].items()}
+    return {s: v["worst_missing_share"] for s, v in ours.items() if v.get("feasible") is False}
 
 
 def certificate_text(values: Mapping[str, Json], tolerance: float) -> str:
@@ -156,9 +169,9 @@ def bias_text(rows: Sequence[Row], samples: str) -> str:
 def verdict_legend(tolerance: float, phase: str) -> list[str]:
     """What the columns about feasibility mean."""
     return [
-        f"missing share: worst layer, mean over the {phase} seeds, or the median seed where that "
-        f"misses more, held out at train gamma; feasible up to {tolerance:.2f}. certified: 95 % "
-        "bounds over the held-out units say so too; "
+        f"missing share: worst layer, mean over the {phase} seeds, or the median seed (of two the "
+        "better one) where that misses more, held out at train gamma; feasible up to "
+        f"{tolerance:.2f}. certified: 95 % bounds over the held-out units say so too; "
         "undecided: other units could turn the verdict.",
         "units met: the share of held-out units whose own losses meet the constraint, of "
         "the layer that fewest meet. descent asked: the share of f0 that all layers together are "

@@ -10,6 +10,7 @@ which would train finished arms again.
 from __future__ import annotations
 
 import logging
+import math
 import time
 import uuid
 from collections import Counter
@@ -18,13 +19,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from search_spaces.space import ORDER_FREE
+from sweep.cost.spent import gpus_of
 from sweep.run import events
+from sweep.run.alike import FirstFailures, drop_failed_alike, failed_alike, put_failed_alike
+from sweep.run.budget import Spending
 from sweep.run.events import Event, OnEvent
 from sweep.run.forget_failed import failures, forget_failed
 from sweep.run.late_records import LateRecords
 from sweep.run.summary import RunSummary
 from sweep.study import advice
-from sweep.study.arms import Arm, OnRecord, RecordReader, arms_of_proposal
+from sweep.study.arms import Arm, LiveArm, OnRecord, RecordReader, arms_of_proposal
 from sweep.study.definition import Definition
 from sweep.study.pairs import ProposalResult, join
 from sweep.study.plan import Ask, Plan
@@ -47,22 +51,12 @@ from trainables.errors import StoreError
 from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.retries import RECORD_SEEN_WITHIN_S
+from trainables.retries import ALIKE_ENDS_S, RECORD_SEEN_WITHIN_S
 
 OnFinal = Callable[[Arm, ArmRecord], None]
 
 log = logging.getLogger(__name__)
 _Key = tuple[str, int]  # setting, proposal number
-
-
-@dataclass
-class LiveArm:
-    """An arm that was handed out: where it stands."""
-
-    arm: Arm
-    since: float  # monotonic clock
-    report: Report | None = None
-    fetching: str = ""  # how far its machine is with its data, until it reports
 
 
 @dataclass
@@ -87,6 +81,7 @@ class Coordinator:
         on_event: OnEvent | None = None,
         ask_ahead: bool = False,
         again: str | None = None,
+        spending: Spending | None = None,
     ) -> None:
         """Nothing is read before ``start``.
 
@@ -100,10 +95,12 @@ class Coordinator:
             on_event: told of what somebody who does not look wants to know; may come from a thread.
             ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
             again: the command that continues the sweep; None: a plain `sweep resume`.
+            spending: counts what is spent, and of how much; None: without a limit.
         """
         self.objects = objects
         self.definition = definition
         self.again = again or advice.resume(definition.name, objects.root)
+        self.spending = spending or Spending(objects, definition)
         self.runs = ArmStore(objects, driver=uuid.uuid4().hex)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
@@ -112,6 +109,7 @@ class Coordinator:
         self.retired: dict[str, str] = {}
         self.problems: list[str] = []
         self.stopping = ""  # why no more arms are handed out
+        self.ends_by = math.inf  # monotonic clock: arms that have not reported end where they are
         self.waits_for = ""  # what keeps arms from being trained, in one line, for `sweep status`
         self._is_urgent = False
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
@@ -124,6 +122,9 @@ class Coordinator:
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._read = RecordReader(self.runs)
         self._failed_baselines: dict[str, str] = {}  # signature -> why
+        self._first_failures = FirstFailures()
+        self._unfinished = 0  # arms that were begun in this run, and will not end in it
+        self._given_back: set[str] = set()  # arms that were begun: no budget keeps them waiting
         self._ahead: dict[_Key, Future[Point]] = {}
         slow = definition.space.sampler == "gp"
         self._thread = ThreadPoolExecutor(1, "search") if ask_ahead and slow else None
@@ -138,9 +139,12 @@ class Coordinator:
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
         """
-        put_retired(self.objects, self.definition.name, {})
-        if retry_failed:
+        name = self.definition.name
+        put_retired(self.objects, name, {})
+        if retry_failed or failed_alike(self.objects, name):
             forget_failed(self.objects, self.definition)
+            drop_failed_alike(self.objects, name)
+        self.spending.start()
         there = set(self.objects.names("arms"))
         for setting in self.definition.space.settings:
             self.outcomes[setting.name] = {}
@@ -151,20 +155,24 @@ class Coordinator:
             if arm.signature in there:
                 self._settle_if_final(arm)
         self._is_started = True
-        complete_judged(self.objects, self.definition.name, self._points, self.outcomes)
+        complete_judged(self.objects, name, self._points, self.outcomes)
+        judged = (outcome for of in self.outcomes.values() for outcome in of.values())
+        self.spending.count(self.runs, (s for outcome in judged for s in outcome.signatures))
 
     def next_arm(self) -> Arm | None:
         """The next arm to train, or None when there is none now. Never raises."""
         self.look_for_ended()
         try:
-            while not self.stopping:
+            while not self.begins_no_more:
                 step = self.plan.next()
                 if isinstance(step, Ask):
                     self._search(step)
                 elif step is None:
                     return None
                 elif not self._settle_if_final(step):
-                    self.live[step.signature] = LiveArm(step, time.monotonic())
+                    gpus = gpus_of(step.config, self.definition.space)
+                    self.live[step.signature] = LiveArm(step, time.monotonic(), gpus)
+                    self._given_back.discard(step.signature)
                     self._ask_ahead()
                     return step
         except StoreError as error:
@@ -174,8 +182,27 @@ class Coordinator:
     @property
     def is_over(self) -> bool:
         """No arm is live, all that ended are settled, and none will be handed out in this run."""
-        done = bool(self.stopping) or self.plan.is_handed_out
+        done = self.begins_no_more or self.plan.is_handed_out
         return done and not self.live and not self.looks_for_ended
+
+    @property
+    def begins_no_more(self) -> bool:
+        """Whether no arm is handed out, whatever is left."""
+        return bool(self.stopping or (self.budget_reached and not self._given_back))
+
+    @property
+    def budget_reached(self) -> str:
+        """The option of the budget that keeps arms from being begun; '' where none does."""
+        if not self.spending.budget or self.plan.is_handed_out:
+            return ""
+        begun = self.plan.arms_done + len(self.live) + len(self._ended) + self._unfinished
+        return self.spending.reached(begun, self.live)
+
+    def takes_back(self, signature: str) -> bool:
+        """Whether a handed-out arm that waits for a worker is not to be begun after all."""
+        live = self.live.get(signature)
+        has_begun = live is not None and live.report is not None
+        return bool(self.stopping or (self.spending.time_reached(self.live) and not has_begun))
 
     @property
     def looks_for_ended(self) -> bool:
@@ -188,7 +215,7 @@ class Coordinator:
         if live is None:
             return
         live.report, live.fetching = report, ""
-        self.progressed_at = time.monotonic()
+        live.reported = self.progressed_at = time.monotonic()
         self._tell(self._on_record, live.arm, False)
 
     def fetches(self, signature: str, how_far: str) -> None:
@@ -218,22 +245,29 @@ class Coordinator:
                     )
                     continue
                 self.durations = [*self.durations[-63:], time.monotonic() - live.since]
-                self._settle(live.arm, record)
+                self._settle(live.arm, record, live.gpus)
+                if record.status == "failed":
+                    self._fails(live.arm, record.reason)
                 self._tell(self._on_final, live.arm, record)
         except StoreError as error:
             self.store_trouble(str(error))
 
     def unfinished(self, signature: str, problem: str = "") -> None:
         """A handed-out arm stopped before its end; it resumes at the next start of the sweep."""
-        self.live.pop(signature, None)
+        live = self.live.pop(signature, None)
+        self._unfinished += 1
         if problem:
             self.problems.append(f"arm {signature} is not finished: {problem}")
+            if live is not None:
+                self._fails(live.arm, problem)
 
     def lost(self, signature: str) -> None:
         """A handed-out arm's worker is gone and no other took it over: hand it out again."""
         live = self.live.pop(signature, None)
         if live is not None:
             self.plan.give_back(live.arm)
+            if live.report is not None:
+                self._given_back.add(signature)
 
     def stalled(self, signature: str, what: str) -> None:
         """A handed-out arm makes no progress; ``what`` says since when, and what is done about it.
@@ -278,6 +312,7 @@ class Coordinator:
 
     def summary(self) -> RunSummary:
         """What this run came to."""
+        failed = failures(self.runs, self.again, self.outcomes, self._failed_baselines)
         counts = Counter(o.outcome for of in self.outcomes.values() for o in of.values())
         return RunSummary(
             sweep=self.definition.name,
@@ -285,11 +320,10 @@ class Coordinator:
             arms_done=self.plan.arms_done,
             arms_total=self.plan.arms_total,
             retired=dict(self.retired),
-            problems=(
-                *self.problems,
-                *failures(self.runs, self.again, self.outcomes, self._failed_baselines),
-            ),
+            problems=(*self.problems, *(() if self._first_failures.why else failed)),
             stopped=self.stopping,
+            budget=self.budget_reached,
+            spent=self.spending.spent.all,
             was_asked_to_stop=bool(self.stopping) and not self.problems,
             is_done=self.plan.is_done,
             is_urgent=self._is_urgent,
@@ -297,7 +331,8 @@ class Coordinator:
         )
 
     def close(self) -> None:
-        """End the search thread."""
+        """End the search thread, and store what is not stored yet of what was spent."""
+        self.spending.close()
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
@@ -312,8 +347,9 @@ class Coordinator:
         if outcome is not None and all(map(self.runs.has_final, signatures)):
             self.outcomes[setting][proposal.number] = outcome
             self._has_winner |= outcome.can_win
-            for arm in arms:
+            for arm, end in zip(arms, outcome.arms, strict=True):
                 self.plan.arm_is_final(arm.signature)
+                self._first_failures.known(end.status)
                 self._tell(self._on_record, arm, True)
         else:
             if proposal.outcome is not None:  # readers believe it
@@ -383,8 +419,10 @@ class Coordinator:
         self._settle(arm, record)
         return True
 
-    def _settle(self, arm: Arm, record: ArmRecord) -> None:
+    def _settle(self, arm: Arm, record: ArmRecord, gpus: float | None = None) -> None:
         self.plan.arm_is_final(arm.signature)
+        self._first_failures.known(record.status)
+        self.spending.settled(record, gpus)
         if arm.proposal is None and record.status == "failed":
             self._failed_baselines[arm.signature] = record.reason
         self._tell(self._on_record, arm, True)
@@ -393,6 +431,19 @@ class Coordinator:
             missing.discard(arm.signature)
             if not missing:
                 self._close(setting, number, record)
+
+    def _fails(self, arm: Arm, reason: str) -> None:
+        """An arm of this run has failed; the first ones, all alike, end the run."""
+        why = self._first_failures.failed(arm, reason)
+        if not why or self.plan.is_done or self.stopping:
+            return
+        self.problems = [f"{why} Mend that first: a resume trains these arms again."]
+        self.stop("its first arms failed alike")
+        self.ends_by = time.monotonic() + ALIKE_ENDS_S
+        try:
+            put_failed_alike(self.objects, self.definition.name, why)
+        except StoreError as error:
+            self.store_trouble(str(error))
 
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, store the outcome, let the search know."""

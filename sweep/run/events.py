@@ -79,9 +79,8 @@ def ended_event(summary: RunSummary) -> Event | None:
     arms = f"{summary.arms_done} of {summary.arms_total} arms are final"
     if summary.exit_code == 0:
         shown = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
-        return Event(
-            "finished", summary.sweep, f"{summary.sweep} is finished: {arms}; {shown}.", details
-        )
+        told = summary.budget_line() or f"{summary.sweep} is finished: {arms}; {shown}."
+        return Event("finished", summary.sweep, told, details)
     if summary.was_asked_to_stop:
         return None
     first = next(iter((*summary.problems, *summary.retired.values())), summary.stopped)

@@ -15,8 +15,8 @@ from rich.text import Text
 
 from search_spaces.settings import short_names
 from sweep.results.status import time_text
-from sweep.run.coordinator import Coordinator, LiveArm
-from sweep.study.arms import Arm
+from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm, LiveArm
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from sweep.study.selection import counted
@@ -168,6 +168,8 @@ def view(
         problems.append(
             Text(f"stopping ({coordinator.stopping}): running arms end at their report")
         )
+    elif reached := coordinator.budget_reached:
+        problems.append(_line(f"budget reached ({reached}): no new arm begins", "yellow"))
     taken = len(parts) + min(len(live), SHOWN_ARMS + 1) + len(problems)
     parts.append(_best(coordinator, names, most=max(2, height - taken - 2)))
     return Group(*parts, *problems)

@@ -9,13 +9,9 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Protocol
 
-from sweep.run.coordinator import (
-    Coordinator,
-)
-from sweep.run.events import (
-    OnEvent,
-    ended_event,
-)
+from sweep.run.budget import NO_LIMIT, Budget, Spending, put_budget
+from sweep.run.coordinator import Coordinator
+from sweep.run.events import OnEvent, ended_event
 from sweep.run.progress import display_of
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
 from sweep.run.standstill import standstill_watch
@@ -56,6 +52,7 @@ def run_sweep(
     on_event: OnEvent | None = None,
     display: bool = True,
     retry_failed: bool = False,
+    budget: Budget = NO_LIMIT,
     patience_s: float = STORE_PATIENCE_S,
 ) -> RunSummary:
     """Train what is missing of a stored sweep and return what it came to.
@@ -69,6 +66,7 @@ def run_sweep(
         on_event: told of the first winner, of standstills, and how the run ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
+        budget: when to begin no more arms.
         patience_s: how long writers wait for a store that cannot be written.
 
     Raises:
@@ -90,7 +88,8 @@ def run_sweep(
             on_final=shown.arm_ended,
             on_event=on_event,
             ask_ahead=executor.where != "inline",
-            again=run_again(objects, definition, executor),
+            again=run_again(objects, definition, executor, budget),
+            spending=Spending(patient, definition, budget),
         )
         stack.callback(coordinator.close)
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
@@ -105,6 +104,9 @@ def run_sweep(
             coordinator.stop("Ctrl-C")
         except StoreError as error:
             coordinator.store_trouble(str(error))
+        if reached := coordinator.budget_reached:
+            put_budget(objects, definition.name, budget, reached=reached)
+            coordinator.again = run_again(objects, definition, executor)  # the rest
         summary = coordinator.summary()
         ended = ended_event(summary)
         if ended is not None:
@@ -112,6 +114,14 @@ def run_sweep(
         return summary
 
 
-def run_again(objects: ObjectStore, definition: Definition, executor: Executor) -> str:
-    """The command that continues this run."""
-    return resume(definition.name, objects.root, where=executor.where, workers=executor.workers)
+def run_again(
+    objects: ObjectStore, definition: Definition, executor: Executor, budget: Budget = NO_LIMIT
+) -> str:
+    """The command that continues this run, under this budget."""
+    return resume(
+        definition.name,
+        objects.root,
+        where=executor.where,
+        workers=executor.workers,
+        more=budget.options,
+    )

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import uuid
 from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
@@ -82,11 +83,13 @@ def stop_on_request(coordinator: Coordinator, *, known: str) -> Iterator[None]:
 def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
     """Ctrl-C, SIGTERM and SIGHUP stop gently; a second Ctrl-C raises KeyboardInterrupt.
 
-    So do SIGTERM and SIGHUP when the block has not ended GRACE_S after the first of them.
+    So do SIGTERM and SIGHUP when the block has not ended GRACE_S after the first of them, and a
+    coordinator that says by when it is to end.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    main = threading.get_ident()
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     overdue: list[threading.Timer] = []
 
@@ -97,7 +100,7 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
             overdue[0].daemon = True
             overdue[0].start()
         if coordinator.stopping:
-            if number == signal.SIGINT:
+            if number == signal.SIGINT or time.monotonic() > coordinator.ends_by:
                 raise KeyboardInterrupt
             return
         coordinator.stop(SIGNALS[signal.Signals(number)], is_urgent=number in FROM_OUTSIDE)
@@ -112,8 +115,16 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
     # What is ignored from the start, by `nohup` say, stays so.
     heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, handle) for number in heard}
+
+    def look() -> bool:
+        is_late = time.monotonic() > coordinator.ends_by
+        if is_late:  # SIGINT may be ignored
+            signal.pthread_kill(main, signal.SIGTERM)
+        return is_late
+
     try:
-        yield
+        with watching(look, POLL_S, "end-watch"):
+            yield
     finally:
         for timer in overdue:
             timer.cancel()

@@ -33,7 +33,7 @@ class Standstill:
         """Tell where there is something to tell. ``now`` is of the monotonic clock."""
         last, live = self._coordinator.progressed_at, len(self._coordinator.live)
         # On a cluster no arm is handed out while no machine holds one: then none is live, either.
-        waits = live or not (self._coordinator.stopping or self._coordinator.plan.is_done)
+        waits = live or not (self._coordinator.begins_no_more or self._coordinator.plan.is_done)
         if not waits or now - last < self._after_s or self._told_of == last:
             return
         self._told_of = last

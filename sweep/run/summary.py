@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sweep.cost.spent import Held, held_text
 from trainables.records.arm_record import Outcome
 
 
@@ -18,6 +19,8 @@ class RunSummary:
     retired: dict[str, str]  # setting -> why its search ended early
     problems: tuple[str, ...]  # what went wrong besides training; empty when nothing did
     stopped: str  # why it ended before it was done; empty when it was not stopped
+    budget: str  # the option of its budget that was reached, with its value; empty: none
+    spent: Held  # by the arms that are final
     was_asked_to_stop: bool  # by somebody, and not by trouble
     is_done: bool
     is_urgent: bool  # whoever stopped it kills it within seconds
@@ -25,10 +28,28 @@ class RunSummary:
 
     @property
     def exit_code(self) -> int:
-        """0 when everything asked for is final and nothing went wrong, else 1."""
-        return 0 if self.is_done and not self.retired and not self.problems else 1
+        """0 when everything asked for is final, or a budget is spent, and nothing went wrong."""
+        is_over = self.is_done or (self.budget and not self.stopped)
+        return 0 if is_over and not self.retired and not self.problems else 1
 
     @property
     def advice(self) -> str:
         """What to do next; empty when all is well."""
         return "" if self.exit_code == 0 else f"Continue with `{self.again}`."
+
+    def budget_line(self, took: str = "") -> str:
+        """What a budget that was reached came to, and how to go on; empty: none was.
+
+        Args:
+            took: what its arms took, where more is to be said of it than here.
+        """
+        if self.is_done or self.stopped or not self.budget:
+            return ""
+        option, of_hours = self.budget.split()[0], self.budget.startswith("--max-hours")
+        less = f"{self.budget} for as long again" if of_hours else f"a higher {option} some of them"
+        return (
+            f"{self.sweep} reached its budget ({self.budget}): {self.arms_done} of "
+            f"{self.arms_total} arms are final, {self.arms_total - self.arms_done} are not "
+            f"trained; {took or f'its arms took {held_text(self.spent)}'}. `{self.again}` trains "
+            f"the rest, with {less}."
+        )

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 DEFAULT_STORAGE = "sweeps"  # below the folder that a command is given in
@@ -59,12 +60,19 @@ def command(*words: str, storage: str | None = None, address: str | None = None)
     return f"{ADDRESS}= {line}" if sent_away else line
 
 
-def resume(sweep: str, storage: str, *, where: str = "local", workers: int | None = None) -> str:
-    """What continues a sweep the way that it was started here."""
+def resume(
+    sweep: str,
+    storage: str,
+    *,
+    where: str = "local",
+    workers: int | None = None,
+    more: Sequence[str] = (),
+) -> str:
+    """What continues a sweep the way that it was started here, with ``more`` options."""
     how = [] if workers is None else ["--workers", str(workers)]
     if where != "local" and not os.environ.get(ASKED_FROM):
         how += ["--where", where]
-    return command("resume", sweep, *how, storage=storage)
+    return command("resume", sweep, *how, *more, storage=storage)
 
 
 def place(address: str, storage: str | None) -> str:

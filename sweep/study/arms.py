@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from sweep.study.definition import Definition
 from sweep.study.proposals import StoredProposal, stored_proposals
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
-from trainables.records.arm_record import ArmRecord
+from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -24,6 +25,26 @@ class Arm:
     signature: str
     setting: str
     proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
+
+
+@dataclass
+class LiveArm:
+    """An arm that was handed out: where it stands."""
+
+    arm: Arm
+    since: float  # monotonic clock
+    gpus: float = 0.0  # the share of a GPU that it holds
+    report: Report | None = None
+    reported: float = 0.0  # when; monotonic clock
+    fetching: str = ""  # how far its machine is with its data, until it reports
+
+    @property
+    def held_s(self) -> float:
+        """Seconds that it has held its machine, in all; 0 until it reports."""
+        if self.report is None:
+            return 0.0
+        before = (self.report.scalars.get(name, 0.0) for name in (TRAIN_SECONDS, EVAL_SECONDS))
+        return sum(before) + time.monotonic() - self.reported
 
 
 OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final

@@ -135,7 +135,9 @@ def _slack(
     """What resilience grants one arm, in the violations' unit."""
     assert record.evaluation is not None  # it finished
     slack_L: Floats = np.array(record.reports[-1].layers.get("slacks", ()))
-    if constraint.resilience_form == "decay" or not slack_L.size:
+    # slacks that are variables, or c mu where multipliers are mu + p s, are as the report has them
+    is_reported = constraint.resilience_form != "decay" or constraint.dual_optimizer == "augmented"
+    if not is_reported or not slack_L.size:
         multipliers_L = np.array(record.evaluation.multipliers)
         slack_L = slack(constraint, constraints, multipliers_L, held_out_F)
     return slack_L

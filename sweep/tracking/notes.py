@@ -30,7 +30,7 @@ def run_note(arm: TrackedArm) -> str:
         paragraphs.append(_scores(arm, record.evaluation))
     if record.reason:
         paragraphs.append(f"**{record.status}**: {record.reason}")
-    paragraphs += [f"* {warning}" for warning in record.warnings]
+    paragraphs += [f"* Seen in training: {warning}" for warning in record.warnings]
     if not record.config.matched_capacity:
         paragraphs.append(
             "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "

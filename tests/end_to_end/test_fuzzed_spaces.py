@@ -38,7 +38,7 @@ SPACE = SearchSpace(
         "constraint.alpha": Uniform(0.1, 0.3),
         "constraint.dual_lr": LogUniform(1e-3, 0.5),
         "constraint.resilience": LogUniform(1e-3, 1.0),
-        "constraint.dual_optimizer": Choice(("sgd", "adam")),
+        "constraint.dual_optimizer": Choice(("sgd", "adam", "nupi")),
     },
     n_proposals=3,
     search_seeds=(0, 1),

@@ -36,6 +36,15 @@ def test_a_dual_lr_that_reaches_nothing_is_named() -> None:
     assert "train longer" in warning
 
 
+def test_a_bare_decay_is_idle_by_its_own_measure() -> None:
+    """Of 1,000 dual steps each takes the share c; that of SGD is dual_lr times as small."""
+    space = quickstart(resilience=LogUniform(1e-4, 0.5))
+    fields = {"constraint.dual_optimizer": "bare_decay", "constraint.resilience": 0.1}
+    bare = replace(space, base=space.base.with_fields(fields))
+    assert "takes less than 20%" in idle_ranges(space)[0]
+    assert idle_ranges(bare) == []
+
+
 def test_a_warning_names_the_settings_that_it_is_about() -> None:
     space = quickstart()
     slow = Setting(

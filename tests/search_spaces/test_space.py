@@ -44,13 +44,14 @@ def test_every_built_in_space_is_what_its_json_reads_back_to(name: str) -> None:
 def test_the_default_point_of_every_setting_lies_in_its_ranges(name: str) -> None:
     space = catalog.find(name).space
     for setting in space.settings:
-        for field, value in space.default_point(setting).items():
+        at = space.coordinates_of(setting, space.default_point(setting))
+        for field, value in at.items():
             values = space.ranges_of(setting)[field]
             if isinstance(values, Choice):
                 assert value in values.values
-            elif not isinstance(values, LogDecay):
-                assert values.low <= value <= values.high
-        at = space.coordinates_of(setting, space.default_point(setting))
+            else:
+                low, high = values.low * (1 - 1e-9), values.high * (1 + 1e-9)
+                assert low <= value <= high
         assert space.point_of(setting, at) == pytest.approx(space.default_point(setting), rel=1e-9)
         space.run(setting, space.default_point(setting), seed=0)
 
@@ -158,6 +159,20 @@ def test_a_decay_means_the_same_at_every_dual_lr_and_length_of_run(fields: dict[
             assert -math.log(kept[0]) == pytest.approx(decay, rel=0.12)
             back = space.coordinates_of(setting, point)
             assert back["constraint.resilience"] == pytest.approx(decay, rel=1e-9)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_decay_of_the_bare_form_knows_no_rate(every: int) -> None:
+    base = SPACE.base.with_fields({"constraint.dual_optimizer": "bare_decay"})
+    space = searched(Setting("a", {"constraint.dual_every": every}), base=base)
+    (setting,) = space.settings
+    at = {"constraint.alpha": 0.2, "constraint.dual_lr": 0.01, "constraint.resilience": 0.7}
+    point = space.point_of(setting, at)
+    run = space.run(setting, point, seed=0)
+    assert run.constraint is not None
+    steps = sum(is_dual_step(run.constraint, 1, step) for step in range(run.steps))
+    assert (1 - point["constraint.resilience"]) ** steps == pytest.approx(math.exp(-0.7))
+    assert space.coordinates_of(setting, point) == pytest.approx(at)
 
 
 def test_a_point_on_the_edge_of_a_decay_range_is_told_inside_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +61,7 @@ TIMED = {
 def numbers(record: ArmRecord) -> dict[str, Any]:
     """Everything of a record that must not depend on when and in how many pieces it was trained."""
     plain = record.to_json()
-    for name in ("started_ms", "ended_ms", "environment"):
+    for name in ("started_ms", "ended_ms", "idle_ms", "environment"):
         del plain[name]
     for report in plain["reports"]:
         del report["timestamp_ms"]
@@ -146,6 +147,21 @@ def test_an_arm_killed_between_checkpoint_and_record_loses_no_report(
     ArmRun(TINY, store).advance()  # the checkpoint of step 20 is there ...
     store.objects.put(f"arms/{TINY.signature()}/progress.json", stale)  # ... its record is not
     assert numbers(run(TINY, store)) == numbers(whole)
+
+
+def test_time_between_two_drivers_is_idle_and_holds_no_machine(
+    store: ArmStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night_ms = 8 * 3_600_000
+    ArmRun(TINY, store).advance()
+    monkeypatch.setattr(time, "time_ns", lambda now=time.time_ns: now() + night_ms * 10**6)
+    began_s = time.perf_counter()
+    record = run(TINY, store)
+    took_s = time.perf_counter() - began_s
+    assert night_ms <= record.idle_ms <= night_ms + 60_000
+    assert record.ended_ms - record.started_ms >= night_ms
+    assert 0 < record.held_s < took_s + 60
+    assert ArmRun(TINY, store).record.held_s == record.held_s
 
 
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(

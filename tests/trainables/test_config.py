@@ -90,6 +90,8 @@ OTHER_VALUES = {
     "constraint.scale": "none", "constraint.grad_through_previous": False,
     "constraint.dual_optimizer": "adam", "constraint.dual_signal": "violation",
     "constraint.signal_clip": None, "constraint.dual_lr": 0.5, "constraint.resilience": 0.5,
+    "constraint.dual_kp": 0.5, "constraint.dual_penalty": 0.5,
+    "constraint.dual_penalty_growth": 1.1,
     "constraint.warmup_steps": 3, "constraint.form": "ratio",
     "constraint.resilience_form": "slack", "constraint.dual_every": 2,
     "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
@@ -111,6 +113,9 @@ SUPERVISED = {"constraint.weights_by": "deep_supervision"}
 OF_MODEL = {  # what a run needs beside a field that only one model or setter of weights has
     "constraint.supervision": SUPERVISED, "constraint.supervision_decay": SUPERVISED,
     "constraint.penalty": {"constraint.weights_by": "penalty"},
+    "constraint.dual_kp": {"constraint.dual_optimizer": "nupi"},
+    "constraint.dual_penalty": {"constraint.dual_optimizer": "augmented"},
+    "constraint.dual_penalty_growth": {"constraint.dual_optimizer": "augmented"},
     "constraint.replayed_weights": {
         "constraint.weights_by": "replayed", "constraint.replayed_weights": [0.0, 0.0, 0.0, 1.0],
     },

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,7 +20,7 @@ from trainables.primal_dual.constraints import Scales, descent_constraints, miss
 from trainables.primal_dual.dual_variables import Multipliers
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import PrimalDual
-from trainables.records.arm_record import Report
+from trainables.records.arm_record import TRAIN_LOSS, TRAIN_SECONDS, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -82,6 +84,75 @@ def test_without_a_clip_a_huge_multiplier_is_named() -> None:
     assert signs(unclipped, step=19, multipliers=[0.0, 10.0, 0.0], missing_shares=missed) == []
 
 
+def test_a_classifiers_loss_that_falls_while_its_hidden_state_grows_is_named(
+    tmp_path: Path,
+) -> None:
+    texts = tiny_text(tmp_path)
+    first = {**SANE, "losses": [0.9, 0.8, 0.7, 0.6], "hidden_norms": [1.0, 1.0, 1.0, 1.0]}
+
+    def of(config: ArmConfig, **layers: list[float]) -> list[str]:
+        reports = [
+            Report(step=step, timestamp_ms=1, layers={**SANE, **values})
+            for step, values in (
+                (10, first),
+                (15, {**SANE, "hidden_norms": [1.0] * 4}),
+                (20, layers),
+            )
+        ]
+        found = EarlySigns(config, SCALES, steps_per_epoch=10).warnings(reports)
+        return [text for text in found if "scale alone" in text]
+
+    (text,) = of(texts, hidden_norms=[99.0, 9.0, 11.0, 1.0])
+    assert text.startswith("The hidden state of layer 2 has become more than 10 times as large")
+    assert of(texts, hidden_norms=[1.0, 1.0, 11.0, 1.0], losses=[0.9, 0.8, 0.7, 0.6]) == []
+    assert of(texts) == []  # reports of before norms were measured
+    assert of(TINY, hidden_norms=[1.0, 1.0, 11.0, 1.0]) == []  # what is denoised has a scale
+    assert of(texts.unconstrained(), hidden_norms=[1.0, 1.0, 11.0, 1.0]) == [text]
+
+
+def monitored(*scalars: dict[str, float], every: int = 10, **layers: list[float]) -> list[str]:
+    """The signs of a run with these scalars at its reports."""
+    reports = [
+        Report(step=every * (i + 1), timestamp_ms=i, scalars=values, layers={**SANE, **layers})
+        for i, values in enumerate(scalars)
+    ]
+    return EarlySigns(TINY, SCALES, steps_per_epoch=10).warnings(reports)
+
+
+def test_a_loss_that_does_not_move_is_named() -> None:
+    def found(*losses: float) -> list[str]:
+        return monitored(*({TRAIN_LOSS: loss} for loss in losses))
+
+    assert "not moved since the first report" in found(0.7, 0.704, 0.696)[0]
+    assert found(0.7, 0.704) == []  # two reports
+    assert found(0.7, 0.704, 0.69) == []  # 1.4 %
+    assert found(0.7, 0.5, 0.7) == []  # it has moved, if in vain
+    assert found(0.7, 0.7, float("nan")) == []
+    assert monitored(*[{TRAIN_LOSS: 0.7}] * 3, every=3) == []  # before a quarter
+
+
+def test_a_halved_throughput_is_named_once_it_lasts() -> None:
+    def found(*seconds: float) -> list[str]:
+        """Of ten steps each."""
+        return monitored({TRAIN_SECONDS: 0.0}, *({TRAIN_SECONDS: s} for s in np.cumsum(seconds)))
+
+    assert "throughput halved" in found(8, 8, 8, 20, 20)[0]
+    assert found(8, 8, 8, 20, 8) == []  # it was over at once
+    assert found(8, 8, 8, 15, 15) == []  # nearly half
+    assert found(2, 2, 2, 9, 9) == []  # too short to say
+    assert found(8, 8, 20, 20) == []  # too few before
+    assert monitored(*[{}] * 7) == []
+
+
+def test_an_evaluation_of_exactly_0_is_named() -> None:
+    found = "An evaluation is exactly 0"
+    assert signs(losses=[0.5, 0.4, 0.3, 0.0])[0].startswith(found)
+    assert signs(accuracies=[0.1, 0.2, 0.3, 0.0])[0].startswith(found)
+    assert signs(losses=[0.5, 0.4, 0.3, 1e-30], accuracies=[0.0, 0.2, 0.3, 0.4]) == []
+    clean = replace(TINY, train_gamma=0.0, early_stop=False)  # its input is the answer
+    assert signs(clean, losses=[0.0, 0.0, 0.0, 0.0]) == []
+
+
 def test_a_layer_that_is_paid_to_rise_is_named() -> None:
     risen = [0.5, 1.6, 0.3, 0.2]
     assert "Layer 1 is paid" in signs(losses=risen, weights=[0.0, -0.1, 0.1, 1.0])[0]
@@ -125,7 +196,7 @@ def risen(config: ArmConfig, steps: int, signal: float) -> float:
     for step in range(steps):
         rate = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
         multipliers.ascend(signal_L, rate)
-    return float(multipliers.values_L)
+    return float(multipliers.effective(signal_L))
 
 
 @pytest.mark.parametrize("resilience", [0.0, 3.0])
@@ -142,6 +213,42 @@ def test_a_multiplier_winds_up_under_a_schedule_and_a_decay_too(resilience: floa
     assert "only ever rose" in stopped(*history, config=scheduled)
     less = [{**h, "multipliers": [0.0, 0.79 * h["multipliers"][1], 0.0]} for h in history]
     assert stopped(*less, config=scheduled) == ""
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "fields"),
+    [
+        ("adamw", {"resilience": 3.0}),
+        ("bare_decay", {"resilience": 0.03}),
+        ("nupi", {"dual_kp": 0.1}),
+        ("augmented", {"dual_penalty": 0.5, "resilience": 3.0}),
+    ],
+)
+def test_every_dual_optimizers_multiplier_can_wind_up(
+    optimizer: str, fields: dict[str, float]
+) -> None:
+    """A signal at the clip all the time is named; a third of what it comes to is not."""
+    of = {"dual_optimizer": optimizer, **fields}
+    config = TINY.with_fields({f"constraint.{name}": value for name, value in of.items()})
+    multiplier = risen(config, 30, 1.0)
+    wound: Layers = {"multipliers": [0.0, multiplier, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+    assert "only ever rose" in stopped(wound, wound, config=config, first=20)
+    less: Layers = {**wound, "multipliers": [0.0, multiplier / 3, 0.0]}
+    assert stopped(less, less, config=config, first=20) == ""
+
+
+def test_what_a_proportional_part_reaches_at_once_is_not_wound_up() -> None:
+    """nuPI comes to 2 kappa_p by one change of the signal, an augmented one to its penalty."""
+    assert TINY.constraint is not None
+    knobs = {"nupi": "dual_kp", "augmented": "dual_penalty"}
+    for optimizer, reached in (("sgd", 1.0), ("nupi", 2.0), ("augmented", 1.0)):
+        of: dict[str, Any] = {"dual_optimizer": optimizer}
+        if optimizer in knobs:
+            of[knobs[optimizer]] = 1.0
+        config = TINY.with_fields({f"constraint.{name}": value for name, value in of.items()})
+        at: Layers = {"multipliers": [0.0, reached, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+        is_ended = stopped(at, at, config=config, first=14) != ""
+        assert is_ended == (optimizer == "sgd")
 
 
 def test_a_layer_that_never_descends_is_named_however_little_is_asked_of_it() -> None:

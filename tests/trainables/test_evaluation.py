@@ -69,6 +69,21 @@ def test_unit_losses_equal_a_naive_average_over_draws_and_patches(task: VideoDen
     np.testing.assert_allclose(got, sums / counts[:, None], rtol=1e-5)
 
 
+def test_hidden_norms_are_the_root_mean_squares_of_predictions(task: VideoDenoising) -> None:
+    found = measure(Shrinking(), task, "dev", 0.2, 2)
+    samples = [
+        float(sample.double().square().mean().sqrt())
+        for draw in range(2)
+        for batch in task.held_out("dev", 0.2, draw)
+        for sample in batch.inputs
+    ]
+    expected = np.mean(samples) * np.array(Shrinking.factors)
+    np.testing.assert_allclose(found.norms, expected, rtol=1e-5)
+    evaluated = evaluate(TINY, task, Shrinking(), linear_references(TINY, task), [])[0]
+    at_gamma = measure(Shrinking(), task, "dev", TINY.train_gamma, TINY.eval_draws).norms
+    assert evaluated.hidden_norms == at_gamma.tolist()
+
+
 def test_the_first_draw_is_that_of_a_measurement_of_one_draw(task: VideoDenoising) -> None:
     more, one = (measure(Shrinking(), task, "dev", 0.2, draws) for draws in (3, 1))
     assert more.scored.tolist() == one.units.tolist()

@@ -146,12 +146,14 @@ class ArmConfig(Section):
             f"at most steps less warmup_steps ({left})",
             "the run would end before its first dual step.",
         )
-        by_losses = {"multipliers": constraint.form == "ratio", "penalty": True}
+        is_augmented = constraint.dual_optimizer == "augmented"
+        by_losses = {"multipliers": constraint.form == "ratio" or is_augmented, "penalty": True}
         follows = by_losses.get(constraint.weights_by, False)
         self.require(
             self.accumulate == 1 or not follows,
             "accumulate",
-            f"1 with form {constraint.form!r} and weights_by {constraint.weights_by!r}",
+            f"1 with form {constraint.form!r}, dual_optimizer {constraint.dual_optimizer!r} and "
+            f"weights_by {constraint.weights_by!r}",
             "its layer weights need the losses of the whole batch at once.",
         )
         if self.model.layers == 0:

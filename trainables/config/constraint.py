@@ -20,6 +20,12 @@ _KNOBS = {
     "penalty": "penalty",
     "replayed_weights": "replayed",
 }
+# Fields that one dual optimiser alone reads.
+_DUAL_KNOBS = {
+    "dual_kp": "nupi",
+    "dual_penalty": "augmented",
+    "dual_penalty_growth": "augmented",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +46,20 @@ class ConstraintConfig(Section):
     #   train_gamma; absolute: the task's own loss (the paper's kind)
     scale: Literal["schedule", "none"] = "schedule"  # constraints over s_l, or as in the paper
     grad_through_previous: bool = True  # True: the Lagrangian; False: `detached`, no duality theory
-    dual_optimizer: Literal["sgd", "adam"] = "sgd"  # projected SGD, or the paper's Adam
+    dual_optimizer: Literal["sgd", "adam", "adamw", "bare_decay", "nupi", "augmented"] = "sgd"
+    # ^ projected SGD; the paper's Adam; others by their equations in docs/forms.md
     dual_signal: Literal["violation", "relative"] = "relative"
     # ^ what the dual step follows: g itself, or g over the loss allowed right now
     signal_clip: Positive[float | None] = 1.0
     # ^ the dual signal is clipped to +- this; None: as in the paper
     dual_lr: Annotated[float, at_least(0, "0 holds the multipliers at zero.")] = 3e-4
+    # ^ in nupi and augmented 0 leaves the part that dual_kp and dual_penalty set
+    dual_kp: NotNegative[float] = 0.01  # nupi: kappa_p, multiplier per unit of the signal's change
+    dual_penalty: NotNegative[float] = 0.01  # augmented: p, multiplier per unit of the signal
+    dual_penalty_growth: Annotated[float, at_least(1, "1 keeps the penalty as it is.")] = 1.0
+    # ^ augmented: p of a layer times this at a dual step that finds it violated and no better
     resilience: Annotated[float, at_least(0, "0 means hard constraints.")] = 0.0
-    # ^ c = 1/rho, coupled decay of lambda, eq. (38)
+    # ^ c = 1/rho, decay of lambda: coupled, eq. (38), but for adamw and bare_decay
     resilience_form: Literal["decay", "slack", "slack_restart"] = "decay"
     # ^ eq. (38); or a slack variable of its own, eq. (36); or that, zeroed after every epoch
     dual_every: Positive[int] = 1  # the dual step is taken once in so many ...
@@ -71,12 +83,25 @@ class ConstraintConfig(Section):
 
     def _check(self) -> None:
         is_decay, is_sgd = self.resilience_form == "decay", self.dual_optimizer == "sgd"
+        self.require(
+            is_decay or self.dual_optimizer in ("sgd", "adam"),
+            "dual_optimizer",
+            f"'sgd' or 'adam' with resilience_form {self.resilience_form!r}",
+            "the others are defined with decay alone: set resilience_form='decay'.",
+        )
+        decays_by_rate = is_decay and self.dual_optimizer not in ("adam", "bare_decay")
         require(
-            not (is_decay and is_sgd) or self.dual_lr * self.resilience < 1,
+            not decays_by_rate or self.dual_lr * self.resilience < 1,
             "dual_lr x resilience",
             self.dual_lr * self.resilience,
             "below 1",
             "one dual step would decay a multiplier past zero.",
+        )
+        self.require(
+            self.dual_optimizer != "bare_decay" or self.resilience < 1,
+            "resilience",
+            "below 1 with dual_optimizer 'bare_decay'",
+            "it is the share of a multiplier that one dual step takes off.",
         )
         self.require(
             self.resilience_form == "decay" or self.resilience > 0,
@@ -99,6 +124,14 @@ class ConstraintConfig(Section):
                 f"left at {default!r} with weights_by {self.weights_by!r}",
                 f"only {setter!r} reads it.",
             )
+        for name, optimizer in _DUAL_KNOBS.items():
+            default = type(self).__dataclass_fields__[name].default
+            self.require(
+                self.dual_optimizer == optimizer or getattr(self, name) == default,
+                name,
+                f"left at {default!r} with dual_optimizer {self.dual_optimizer!r}",
+                f"only {optimizer!r} reads it.",
+            )
         self.require(
             self.weights_by != "replayed" or bool(self.replayed_weights),
             "replayed_weights",
@@ -109,3 +142,8 @@ class ConstraintConfig(Section):
     def is_control(self) -> bool:
         """Whether something else than multipliers sets the weights: it demands no descent."""
         return self.weights_by != "multipliers"
+
+    @property
+    def is_adam(self) -> bool:
+        """Whether dual steps know no size of the signal: Adam, with either decay."""
+        return self.dual_optimizer in ("adam", "adamw")

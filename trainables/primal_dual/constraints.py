@@ -31,6 +31,8 @@ Floats = NDArray[np.float64]
 
 # Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
 SMALLEST_LOSS = 1e-12
+PENALTY_TOLERANCE = 1e-4  # a dual signal above this lets a penalty grow; cooper's default
+PENALTY_CEILING = 100.0  # a growing penalty stays within this many times what it began with
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,83 @@ def dual_step(
     return ((1.0 - dual_lr * resilience) * multipliers_L + dual_lr * signal_L).clip(min=0)
 
 
+def bare_decay_step(
+    multipliers_L: Array, signal_L: Array, *, dual_lr: float, resilience: float = 0.0
+) -> Array:
+    """Projected ascent with a decay that no rate scales: lambda <- [(1 - c) lambda + eta s]_+.
+
+    It rests at s = (c / eta) lambda, as ``dual_step`` does with c / eta in the place of c: a rate
+    that falls to 0 takes the multipliers along.
+
+    >>> bare_decay_step(np.array([1.0]), np.array([0.5]), dual_lr=0.1, resilience=0.25).tolist()
+    [0.8]
+    """
+    return ((1.0 - resilience) * multipliers_L + dual_lr * signal_L).clip(min=0)
+
+
+def nupi_step(
+    multipliers_L: Array,
+    signal_L: Array,
+    previous_L: Array,
+    *,
+    dual_lr: float,
+    kp: float,
+    resilience: float = 0.0,
+) -> Array:
+    """nuPI (nu = 0): lambda <- [(1 - eta c) lambda + eta s + kappa_p (s - s_previous)]_+.
+
+    The proportional part acts against oscillation: it pushes with the change of the signal, before
+    the sum of signals follows. ``previous_L`` is 0 before the first step, so that the parts add up
+    to mu + kappa_p s with mu = eta sum s wherever nothing is projected: the multiplier of the
+    augmented Lagrangian after its dual step, with p = kappa_p. It rests at s = c lambda.
+
+    The *sum* is projected, so what a projection cuts off the proportional part is lost to later
+    steps: under a noisy signal a satisfied layer keeps a multiplier of kappa_p times what the
+    signal stands above its lowest lately. ``augmented_multipliers`` does not.
+
+    >>> nupi_step(
+    ...     np.array([1.0, 0.1]), np.array([0.5, -0.5]), np.array([0.3, 0.0]), dual_lr=0.1, kp=2.0
+    ... ).round(6).tolist()
+    [1.45, 0.0]
+
+    Source: Sohrabi et al. 2024, arXiv 2406.04558; Ramirez and Lacoste-Julien, arXiv 2509.22500.
+    """
+    proportional_L = kp * (signal_L - previous_L)
+    decayed_L = (1.0 - dual_lr * resilience) * multipliers_L
+    return (decayed_L + dual_lr * signal_L + proportional_L).clip(min=0)
+
+
+def augmented_multipliers(multipliers_L: Array, signal_L: Array, *, penalty_L: Array) -> Array:
+    """[mu + p s]_+, at which an augmented Lagrangian weighs the losses that gave the signal s.
+
+    mu moves by ``dual_step``. With resilience c it rests at s = c mu, so that the effective
+    multiplier lambda rests at s = lambda / (1 / c + p).
+
+    >>> mu_L, s_L = np.array([1.0, 1.0]), np.array([0.5, -2.0])
+    >>> augmented_multipliers(mu_L, s_L, penalty_L=np.array([2.0, 1.0])).tolist()
+    [2.0, 0.0]
+
+    Source: Nocedal and Wright 2006, eqs. (17.64)-(17.65).
+    """
+    return (multipliers_L + penalty_L * signal_L).clip(min=0)
+
+
+def grown_penalties(
+    penalty_L: Array, signal_L: Array, previous_L: Array, *, growth: float, largest: float
+) -> Array:
+    """p after a dual step: times ``growth``, up to ``largest``, where violated and no better.
+
+    Violated: the signal is above ``PENALTY_TOLERANCE``; no better: not below that of the dual step
+    before (0 before the first).
+
+    >>> p_L, s_L, before_L = np.ones(3), np.array([0.3, 0.3, -1.0]), np.array([0.2, 0.4, -2.0])
+    >>> grown_penalties(p_L, s_L, before_L, growth=1.5, largest=10.0).tolist()
+    [1.5, 1.0, 1.0]
+    """
+    grows_L = (signal_L > PENALTY_TOLERANCE) & (signal_L >= previous_L)
+    return (penalty_L * (1.0 + (growth - 1.0) * grows_L)).clip(max=largest)
+
+
 def slack_step(
     slacks_L: Array, multipliers_L: Array, *, dual_lr: float, resilience: float
 ) -> Array:
@@ -248,15 +327,50 @@ def slack(
 ) -> Array:
     """u_L, how far resilience c lets each constraint be missed at rest, in the violations' unit.
 
-    The dual step rests where its signal equals c lambda. Where the signal is the violation itself
-    u = c lambda; where it is the violation over the loss allowed, u = c lambda x that loss.
+    The dual step rests where its signal equals kappa lambda (``slack_per_multiplier``). Where the
+    signal is the violation itself u = kappa lambda; where it is the violation over the loss
+    allowed, u = kappa lambda x that loss. Of an augmented Lagrangian ``multipliers_L`` are mu.
 
     >>> config = ConstraintConfig(alpha=0.5, resilience=0.1, scale="none", dual_signal="relative")
     >>> constraints = descent_constraints(config, 2, Scales(1.0, 1.0))
     >>> slack(config, constraints, np.array([0.0, 2.0]), np.array([1.0, 0.8, 0.5])).tolist()
     [0.0, 0.08000000000000002]
     """
-    return in_violations_unit(config, constraints, config.resilience * multipliers_L, losses_F)
+    slacks_L = slack_per_multiplier(config) * multipliers_L
+    return in_violations_unit(config, constraints, slacks_L, losses_F)
+
+
+def slack_per_multiplier(config: ConstraintConfig) -> float:
+    """The dual signal at rest over the multiplier that decays: c, or c / eta with ``bare_decay``.
+
+    With AdamW 0: its decay bounds the multiplier by 1 / c, whatever the signal, and grants nothing.
+
+    >>> names = ("sgd", "adam", "adamw", "bare_decay", "nupi", "augmented")
+    >>> of = [ConstraintConfig(dual_optimizer=n, resilience=0.5, dual_lr=0.1) for n in names]
+    >>> list(map(slack_per_multiplier, of))
+    [0.5, 0.5, 0.0, 5.0, 0.5, 0.5]
+    """
+    return 0.0 if config.dual_optimizer == "adamw" else decay_rate(config)
+
+
+def proportional_part(config: ConstraintConfig) -> float:
+    """The most that a signal of 1 adds to a multiplier beside what its dual steps add up to.
+
+    kappa_p, twice where a signal of -1 was projected away before; p, at its ceiling where it grows.
+    """
+    if config.dual_optimizer == "nupi":
+        return 2.0 * config.dual_kp
+    if config.dual_optimizer == "augmented":
+        ceiling = PENALTY_CEILING if config.dual_penalty_growth > 1.0 else 1.0
+        return ceiling * config.dual_penalty
+    return 0.0
+
+
+def decay_rate(config: ConstraintConfig) -> float:
+    """The share of a multiplier that decays per unit of dual_lr: c, or c / eta (``bare_decay``)."""
+    if config.dual_optimizer == "bare_decay" and config.dual_lr > 0:
+        return config.resilience / config.dual_lr
+    return config.resilience
 
 
 def in_violations_unit(

@@ -1,9 +1,10 @@
 """Dual variables: multipliers lambda >= 0, slacks u >= 0, and their optimisers.
 
-Projected SGD is ``constraints.dual_step`` and ``slack_step``. Adam is torch's, followed by the same
-projection: for multipliers it maximises, with *coupled* decay (the decayed gradient g - c lambda is
-what Adam normalises); AdamW has another stationary point and is not offered (decision: coupled
-decay). Only the slack forms have slacks; the decay form puts u = c lambda in their place.
+Projected SGD and its kin are the pure steps of ``constraints``. Adam is torch's, followed by the
+same projection: for multipliers it maximises, with *coupled* decay (the decayed gradient g - c
+lambda is what Adam normalises). AdamW decays apart from that, and has another stationary point:
+lambda rests at 1/c under any signal that stays positive (decision: dual optimisers by name). Only
+the slack forms have slacks; the decay form puts u = c lambda in their place.
 
 Source: arXiv 2601.17257, Algorithm 1 and eqs. (34)-(38); Hounie et al. 2023, arXiv 2306.02426.
 """
@@ -16,7 +17,15 @@ import torch
 from torch import Tensor
 
 from trainables.config.arm import ConstraintConfig
-from trainables.primal_dual.constraints import dual_step, slack_step
+from trainables.primal_dual.constraints import (
+    PENALTY_CEILING,
+    augmented_multipliers,
+    bare_decay_step,
+    dual_step,
+    grown_penalties,
+    nupi_step,
+    slack_step,
+)
 
 
 class _Projected:
@@ -33,8 +42,9 @@ class _Projected:
         if self.ascends and config.resilience_form != "decay":
             self._resilience = 0.0  # slacks stand in its place
         self._adam: torch.optim.Adam | None = None
-        if config.dual_optimizer == "adam":
-            self._adam = torch.optim.Adam(
+        if config.is_adam:
+            kind = torch.optim.Adam if config.dual_optimizer == "adam" else torch.optim.AdamW
+            self._adam = kind(
                 [self.values_L],
                 lr=self._dual_lr,
                 capturable=self.values_L.is_cuda,  # keeps Adam's step count on the device
@@ -63,9 +73,20 @@ class _Projected:
 
 
 class Multipliers(_Projected):
-    """lambda_L, its optimiser and its state."""
+    """lambda_L, its optimiser and its state; of an augmented Lagrangian its mu, and p beside it."""
 
     ascends = True
+
+    def __init__(
+        self, count: int, config: ConstraintConfig, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Zeros, no signal seen, and penalties as configured."""
+        super().__init__(count, config, device, dtype)
+        self._optimizer, self._kp = config.dual_optimizer, config.dual_kp
+        self._growth = config.dual_penalty_growth
+        self._largest_penalty = PENALTY_CEILING * config.dual_penalty
+        self._penalty_L = torch.full_like(self.values_L, config.dual_penalty)
+        self._previous_L = torch.zeros_like(self.values_L)  # the signal of the last dual step
 
     @torch.no_grad()
     def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
@@ -74,9 +95,56 @@ class Multipliers(_Projected):
         if self._adam is not None:
             self._adam_step(self._adam, signal_L, dual_lr)
             return
-        self.values_L.copy_(
-            dual_step(self.values_L, signal_L, dual_lr=dual_lr, resilience=self._resilience)
+        self.values_L.copy_(self._stepped(signal_L, dual_lr))
+        if self._optimizer == "augmented" and self._growth > 1.0:
+            self._penalty_L = grown_penalties(
+                self._penalty_L,
+                signal_L,
+                self._previous_L,
+                growth=self._growth,
+                largest=self._largest_penalty,
+            )
+        self._previous_L = signal_L
+
+    def _stepped(self, signal_L: Tensor, dual_lr: float) -> Tensor:
+        rates = {"dual_lr": dual_lr, "resilience": self._resilience}
+        stepped_L: Tensor
+        if self._optimizer == "nupi":
+            stepped_L = nupi_step(self.values_L, signal_L, self._previous_L, kp=self._kp, **rates)
+        elif self._optimizer == "bare_decay":
+            stepped_L = bare_decay_step(self.values_L, signal_L, **rates)
+        else:
+            stepped_L = dual_step(self.values_L, signal_L, **rates)
+        return stepped_L
+
+    @property
+    def follow_the_batch(self) -> bool:
+        """Whether the losses are weighed by something else than the values themselves."""
+        return self._optimizer == "augmented"
+
+    def effective(self, signal_L: Tensor) -> Tensor:
+        """The multipliers that weigh losses of this signal: [mu + p s]_+ of an augmented one."""
+        if not self.follow_the_batch:
+            return self.values_L
+        effective_L: Tensor = augmented_multipliers(
+            self.values_L, signal_L, penalty_L=self._penalty_L
         )
+        return effective_L
+
+    def state_dict(self) -> dict[str, Any]:
+        """The values, Adam's moments, the last signal and the penalties."""
+        return {
+            **super().state_dict(),
+            "previous_signal": self._previous_L,
+            "penalty": self._penalty_L,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from ``state_dict``, or from an older one that lacks what it did not need."""
+        super().load_state_dict(state)
+        if "penalty" in state:
+            self._previous_L = state["previous_signal"].clone()
+            self._penalty_L = state["penalty"].clone()
 
 
 class Slacks(_Projected):

@@ -235,7 +235,7 @@ class PrimalDual(Watched):
         *,
         steps_per_epoch: int,
     ) -> None:
-        """Multipliers at zero: the first step is a plain one.
+        """Multipliers at zero: the first step is a plain one, or that of a penalty (augmented).
 
         Raises:
             InvalidValue: the run would end before its first dual step, or restarts would leave no
@@ -258,9 +258,16 @@ class PrimalDual(Watched):
         self._last_step = 0
 
     def _weights(self, step: int, losses_F: Tensor) -> Tensor:
-        """The Lagrangian's (docs/method.md, Training)."""
-        weights_F: Tensor = layer_weights(self.in_force(step), self.multipliers.values_L, losses_F)
+        """The Lagrangian's (docs/method.md, Training), or the augmented one's."""
+        multipliers_L = self._effective(step, losses_F)
+        weights_F: Tensor = layer_weights(self.in_force(step), multipliers_L, losses_F)
         return weights_F
+
+    def _effective(self, step: int, losses_F: Tensor) -> Tensor:
+        """The multipliers that weigh ``losses_F``; an augmented Lagrangian's follow the batch."""
+        if not self.multipliers.follow_the_batch or self.is_plain(step):
+            return self.multipliers.values_L
+        return self.multipliers.effective(self.signal(self.in_force(step), losses_F))
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Take the dual step if one is due; the warm-up leaves the dual state untouched."""
@@ -308,11 +315,16 @@ class PrimalDual(Watched):
         self.slacks.descend(self.multipliers.values_L, lr_factor)
 
     def series(self) -> dict[str, Tensor]:
-        """The means since the last report; multipliers and slacks as they stand."""
-        multipliers_L, losses_F = self.multipliers.values_L, self._last_losses_F
+        """The means since the last report; multipliers and slacks as they stand.
+
+        The multipliers are those that weigh the losses: of an augmented Lagrangian [mu + p s]_+ at
+        the last batch seen. Its slacks are c mu, without what that batch adds.
+        """
+        losses_F = self._last_losses_F
+        multipliers_L = self._effective(self._last_step, losses_F)
         constraints = self.in_force(self._last_step)
         if self.slacks is None:
-            slacks_L = slack(self.config, constraints, multipliers_L, losses_F)
+            slacks_L = slack(self.config, constraints, self.multipliers.values_L, losses_F)
         else:
             slacks_L = in_violations_unit(
                 self.config, constraints, self.slacks.values_L.clone(), losses_F

@@ -75,6 +75,7 @@ SYSTEM_METRICS = {
 # What reports hold by layer.
 LAYER_SERIES = {
     "losses": "dev at train_gamma, over f_c; layers 0..L",
+    "hidden_norms": "RMS of what each loss is read off, dev; layers 0..L; not in older reports",
     "accuracies": "dev at train_gamma, of texts; layers 0..L",
     "missing_shares": "dev; constrained layers: 1..L or 0..L",
     "violations": "mean over the batches since the last report",
@@ -160,6 +161,10 @@ class Evaluation:
     # they were.
     descent_ratio_counts: list[list[int]] = field(default_factory=list)
     descent_ratio_mean: list[float] = field(default_factory=list)
+    # Root mean square of what each layer's loss is read off, [L + 1], mean over the dev samples at
+    # train_gamma: of texts the readout's features, elsewhere the prediction in the task's own unit.
+    # Empty in records of before it was measured.
+    hidden_norms: list[float] = field(default_factory=list)
     # What is held out, here and wherever it says dev. A search knows no other; confirmation asks
     # for the test split.
     split: str = "dev"
@@ -206,6 +211,7 @@ class ArmRecord:
     warnings: list[str] = field(default_factory=list)  # early signs, in the user's words
     started_ms: int = 0
     ended_ms: int = 0
+    idle_ms: int = 0  # in all, between a checkpoint and the start that went on from it
     reports: list[Report] = field(default_factory=list)
     evaluation: Evaluation | None = None
     environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
@@ -214,6 +220,13 @@ class ArmRecord:
     def is_final(self) -> bool:
         """Whether this arm is done, one way or the other."""
         return self.status != "running"
+
+    @property
+    def held_s(self) -> float:
+        """Seconds that it held its machine, from its start to its end or last report."""
+        last_ms = self.reports[-1].timestamp_ms if self.reports else self.started_ms
+        until_ms = self.ended_ms if self.is_final else last_ms
+        return max(until_ms - self.started_ms - self.idle_ms, 0) / 1000
 
     @property
     def reported_missing_share(self) -> float:

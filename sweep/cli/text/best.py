@@ -112,7 +112,8 @@ def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         "alone on OOD robustness.",
         f"held-out loss: on {entries[0]['split']} {facts.samples} at train gamma.",
         "missing share: how much of the reduction asked of a layer is missing, worst layer, "
-        "held out, by the mean over the seeds or by the median seed where that misses more; "
+        "held out, by the mean over the seeds or by the median seed (of two the better one) where "
+        "that misses more; "
         f"feasible up to {entries[0]['tolerance']:.2f}.",
         *table_columns.reference_notes(metric),
         *[

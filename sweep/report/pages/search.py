@@ -12,7 +12,7 @@ from sweep.report.pages.markup import Picture
 from sweep.results.findings import findings
 from sweep.results.names import point_text
 from sweep.results.tables.formats import NOTHING, YES_NO, Table, number
-from sweep.results.verdict_text import verdict_lines
+from sweep.results.verdict_text import infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
@@ -104,10 +104,16 @@ def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
             f"{'is' if sure == 1 else 'are'} certified feasible, by 95 % bounds over the held-out "
             f"units{'; of the others more units could turn the verdict' * (sure < len(winners))}."
         )
+    for entry in winners:
+        if seeds := infeasible_seeds(entry):
+            yield markup.warning(
+                f"The winner of {escape(entry['setting'])} is infeasible on {len(seeds)} of its "
+                f"{len(entry['search_seeds'])} seeds: the verdict is of their mean."
+            )
     if any(entry["difference"].get("selection_biased") for entry in entries):
         yield markup.warning(
-            "Differences are of pairs that the search selected by these very scores: they look "
-            "better than they are, and are no result before fresh seeds confirm them."
+            "Differences are of pairs that the search selected by these very scores: expect less "
+            "of them than they show, and are no result before fresh seeds confirm them."
         )
     yield from (escape(note) for note in status["notes"])
 

@@ -100,6 +100,9 @@ def _hyperparameters_row(space: SearchSpace, entry: Mapping[str, Json]) -> Row:
 
 
 _IF_SET = (  # options without a column of their own where no setting sets them
+    "constraint.dual_kp",
+    "constraint.dual_penalty",
+    "constraint.dual_penalty_growth",
     "constraint.weights_by",
     "constraint.supervision",
     "constraint.supervision_decay",

@@ -80,6 +80,7 @@ def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) ->
         f"probe_{key}": found.probe_scores,
         "multiplier": found.multipliers,
         "descent_share": found.descent_share,
+        "hidden_norm": found.hidden_norms,
     }
     if judgement is not None:
         at_train_gamma |= {

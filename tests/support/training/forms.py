@@ -31,6 +31,15 @@ FORMS: dict[str, dict[str, Any]] = {
     "slack_restart": {"resilience_form": "slack_restart"},
     "slack_restart, adam": {"resilience_form": "slack_restart", "dual_optimizer": "adam"},
     "violation_ema": {"violation_ema": 0.8},
+    "adamw": {"dual_optimizer": "adamw"},
+    "bare_decay": {"dual_optimizer": "bare_decay", "resilience": 0.05},
+    "nupi": {"dual_optimizer": "nupi", "dual_kp": 0.5},
+    "nupi, seldom": {"dual_optimizer": "nupi", "dual_every": 3, "violation_ema": 0.5},
+    "augmented": {"dual_optimizer": "augmented", "dual_penalty": 0.5, "warmup_steps": 3},
+    "augmented, growing": {
+        "dual_optimizer": "augmented", "dual_penalty_growth": 1.2, "dual_every": 2,
+        "violation_ema": 0.5, "form": "ratio", "alpha_ramp_steps": 10,
+    },
     "alpha ramp": {"alpha_ramp_steps": 20, "warmup_steps": 4},
     "alpha ramp, virtual layer 0": {"alpha_ramp_steps": 20, "reference": "virtual_layer0"},
     "all at once": {

@@ -98,6 +98,21 @@ def test_it_trains_tests_and_shows_the_table_again(mine: str, tmp_path: Path) ->
 
 
 @pytest.mark.slow
+def test_it_keeps_to_a_budget_and_goes_on_where_it_ended(mine: str) -> None:
+    budget = ("--where", "inline", "--max-arms", "3")
+    out = " ".join(confirm(mine, "--seeds", "2", *budget).stdout.split())
+    assert "mine.confirmation reached its budget (--max-arms 3): 3 of 4 arms are final" in out
+    assert len(ObjectStore(mine).names("arms")) == 2 + 3  # the search's, too
+    again = sweep("confirm", "mine", "--storage", mine, *budget).stdout
+    assert "1 of 2 planned seeds count" in " ".join(again.split())  # what there is, so far
+    assert len(ObjectStore(mine).names("arms")) == 2 + 3
+    out = " ".join(sweep("confirm", "mine", "--storage", mine, "--where", "inline").stdout.split())
+    assert "2 of 2 planned seeds count" in out
+    said = refused("confirm", "mine", "--studies", "3", "--storage", mine, "--max-arms", "3")
+    assert "--studies trains many sweeps, got --max-arms 3" in said
+
+
+@pytest.mark.slow
 def test_another_plan_under_that_name_is_refused(confirmed: str) -> None:
     said = refused(
         "confirm", "mine", "--proposal", "only=0", "--seeds", "4", "--storage", confirmed

@@ -8,6 +8,7 @@ import pytest
 
 from sweep.api import training
 from sweep.results.sweep_view import load_sweep
+from sweep.run.budget import spending_entry
 from sweep.run.signals import KNOWN
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.lock import driver_lock
@@ -154,7 +155,12 @@ def test_a_driver_that_is_started_again_asks_nobody_to_resume(
     if is_supervised:
         monkeypatch.setenv(KNOWN, "0")
     view = load_sweep(objects, "toy")
-    training.tell_end(view, coordinator.summary(), lambda *_: pytest.fail("it is not done"))
+    training.tell_end(
+        view,
+        coordinator.summary(),
+        lambda *_: pytest.fail("it is not done"),
+        spending_entry(objects, view),
+    )
     said = capsys.readouterr().err
     assert ("Continue with `sweep resume toy --storage" in said) is not is_supervised
     assert ("Its job sees whether it goes on" in said) is is_supervised

@@ -12,15 +12,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sweep.cluster.submission import ANSWER, Answer, Submission
-from sweep.cluster.supervise import NotYet, Progress, accept, supervise
+from sweep.cluster.supervise import NotYet, Progress, accept, drive, supervise
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.executors import autoscaling
+from sweep.run.budget import BEGUN, Budget
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import Event
+from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import KNOWN, request_stop, stop_on_request, stop_request
 from sweep.study.arms import Arm
 from sweep.study.definition import load_definition, put_definition
@@ -81,6 +84,58 @@ def test_a_driver_that_dies_without_progress_is_left_to_a_person(
     assert see_through(drivers) == 1
     assert drivers.starts == DRIVER_DEATHS
     assert f"died {DRIVER_DEATHS} times without progress" in capsys.readouterr().out
+
+
+def test_a_driver_whose_first_arms_fail_alike_is_left_to_a_person(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition())
+    starts = []
+
+    def whose_arms_fail(known: str) -> int:
+        starts.append(known)
+        coordinator = started(objects, asked)
+        train(coordinator, ends_where(lambda arm: True, "failed", "no kernel."))
+        return coordinator.summary().exit_code
+
+    assert supervise(objects, "toy", whose_arms_fail, waits_s=(0.0,)) == 1
+    assert len(starts) == 1
+
+
+def test_a_budget_is_reached_once_although_an_arm_has_failed(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition())
+    starts = []
+
+    class Fails:
+        where, workers = "inline", None
+
+        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+            train(coordinator, ends_where(lambda arm: arm.config.seed == 1, "failed", "no kernel."))
+
+    def drives(known: str) -> int:
+        starts.append(known)
+        budget = Budget(max_arms=8)
+        return run_sweep(objects, asked, Fails(), display=False, budget=budget).exit_code
+
+    assert supervise(objects, "toy", drives, waits_s=(0.0,)) == 1
+    assert len(starts) == 1
+
+
+def test_every_driver_of_a_job_has_its_budget_and_counts_hours_from_the_jobs_beginning(
+    toy: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        calls.append((command, options["env"]))
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    budget = Budget(max_arms=7, max_hours=2.0)
+    sent = Submission("toy", options=budget.options)
+    assert drive(toy, sent, "", begun_s=1234.5) == 0
+    ((command, environment),) = calls
+    assert command[-4:] == ["--max-arms", "7", "--max-hours", "2"]
+    monkeypatch.setenv(BEGUN, environment[BEGUN])
+    assert Budget(max_hours=2.0).begun_s == 1234.5
 
 
 def test_progress_starts_the_count_anew(toy: ObjectStore) -> None:

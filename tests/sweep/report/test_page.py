@@ -349,6 +349,9 @@ def test_what_cannot_be_reported_is_told(stored: ObjectStore, tmp_path: Path) ->
     nothing = sweep("report", "begun", "--figure", "progress", *where, exits=1)
     assert "nothing measured that the figure progress could show" in nothing.stderr
     assert not (tmp_path / "none").exists()
+    nowhere = refused("report", "tiny", "--figure", "gains", "--out", str(tmp_path / "file/x"), *at)
+    assert "the report could not be written below" in nowhere
+    assert "--out" in nowhere
 
 
 def test_a_report_from_a_cluster_stays_in_its_folder(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from sweep.results.best import best_entries
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables.formats import to_markdown
 from sweep.results.tables.results import results_table
-from sweep.results.verdict_text import certificate_text, verdict_lines
+from sweep.results.verdict_text import certificate_text, infeasible_seeds, verdict_lines
 from tests.support.records import ended
 from tests.support.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
 from trainables.records.arms import ArmStore
@@ -34,6 +35,20 @@ def test_every_certificate_has_its_words() -> None:
     text = certificate_text({**one, "worst_missing_share_upper": None}, 0.1)
     assert text.startswith("undecided: feasible by its mean, but over 1 text the worst layer's")
     assert "fewer than 10" in text
+
+
+def test_a_winner_that_one_of_its_seeds_does_not_bear_out_says_so() -> None:
+    def of(*shares: float) -> dict[str, Any]:
+        seeds = {
+            str(seed): {"constrained": {"feasible": share <= 0.1, "worst_missing_share": share}}
+            for seed, share in enumerate(shares)
+        }
+        return {"constrained": {"feasible": True}, "seeds": seeds, "search_seeds": [0, 1]}
+
+    assert infeasible_seeds(of(0.05, 0.542)) == {"1": 0.542}
+    assert infeasible_seeds(of(0.05, 0.06)) == {}
+    assert infeasible_seeds({**of(0.5, 0.6), "constrained": {"feasible": False}}) == {}
+    assert infeasible_seeds({**of(), "constrained": None}) == {}
 
 
 def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(

@@ -43,9 +43,16 @@ def test_slack_on_the_violation_is_in_units_of_the_schedule() -> None:
     assert judgement.relaxed == pytest.approx(by_hand)
 
 
-@pytest.mark.parametrize("form", ["slack", "slack_restart"])
-def test_slack_variables_relax_by_what_they_are_and_not_by_c_lambda(form: str) -> None:
-    config = pair_config(resilience=0.5, resilience_form=form)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"resilience_form": "slack"},
+        {"resilience_form": "slack_restart"},
+        {"dual_optimizer": "augmented"},  # c mu, where the multipliers are those of the last batch
+    ],
+)
+def test_slack_variables_relax_by_what_they_are_and_not_by_c_lambda(fields: dict[str, str]) -> None:
+    config = pair_config(resilience=0.5, **fields)
     arm = finished(config, [0.5, 0.4, 0.34, 0.26])
     last = replace(arm.reports[-1], layers={**arm.reports[-1].layers, "slacks": [0.1, 0.0, 0.01]})
     arm.reports[-1] = last

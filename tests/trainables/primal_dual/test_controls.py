@@ -249,8 +249,10 @@ def test_a_control_of_a_winner_keeps_what_the_winner_says_of_multipliers() -> No
         at = winner.with_fields(fields).constraint
         assert at is not None
         assert replace(at, **_knobs(winner.constraint)) == winner.constraint
-    with pytest.raises(InvalidValue, match="accumulate must be 1 with form 'difference' and"):
+    with pytest.raises(InvalidValue, match="accumulate must be 1 with form 'difference'"):
         config_of(PENALTY, accumulate=2)
+    with pytest.raises(InvalidValue, match=r"accumulate must be 1 .* dual_optimizer 'augmented'"):
+        config_of({"dual_optimizer": "augmented"}, accumulate=2)
     assert config_of(SUPERVISED, accumulate=2).accumulate == 2
     assert demanded_descent(winner.constraint, 3) > 0
     assert demanded_descent(replace(winner.constraint, weights_by="last_layer"), 3) == 0

@@ -56,6 +56,8 @@ class ByHand:
     seen: list[list[float]] = field(default_factory=list)  # losses since the last dual step
     mean_signal: list[float] = field(default_factory=list)
     dual_steps: int = 0
+    last_signal: list[float] = field(default_factory=list)
+    penalties: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         assert self.config.constraint is not None
@@ -66,7 +68,8 @@ class ByHand:
         self.first = 0 if self.c.reference == "bound_zero" else 1
         count = self.config.model.layers + 1 - self.first
         self.multipliers, self.slacks = [0.0] * count, [0.0] * count
-        self.mean_signal = [0.0] * count
+        self.mean_signal, self.last_signal = [0.0] * count, [0.0] * count
+        self.penalties = [self.c.dual_penalty] * count
         self.adam = [NaiveAdam(self.c.dual_lr) for _ in range(count)]
         self.slack_adam = [NaiveAdam(self.c.dual_lr) for _ in range(count)]
         self.model = model_of(self.config)
@@ -118,7 +121,8 @@ class ByHand:
         if step >= self.c.warmup_steps:
             before = f if self.c.grad_through_previous else [x.detach() for x in f]
             found = self.violations(f, step, before)
-            value = value + sum(m * g for m, g in zip(self.multipliers, found, strict=True))
+            weighed = self.effective([x.item() for x in f], step)
+            value = value + sum(m * g for m, g in zip(weighed, found, strict=True))
         rate = min(1.0, (self.config.steps - step) / (self.config.decay_share * self.config.steps))
         self.primal.param_groups[0]["lr"] = self.config.primal_lr * rate
         slopes = torch.autograd.grad(value, f, retain_graph=True, allow_unused=True)
@@ -136,6 +140,13 @@ class ByHand:
         if self.c.resilience_form == "slack_restart" and (step + 1) % EPOCH == 0:
             self.slacks = [0.0] * len(self.slacks)
             self.slack_adam = [NaiveAdam(self.c.dual_lr) for _ in self.slacks]
+
+    def effective(self, f: list[float], step: int) -> list[float]:
+        """The multipliers that weigh these losses."""
+        if self.c.dual_optimizer != "augmented":
+            return self.multipliers
+        parts = zip(self.multipliers, self.penalties, self.signals(f, step), strict=True)
+        return [max(0.0, mu + p * s) for mu, p, s in parts]
 
     def is_due(self, step: int) -> bool:
         if self.c.dual_every_unit == "epoch":
@@ -157,7 +168,17 @@ class ByHand:
             moved = eta * (push - relief)
             if self.c.dual_optimizer == "adam":
                 moved = self.adam[i].step(push - relief, rate)
+            elif self.c.dual_optimizer == "adamw":
+                moved = self.adam[i].step(push, rate) - eta * relief
+            elif self.c.dual_optimizer == "bare_decay":
+                moved = eta * push - relief
+            elif self.c.dual_optimizer == "nupi":
+                moved += self.c.dual_kp * (push - self.last_signal[i])
             self.multipliers[i] = max(0.0, self.multipliers[i] + moved)
+            if push > 1e-4 and push >= self.last_signal[i]:
+                grown = self.penalties[i] * self.c.dual_penalty_growth
+                self.penalties[i] = min(grown, 100 * self.c.dual_penalty)
+            self.last_signal[i] = push
             if self.c.resilience_form != "decay":
                 slope = self.slacks[i] / c - self.multipliers[i]
                 moved = eta * slope
@@ -238,7 +259,11 @@ def test_a_form_resumes_bit_for_bit(name: str) -> None:
 
 @pytest.mark.parametrize("name", FORMS)
 def test_a_form_with_multipliers_held_at_zero_is_plain_training_bit_for_bit(name: str) -> None:
-    held = ours(config_of({**FORMS[name], "dual_lr": 0.0}))
+    form = {**FORMS[name], "dual_lr": 0.0}
+    proportional = {"nupi": "dual_kp", "augmented": "dual_penalty"}
+    if form.get("dual_optimizer") in proportional:
+        form[proportional[form["dual_optimizer"]]] = 0.0
+    held = ours(config_of(form))
     held.run_to(30)
     assert the_same(held, plainly_trained(30))
     assert (dual_of(held).multipliers.values_L == 0).all()
@@ -308,7 +333,7 @@ class NoHostReads(TorchDispatchMode):
 
 
 # Adam reads its step count unless it is capturable, as it is on CUDA: those are in test_gpu.py.
-@pytest.mark.parametrize("name", [n for n in FORMS if "dual_optimizer" not in FORMS[n]])
+@pytest.mark.parametrize("name", [n for n in FORMS if not config_of(FORMS[n]).constraint.is_adam])  # type: ignore[union-attr]
 def test_no_form_reads_a_number_off_the_device(name: str) -> None:
     training = ours(config_of(FORMS[name], weight_ema=0.9))
     losses_F = torch.tensor([0.5, 0.4, 0.35, 0.2], dtype=torch.float64)

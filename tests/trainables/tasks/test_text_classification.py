@@ -319,6 +319,10 @@ def test_features_are_what_the_readout_sees(reviews: ArmConfig) -> None:
     assert found.features is not None
     labels = [int(t) for b in task.held_out("dev", 0.4, 0) for t in b.targets]
     assert found.features.labels.tolist() == labels
+    two = measure(model, task, "dev", 0.4, 2, feature_draws=2).features
+    assert two is not None
+    norms = [np.sqrt((x**2).mean(axis=1)).mean() for x in two.features]
+    np.testing.assert_allclose(found.norms, norms, rtol=1e-5)
     logits = [model.readout(torch.from_numpy(x)) for x in found.features.features]
     right = [(x.argmax(1).numpy() == labels).mean() for x in logits]
     assert found.metrics(task) == pytest.approx(right)

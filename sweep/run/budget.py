@@ -1,0 +1,214 @@
+"""Budget of a sweep: when a run begins no more arms, and what was spent by then.
+
+sweeps/NAME/budget.json     that of the last run, where it had one
+
+Arms and GPU-hours are those of the sweep in all, counted from stored records, so that neither a
+crash nor another call begins a new budget. Hours are of one call, or on a cluster of one job, which
+may start several drivers (decision: budgets are of the sweep, hours of a call).
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from search_spaces.space import SearchSpace
+from sweep.cost.spent import (
+    HOUR_S,
+    Held,
+    Spent,
+    estimated_seconds,
+    gpus_of,
+    held_text,
+    stored_estimate,
+)
+from sweep.results.sweep_view import SweepView
+from sweep.study.arms import LiveArm
+from sweep.study.definition import Definition, folder
+from trainables.errors import InvalidValue, Misuse, StoreError
+from trainables.plain import Json
+from trainables.records.arm_record import ArmRecord
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+LIMITS = ("max_arms", "max_hours", "max_gpu_hours")
+BEGUN = "SWEEP_BEGUN"  # of a job on a cluster: when it began, in seconds since 1970
+
+
+def _call_begun_s() -> float:
+    return float(os.environ.get(BEGUN, time.time()))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much a sweep may take; None: no limit.
+
+    Raises:
+        InvalidValue: a limit is not above 0.
+    """
+
+    max_arms: int | None = None  # unconstrained ones, and what other sweeps trained of them, count
+    max_hours: float | None = None  # of wall time, since the call
+    max_gpu_hours: float | None = None  # seconds of each arm times the share of a GPU that it holds
+    begun_s: float = field(default_factory=_call_begun_s, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, value in self.limits.items():
+            if not (math.isfinite(value) and value > 0):
+                raise InvalidValue(f"{name} must be above 0, got {value}.")
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Those that are given."""
+        return {name: getattr(self, name) for name in LIMITS if getattr(self, name) is not None}
+
+    def __bool__(self) -> bool:
+        """Whether there is a limit."""
+        return bool(self.limits)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The words of a command line that ask for it."""
+        return tuple(word for name in self.limits for word in self.said(name).split())
+
+    def said(self, name: str) -> str:
+        """A limit as a command line asks for it.
+
+        >>> Budget(max_gpu_hours=2.0).said("max_gpu_hours")
+        '--max-gpu-hours 2'
+        """
+        return f"--{name.replace('_', '-')} {getattr(self, name):g}"
+
+    def refuse_without_gpu(self, space: SearchSpace) -> None:
+        """Raise Misuse for GPU-hours of a sweep that trains on CPUs: they would never be spent."""
+        runs = (space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings)
+        if self.max_gpu_hours is not None and not any(run.device == "cuda" for run in runs):
+            raise Misuse(
+                f"--max-gpu-hours {self.max_gpu_hours:g} is for arms on a GPU, and these train "
+                "with device 'cpu'. Give --max-hours or --max-arms, or --set device=cuda."
+            )
+
+
+NO_LIMIT = Budget()
+
+
+class Spending:
+    """What a sweep spends in one run of a driver."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        definition: Definition,
+        budget: Budget = NO_LIMIT,
+    ) -> None:
+        """Nothing is read before ``start``.
+
+        Args:
+            objects: the storage root.
+            definition: the sweep.
+            budget: what it may spend.
+        """
+        self.budget = budget
+        self._objects, self._name, self._space = objects, definition.name, definition.space
+        self.spent = Spent()
+
+    def start(self) -> None:
+        """Store the budget, and read what is stored of what was spent."""
+        put_budget(self._objects, self._name, self.budget)
+        self.spent = Spent.stored(self._objects, self._name)
+
+    def count(self, runs: ArmStore, judged: Iterable[str]) -> None:
+        """Count the ``judged`` arms, whose records nobody else reads, where it matters."""
+        if self.budget.max_gpu_hours is not None:
+            self.spent.complete(runs, self._space, judged)
+
+    def settled(self, record: ArmRecord, gpus: float | None) -> None:
+        """An arm is final; ``gpus``: the share of a GPU that it held, None: the usual one."""
+        self.spent.add(record, gpus_of(record.config, self._space) if gpus is None else gpus)
+        self.spent.put(self._objects, self._name)
+
+    def reached(self, begun: int, live: Mapping[str, LiveArm]) -> str:
+        """The option that keeps arms from being begun where so many are; '' where none does."""
+        is_spent = self.budget.max_arms is not None and begun >= self.budget.max_arms
+        return self.time_reached(live) or (self.budget.said("max_arms") if is_spent else "")
+
+    def time_reached(self, live: Mapping[str, LiveArm]) -> str:
+        """The same of hours and GPU-hours, which do not wait for arms that no worker has yet."""
+        hours, gpu_hours = self.budget.max_hours, self.budget.max_gpu_hours
+        if hours is not None and time.time() >= self.budget.begun_s + hours * HOUR_S:
+            return self.budget.said("max_hours")
+        if gpu_hours is not None:
+            now = sum(arm.gpus * arm.held_s for arm in list(live.values()))
+            if self.spent.all.gpu_seconds + now >= gpu_hours * HOUR_S:
+                return self.budget.said("max_gpu_hours")
+        return ""
+
+    def close(self) -> None:
+        """Store what is not stored yet."""
+        with suppress(StoreError):  # it follows from the records
+            self.spent.put(self._objects, self._name, now=True)
+
+
+def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
+    """What a sweep may spend, and has spent: the last run's budget, and hours of its arms."""
+    space, arms = view.definition.space, view.arms.values()
+    spent = Spent.stored(objects, view.definition.name)
+    final = [arm.signature for arm in arms if arm.is_final]
+    spent.complete(ArmStore(objects), space, final)
+    open_ones = [arm.record for arm in arms if arm.record is not None and not arm.is_final]
+    for record in open_ones:  # by their last reports
+        spent.add(record, gpus_of(record.config, space))
+    held, done = spent.total(arm.signature for arm in arms), spent.total(final)
+    kinds = [(arm.setting, arm.proposal is not None) for arm in arms if arm.is_final]
+    estimate = stored_estimate(objects, view.definition.name)
+    estimated_s = estimated_seconds(estimate, kinds) if kinds else None
+    budget, reached = stored_budget(objects, view.definition.name)
+    limits = {name: budget.limits.get(name) for name in LIMITS}
+    return {
+        "budget": {**limits, "reached": reached or None} if budget else None,
+        "spent": {
+            "arms": len(final),
+            "arm_hours": held.seconds / HOUR_S,
+            "gpu_hours": held.gpu_seconds / HOUR_S,
+            "estimated_arm_hours": None if not estimated_s else estimated_s / HOUR_S,
+            "times_the_estimate": None if not estimated_s else done.seconds / estimated_s,
+        },
+    }
+
+
+def took_text(entry: Mapping[str, Json]) -> str:
+    """What a sweep's arms took, and final ones beside their estimate, of its ``spending_entry``."""
+    spent = entry["spent"]
+    held = Held(spent["arms"], HOUR_S * spent["arm_hours"], HOUR_S * spent["gpu_hours"])
+    text = f"its arms took {held_text(held)}"
+    if spent["times_the_estimate"] is None:
+        return text
+    estimated = held_text(Held(seconds=HOUR_S * spent["estimated_arm_hours"]))
+    return f"{text}; final ones {spent['times_the_estimate']:.2g} times their estimate, {estimated}"
+
+
+def put_budget(objects: ObjectStore, sweep: str, budget: Budget, *, reached: str = "") -> None:
+    """Store the budget of a run, and which option of it was reached; without a limit: forget it."""
+    if budget:
+        objects.put_json(_name(sweep), {**budget.limits, "reached": reached})
+    else:
+        objects.delete(_name(sweep))
+
+
+def stored_budget(objects: ObjectStore, sweep: str) -> tuple[Budget, str]:
+    """The budget of the last run, and which option of it was reached; '' where none was."""
+    return objects.get_derived(_name(sweep), _from_json) or (NO_LIMIT, "")
+
+
+def _from_json(plain: Mapping[str, Json]) -> tuple[Budget, str]:
+    values = dict(plain)
+    reached = str(values.pop("reached"))
+    return Budget(**values), reached
+
+
+def _name(sweep: str) -> str:
+    return f"{folder(sweep)}/budget.json"

@@ -1,0 +1,128 @@
+"""Starting from other sweeps: their winners, by name or one for all, and exported ones."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from search_spaces.start_points import EVERY, with_start_points
+from sweep.results.export import configuration
+from sweep.results.started_from import starts_from
+from sweep.results.sweep_view import load_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.proposals import stored_point
+from tests.support.command_line import SPACE_FILE, refused, sweep
+from tests.support.toy_sweeps import (
+    definition,
+    started,
+    train,
+    trained_with_winners,
+    with_winners,
+)
+from trainables.errors import Misuse, UnknownName
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+WINNER = 2  # of toy_sweeps.trained_with_winners, in every setting
+
+
+def nothing(text: str) -> None:
+    pytest.fail(text)
+
+
+def another(objects: ObjectStore, *texts: str, n_proposals: int = 4) -> Definition:
+    """A sweep of the same space with another seed of its search, started from ``texts``."""
+    space = replace(definition(n_proposals=n_proposals).space, sampler_seed=7)
+    starts = starts_from(texts, objects, say=nothing)
+    return Definition("another", with_start_points(space, starts, say=nothing))
+
+
+def test_each_setting_starts_from_its_own_winner_which_is_not_trained_again(
+    objects: ObjectStore,
+) -> None:
+    trained_with_winners(objects)
+    asked = put_definition(objects, another(objects, "toy"))
+    arms = train(started(objects, asked), with_winners)
+    winners = {s: stored_point(objects, "toy", s, WINNER) for s in ("g1", "g2")}
+    assert winners["g1"] != winners["g2"]
+    for name, winner in winners.items():
+        assert dict(asked.space.setting(name).points) == {"start-0": winner}
+        assert stored_point(objects, "another", name, 0) == winner
+    assert {arm.proposal for arm in arms} == {1, 2, 3}  # neither baselines nor the winners
+
+
+def test_one_winner_and_its_exported_configuration_start_every_setting(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    trained_with_winners(objects)
+    view = load_sweep(objects, "toy")
+    file = tmp_path / "g1.json"
+    file.write_text(json.dumps(configuration(view, view.settings[0])), encoding="utf-8")
+    winner = stored_point(objects, "toy", "g1", WINNER)
+    named, exported = another(objects, "toy:g1"), another(objects, str(file))
+    for asked in (named, exported):
+        assert [dict(s.points) for s in asked.space.settings] == [{"start-0": winner}] * 2
+    assert named == exported
+    both = another(objects, "toy:g2", "toy")
+    assert [len(s.points) for s in both.space.settings] == [2, 1]  # the same point is listed once
+
+
+def test_what_has_no_winner_or_is_not_there_is_refused(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    put_definition(objects, definition())
+    with pytest.raises(Misuse, match=r"toy has no winner to start from: `sweep best toy"):
+        starts_from(["toy"], objects, say=nothing)
+    with pytest.raises(UnknownName, match="unknown setting 'g9'"):
+        starts_from(["toy:g9"], objects, say=nothing)
+    with pytest.raises(UnknownName, match="unknown sweep 'tyo'"):
+        starts_from(["tyo"], objects, say=nothing)
+    with pytest.raises(Misuse, match=r"not read from here.*sweep export"):
+        starts_from(["toy"], None, say=nothing)
+    file = tmp_path / "space.json"
+    file.write_text(json.dumps(definition().space.to_json()), encoding="utf-8")
+    with pytest.raises(Misuse, match="must be an exported configuration"):
+        starts_from([str(file)], objects, say=nothing)
+
+
+def test_a_sweep_that_is_not_finished_is_told(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition())
+    train(started(objects, asked), with_winners, limit=14)
+    told: list[str] = []
+    (start,) = starts_from(["toy:g1"], objects, say=told.append)
+    assert list(start.points) == [EVERY]
+    assert told == ["toy is not finished: the search starts from its winners so far."]
+
+
+# --- as a user ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_given_points_are_the_first_that_are_trained(tmp_path: Path) -> None:
+    space = tmp_path / "mine.py"
+    space.write_text(SPACE_FILE.replace("n_proposals=1", "n_proposals=3"), encoding="utf-8")
+    root = str(tmp_path / "root")
+    command = ("run", str(space), "--storage", root, "--where", "inline")
+    points = ("--point", "constraint.alpha=0.25", "--point", "constraint.alpha=0.4")
+    result = sweep(*command, *points)
+    assert "start-1 of only lies outside of what is searched: constraint.alpha is 0.4" in (
+        result.stderr
+    )
+    objects = ObjectStore(root)
+    found = [stored_point(objects, "mine", "only", number) for number in range(3)]
+    assert found[:2] == [{"constraint.alpha": 0.25}, {"constraint.alpha": 0.4}]
+    assert found[2] is not None
+    assert 0.1 <= found[2]["constraint.alpha"] <= 0.3
+    alphas = {
+        record.config.value_of("constraint.alpha")
+        for signature in objects.names("arms")
+        if (record := ArmStore(objects).record(signature))
+    }
+    assert alphas == {None, 0.25, 0.4, found[2]["constraint.alpha"]}
+    entry = json.loads(sweep("best", "mine", "--storage", root, "--json").stdout)[0]
+    assert entry["point_name"] in ("start-0", "start-1", None)
+    assert "different definition" in refused(*command)  # it continues as it was begun
+    sweep(*command, *points)

@@ -1,0 +1,205 @@
+"""Diagnosis of multipliers from a run's reports: four signs, and advice. Pure.
+
+Read once, when training has ended, over the reports at which the whole constraint was in force:
+
+* *oscillation*: a layer's violation keeps changing sign, and swings as far at the end as before;
+* *stall*: a layer is missed, and its multiplier has stopped rising;
+* *complementary slackness*: at a solution lambda_l (g_l - u_l) = 0 in every layer, where resilience
+  grants u; its size over the last reports, relative to the loss;
+* *duality gap*: sum_l lambda_l g_l, the Lagrangian less the loss. Where the weights minimise the
+  Lagrangian, that is the dual function less the loss, so that of a feasible network its size bounds
+  how far the loss is from the best. No network is known to be such a minimum, so it is an estimate:
+  far from 0 says that training has not ended at a solution, near 0 does not say that it has.
+
+Multipliers are those at a report, violations the means over the steps before it. Shape suffixes: R
+one per report, L one per constraint.
+
+Source: Boyd and Vandenberghe 2004, sections 5.2 and 5.5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from trainables.config.arm import ArmConfig
+from trainables.config.constraint import TOLERANCE
+from trainables.primal_dual.constraints import Floats
+from trainables.primal_dual.schedule import settled_from
+
+LEAST_REPORTS = 6  # fewer tell no oscillation from a run that is on its way
+LAST = 3  # reports that stand for the end of a run
+SIGN_CHANGES = 3  # that make an oscillation
+STEADY = 0.8  # of the largest swing before, which an oscillation that dies out falls below
+MUCH = 0.2  # of the loss: a product of multipliers and violations that is far from 0
+
+
+class Reported(Protocol):
+    """What is read of a report: records know this package, not the other way round."""
+
+    @property
+    def step(self) -> int:
+        """Primal steps done."""
+        ...
+
+    @property
+    def layers(self) -> Mapping[str, Sequence[float]]:
+        """Series by layer, of ``LAYER_SERIES``."""
+        ...
+
+
+def dual_warnings(
+    config: ArmConfig, reports: Sequence[Reported], tolerance: float = TOLERANCE
+) -> list[str]:
+    """One sentence for each sign, with what to do; none of fewer than ``LEAST_REPORTS`` reports.
+
+    Args:
+        config: of the arm; without multipliers there is nothing to say.
+        reports: all of them.
+        tolerance: the missing share up to which a layer meets its constraint.
+    """
+    constraint = config.constraint
+    if constraint is None or constraint.is_control:
+        return []
+    settled = [r for r in reports if r.step > settled_from(constraint)]
+    if len(settled) < LEAST_REPORTS or not all("multipliers" in r.layers for r in settled):
+        return []
+    of = {name: _series(settled, name) for name in ("missing_shares", "violations", "multipliers")}
+    of["slacks"] = _series(settled, "slacks")
+    losses_R = np.array([r.layers["losses"][-1] for r in settled])
+    if not all(np.isfinite(values).all() for values in (*of.values(), losses_R)):
+        return []  # it diverged, and that is said
+    first = len(settled[-1].layers["losses"]) - of["multipliers"].shape[1]
+    found = [*_by_layer(of, first, tolerance)]
+    found += _slackness(of, losses_R, first)
+    if constraint.grad_through_previous:  # else there is no Lagrangian
+        found += _gap(of, losses_R)
+    return found
+
+
+def _series(reports: Sequence[Reported], name: str) -> Floats:
+    return np.array([r.layers[name] for r in reports], dtype=np.float64)
+
+
+def _by_layer(of: dict[str, Floats], first: int, tolerance: float) -> Iterator[str]:
+    for index, (shares_R, violations_R, multipliers_R) in enumerate(
+        zip(of["missing_shares"].T, of["violations"].T, of["multipliers"].T, strict=True)
+    ):
+        layer = index + first
+        if oscillates(shares_R, tolerance):
+            yield (
+                f"Layer {layer} oscillates: its violation changed sign "
+                f"{sign_changes(shares_R)} times over the reports and does not settle. Lower "
+                "dual_lr, let both rates fall for longer (decay_share), or use dual_optimizer=nupi "
+                "or augmented."
+            )
+        is_missed_R = (shares_R > tolerance) & (violations_R > 0)
+        if stalls(is_missed_R, shares_R, multipliers_R):
+            yield (
+                f"The multiplier of layer {layer} stopped rising while its constraint was missed "
+                "(stall): its decay balances the signal, or the dual rate has ended. Lower "
+                "resilience, raise dual_lr, or train longer."
+            )
+
+
+def sign_changes(values_R: Floats) -> int:
+    """How often a series goes from above 0 to below or back; a 0 is no side.
+
+    >>> sign_changes(np.array([1.0, -2.0, 0.0, -1.0, 3.0]))
+    2
+    """
+    signs = np.sign(values_R[values_R != 0])
+    return int((signs[1:] != signs[:-1]).sum())
+
+
+def oscillates(values_R: Floats, least: float) -> bool:
+    """Whether a series changes sign again and again, with an amplitude that does not fall.
+
+    ``SIGN_CHANGES`` of them, one in the second half, and there the smaller of the two swings, above
+    and below 0, is larger than ``least`` and than ``STEADY`` times that of the first half.
+
+    >>> times = np.arange(16)
+    >>> oscillates(np.cos(times), 0.1), oscillates(0.7**times * np.cos(times), 0.1)
+    (True, False)
+    """
+    half = len(values_R) // 2
+    before, after = _swing(values_R[:half]), _swing(values_R[half:])
+    changes = sign_changes(values_R) >= SIGN_CHANGES
+    return changes and after > least and after >= STEADY * before
+
+
+def _swing(values_R: Floats) -> float:
+    """The smaller of how far a series goes above and below 0; 0 where it stays on one side."""
+    if not len(values_R):
+        return 0.0
+    return float(max(0.0, min(values_R.max(), -values_R.min())))
+
+
+def stalls(is_missed_R: Sequence[bool] | Floats, shares_R: Floats, multipliers_R: Floats) -> bool:
+    """Whether a layer was missed at the last reports, no better, with a multiplier that stood.
+
+    >>> missed, share, flat = np.ones(4, bool), np.full(4, 0.5), np.full(4, 2.0)
+    >>> stalls(missed, share, flat), stalls(missed, share, np.arange(4.0))
+    (True, False)
+    """
+    no_better = shares_R[-1] >= shares_R[-LAST]
+    stands = multipliers_R[-1] <= multipliers_R[-LAST]
+    return bool(all(is_missed_R[-LAST:]) and no_better and stands)
+
+
+def slackness(multipliers_RL: Floats, violations_RL: Floats, slacks_RL: Floats) -> Floats:
+    """|lambda_l (g_l - u_l)| of every layer, mean over the last reports, over f_c: 0 at a solution.
+
+    >>> one = np.ones((4, 2))
+    >>> slackness(2 * one, np.array([[0.5, -0.25]] * 4), np.array([[0.5, 0.0]] * 4)).tolist()
+    [0.0, 0.5]
+    """
+    products_RL = np.abs(multipliers_RL * (violations_RL - slacks_RL))
+    means_L: Floats = products_RL[-LAST:].mean(axis=0)
+    return means_L
+
+
+def duality_gap(multipliers_L: Floats, violations_L: Floats) -> float:
+    """sum_l lambda_l g_l, over f_c: the Lagrangian less the loss.
+
+    Below 0: multipliers press layers that meet their constraints. Above 0: layers that are pressed
+    miss them, as resilience lets them.
+
+    >>> duality_gap(np.array([2.0, 0.0]), np.array([-0.1, -5.0]))
+    -0.2
+    """
+    return math.fsum(multipliers_L * violations_L)
+
+
+def _slackness(of: dict[str, Floats], losses_R: Floats, first: int) -> Iterator[str]:
+    of_layers = slackness(of["multipliers"], of["violations"], of["slacks"])
+    share = of_layers.sum() / max(losses_R[-LAST:].mean(), np.finfo(float).tiny)
+    if share > MUCH:
+        worst = int(of_layers.argmax())
+        is_met = (of["violations"] - of["slacks"])[-LAST:, worst].mean() < 0
+        pressed = "presses a layer that meets its constraint" if is_met else "has not yet closed it"
+        yield (
+            f"Multipliers and violations do not complement each other: their products are "
+            f"{share:.0%} of the loss at the last reports, most in layer {worst + first}, whose "
+            f"multiplier {pressed} (complementary slackness). Train longer, with a smaller dual_lr."
+        )
+
+
+def _gap(of: dict[str, Floats], losses_R: Floats) -> Iterator[str]:
+    gap = duality_gap(of["multipliers"][-1], of["violations"][-1])
+    share = gap / max(losses_R[-1], np.finfo(float).tiny)
+    if share > MUCH:
+        yield (
+            f"The Lagrangian ended {share:.0%} of the loss above the loss (duality gap, an "
+            "estimate): layers that are pressed still miss. Ask for less alpha, or lower "
+            "resilience."
+        )
+    elif share < -MUCH:
+        yield (
+            f"The Lagrangian ended {-share:.0%} of the loss below the loss (duality gap, an "
+            "estimate): layers that meet their constraints are pressed. Let both rates fall for "
+            "longer (decay_share), or lower dual_lr."
+        )
