@@ -46,6 +46,7 @@ from optuna.samplers import CmaEsSampler
 
 from benchmarks.constrained_tpe import ConstrainedTPE
 from benchmarks.landscape.landscape import EARLY, FOLDER, Arm, Landscape, told_of
+from benchmarks.trained import lines_of
 from search_spaces.space import SAMPLERS, SearchSpace
 from sweep.study.proposals import Observation, Point
 from sweep.study.sampler import STARTUP, ask, constraint_of, distributions_of, propose
@@ -256,12 +257,10 @@ def main() -> None:
                     Task(path, name, "tpe", seed, BUDGETS[-1], options.again, starts)
                     for seed in range(REPEATS)
                 ]
-    kept = options.out.with_suffix(".jsonl")
+    kept = options.out.with_suffix(".again.jsonl" if options.again else ".jsonl")
     found: dict[tuple[str, str, int], Searched] = {}
-    if kept.exists():
-        for line in map(json.loads, kept.read_text(encoding="utf-8").splitlines()):
-            *of, arms, seconds = line
-            found[tuple(of)] = Searched(arms, seconds)
+    for *of, arms, seconds in lines_of(kept):
+        found[tuple(of)] = Searched(arms, seconds)
     missing = [task for task in tasks if task.key not in found]
     with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
         for task, run in zip(missing, pool.map(of_task, missing), strict=True):

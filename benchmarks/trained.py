@@ -32,10 +32,7 @@ def trained(
         entry: what is kept of a final record.
         workers: how many train at a time, each in a process of its own.
     """
-    found = {}
-    if kept.exists():
-        lines = kept.read_text(encoding="utf-8").splitlines()
-        found = {one["signature"]: one for one in map(json.loads, lines)}
+    found = {one["signature"]: one for one in lines_of(kept)}
     wanted = {config.signature(): config for config in configs}
     missing = [config for signature, config in wanted.items() if signature not in found]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
@@ -47,6 +44,17 @@ def trained(
             with kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(one) + "\n")
     return {signature: found[signature] for signature in wanted}
+
+
+def lines_of(kept: Path) -> list[Json]:
+    """What a file of JSON lines holds, but for a last line that a kill has torn."""
+    if not kept.exists():
+        return []
+    text = kept.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        kept.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def _record(plain: Json) -> Json:

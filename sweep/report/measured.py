@@ -135,7 +135,7 @@ def _plan(objects: ObjectStore, name: str, search: str) -> Plan | None:
     try:
         return load_plan(objects, name)
     except SweepError:
-        if name.startswith(search):
+        if name.startswith(f"{search}."):
             raise
         return None
 

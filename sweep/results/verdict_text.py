@@ -42,7 +42,7 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
     if len(entry["frontier"]) > 1:
         lines.append(frontier_text(entry))
     found = entry.get("importance")  # a cluster's head of an earlier version does not say it
-    if found and found["finished"] >= ENOUGH:
+    if found and found["of"] and found["finished"] >= ENOUGH:
         lines.append(importance_text(found))
     return lines
 

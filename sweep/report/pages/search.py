@@ -112,8 +112,8 @@ def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
             )
     if any(entry["difference"].get("selection_biased") for entry in entries):
         yield markup.warning(
-            "Differences are of pairs that the search selected by these very scores: expect less "
-            "of them than they show, and are no result before fresh seeds confirm them."
+            "Differences are of pairs that the search selected by these very scores: they "
+            "flatter, and are no result before fresh seeds confirm them."
         )
     yield from (escape(note) for note in status["notes"])
 
