@@ -93,6 +93,7 @@ TREE_COMMENTS = {
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
+    "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",
     "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows 500 arms, in Chromium",
     "benchmarks/results/search_replay.json": "samplers replayed; docs/spaces.md",
     ".gitignore": "what a run or a build leaves behind",

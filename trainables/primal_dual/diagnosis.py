@@ -93,8 +93,8 @@ def _by_layer(of: dict[str, Floats], first: int, tolerance: float) -> Iterator[s
             yield (
                 f"Layer {layer} oscillates: its violation changed sign "
                 f"{sign_changes(shares_R)} times over the reports and does not settle. Lower "
-                "dual_lr, let both rates fall for longer (decay_share), or use dual_optimizer=nupi "
-                "or augmented."
+                "dual_lr, let both rates fall for longer (decay_share), or use "
+                "dual_optimizer=augmented or nupi."
             )
         is_missed_R = (shares_R > tolerance) & (violations_R > 0)
         if stalls(is_missed_R, shares_R, multipliers_R):
