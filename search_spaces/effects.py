@@ -11,13 +11,13 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 
+from search_spaces.by_effect import DUAL_LR, RESILIENCE, STATED, decaying, stated
 from search_spaces.ranges import Choice, at_share, decay_of
-from search_spaces.space import RESILIENCE, SearchSpace, Setting
+from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.plain import Json
-from trainables.primal_dual.schedule import dual_steps, effective_dual_steps
+from trainables.primal_dual.schedule import effective_dual_steps
 
-DUAL_LR = "constraint.dual_lr"
 IDLE_DECAY = 0.2  # a smaller share of a multiplier lost over the whole run is no effect
 IDLE_WEIGHT = 0.05  # a layer weight below this counts for nothing beside the output's own, 1
 MOST = 0.5  # of the box without effect: a warning
@@ -61,7 +61,7 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
         return  # how many dual steps there are, only the data say
     ranges = space.ranges_of(setting)
     steps = effective_dual_steps(config, steps_per_epoch=1, until=config.steps)
-    names = [n for n in (DUAL_LR, RESILIENCE) if n in ranges]
+    names = [n for n in STATED.values() if n in ranges]
     axes = [
         ranges[n].values  # type: ignore[union-attr]
         if isinstance(ranges[n], Choice)
@@ -75,19 +75,16 @@ def _of_setting(space: SearchSpace, setting: Setting) -> Iterator[str]:
         at = space.point_of(setting, {**rest, **dict(zip(names, values, strict=True))})
         points.append({**own, **at})
     if RESILIENCE in names:
-        is_bare = constraint.dual_optimizer == "bare_decay"  # its decay knows no rate
-        taken = dual_steps(constraint, 1, config.steps) if is_bare else steps
-        decays = [
-            decay_of(p[RESILIENCE], dual_lr=1.0 if is_bare else p[DUAL_LR], dual_steps=taken)
-            for p in points
-        ]
+        decays = [decay_of(p[RESILIENCE], **decaying(config, p)) for p in points]
         idle = [-math.expm1(-decay) < IDLE_DECAY for decay in decays]
         share = sum(idle) / len(idle)
         if share > MOST:
+            is_stated = RESILIENCE in stated(ranges)
+            by_effect = "" if is_stated else ", or state it by what it does: LogDecay(0.1, 10)"
             yield (
                 f"{RESILIENCE} does next to nothing in {share:.0%} of the box: over the whole run "
-                f"it takes less than {IDLE_DECAY:.0%} off a multiplier there. Raise its range, or "
-                "state it by what it does: LogDecay(0.1, 10)."
+                f"it takes less than {IDLE_DECAY:.0%} off a multiplier there. Raise its range"
+                f"{by_effect}."
             )
     largest = _largest_scale(config, constraint)
     if DUAL_LR in names and largest is not None:

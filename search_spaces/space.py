@@ -9,14 +9,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast, get_args
 
 from search_spaces.by_effect import RESILIENCE as RESILIENCE
-from search_spaces.by_effect import STATED, effect_of, stated, with_effect
+from search_spaces.by_effect import STATED, effect_of, is_within, moved, stated, with_effect
 from search_spaces.ranges import Choice as Choice
 from search_spaces.ranges import LogDecay as LogDecay
 from search_spaces.ranges import LogReach as LogReach
@@ -286,7 +285,7 @@ class SearchSpace:
         for ends in itertools.product(*map(ends_of, ranges.values())):
             corner = dict(zip(ranges, ends, strict=True))
             try:
-                values = _fields(self._resolved(config, ranges, corner))
+                values = _fields(self._resolved(config, ranges, corner, {}))
                 replace(config, constraint=replace(constraint, **values))
             except InvalidValue as error:
                 at = ", ".join(f"{name} = {value!r}" for name, value in _fields(corner).items())
@@ -299,10 +298,35 @@ class SearchSpace:
         """What is searched in one setting: the space's ranges, or its own in their place."""
         return {name: setting.ranges.get(name, values) for name, values in self.ranges.items()}
 
-    def point_of(self, setting: Setting, coordinates: Mapping[str, Json]) -> dict[str, Json]:
-        """The point at these coordinates of the ranges: plain values of fields."""
-        config = self.base.with_fields(setting.fields)
-        return self._resolved(config, self.ranges_of(setting), coordinates)
+    def point_of(
+        self,
+        setting: Setting,
+        coordinates: Mapping[str, Json],
+        given: Mapping[str, Json] | None = None,
+    ) -> dict[str, Json]:
+        """The point at these coordinates of the ranges, but for given values: plain ones of fields.
+
+        Args:
+            setting: whose ranges.
+            coordinates: of every searched field.
+            given: values of fields, searched or not, that stand, and that the others follow from.
+        """
+        given = given or {}
+        return self._resolved(
+            self.given_run(setting, given), self.ranges_of(setting), coordinates, given
+        )
+
+    def given_run(self, setting: Setting, values: Mapping[str, Json]) -> ArmConfig:
+        """The setting's run with these values: a resilience that follows from a decay is 0 in it.
+
+        Raises:
+            InvalidValue: no run has these values, whatever resilience follows.
+        """
+        fields, name = {**setting.fields, **values}, "constraint.resilience_form"
+        form = fields.get(name, self.base.value_of(name))
+        if form == "decay" and RESILIENCE in stated(self.ranges_of(setting)):
+            fields = {**fields, RESILIENCE: values.get(RESILIENCE, 0.0)}
+        return self.base.with_fields(fields)
 
     def coordinates_of(self, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
         """Where a point lies in the ranges of a setting: the inverse of ``point_of``."""
@@ -315,11 +339,15 @@ class SearchSpace:
 
     @staticmethod
     def _resolved(
-        config: ArmConfig, ranges: Mapping[str, Range], coordinates: Mapping[str, Json]
+        config: ArmConfig,
+        ranges: Mapping[str, Range],
+        coordinates: Mapping[str, Json],
+        given: Mapping[str, Json],
     ) -> dict[str, Json]:
-        point = dict(coordinates)
+        point = {**coordinates, **given}
         for name in stated(ranges):
-            point[name] = with_effect(config, name, coordinates[name], point)
+            if name not in given:
+                point[name] = with_effect(config, name, coordinates[name], point)
         return point
 
     def proposals_of(self, setting: Setting) -> int:
@@ -353,10 +381,8 @@ class SearchSpace:
         ranges = self.ranges_of(setting)
         if set(point) != set(ranges):
             return False
-        at = self.coordinates_of(setting, point)
-        plain = all(at[n] == into(r, at[n]) for n, r in ranges.items() if n not in stated(ranges))
-        back = self.point_of(setting, at)
-        return plain and all(math.isclose(back[n], point[n], rel_tol=1e-9) for n in stated(ranges))
+        config = self.base.with_fields(setting.fields)
+        return all(is_within(config, n, values, point) for n, values in ranges.items())
 
     def run(self, setting: Setting, point: Mapping[str, Json], *, seed: int) -> ArmConfig:
         """The constrained run of one proposal in one setting with one seed."""
@@ -374,9 +400,8 @@ class SearchSpace:
         }
         for name in stated(ranges):
             own = config.value_of(name)
-            effect = effect_of(config, name, own, point)
-            moved = into(ranges[name], effect)
-            point[name] = own if moved == effect else with_effect(config, name, moved, point)
+            nearest = into(ranges[name], effect_of(config, name, own, point))
+            point[name] = moved(config, name, own, nearest, point)
         return {name: point[name] for name in ranges}
 
     def setting(self, name: str) -> Setting:

@@ -1,8 +1,8 @@
 """Start points of a search: listed points that its user gives.
 
 A point is given as values of fields, or as a run whose values of the searched fields are taken.
-What is searched and not given comes from the setting's default point; of a resilience whose range
-is stated on its decay, the decay does.
+What is searched and not given comes from the setting's default point. Of a field whose range is
+stated on its effect, the effect comes from there, or from the run that is taken.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from search_spaces.ranges import Choice, LogDecay, ends_of, into
+from search_spaces.by_effect import EFFECT, effect_of, is_within, moved, stated
+from search_spaces.ranges import Choice, Range, ends_of
 from search_spaces.settings import require_own
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig
@@ -46,20 +48,27 @@ def with_start_points(
         InvalidValue: a value is not allowed, or the arms of a setting must share it.
         Misuse: a start has a point for none of the settings.
     """
-    settings = [s.name for s in space.settings]
+    names = [s.name for s in space.settings]
     for start in starts:
-        if EVERY not in start.points and not set(settings) & start.points.keys():
+        if EVERY not in start.points and not set(names) & start.points.keys():
             raise Misuse(
                 f"--start-from {start.source} has winners of {_listed(start.points)}, and "
-                f"{space.name} has the settings {_listed(settings)}: none is the same. Name one "
+                f"{space.name} has the settings {_listed(names)}: none is the same. Name one "
                 f"for all of them: --start-from {start.source}:{next(iter(start.points))}."
             )
-    return replace(space, settings=tuple(_started(space, s, starts, say) for s in space.settings))
+    settings = tuple(_started(space, setting, starts) for setting in space.settings)
+    started = replace(space, settings=settings)  # which refuses a point that is no run
+    for before, setting in zip(space.settings, settings if space.ranges else (), strict=False):
+        for name, point in setting.points.items():
+            if name not in before.points and (where := list(outside(space, setting, point))):
+                say(
+                    f"{name} of {setting.name} lies outside of what is searched: "
+                    f"{'; '.join(where)}. It is trained, and the search learns nothing from it."
+                )
+    return started
 
 
-def _started(
-    space: SearchSpace, setting: Setting, starts: Sequence[Start], say: Callable[[str], None]
-) -> Setting:
+def _started(space: SearchSpace, setting: Setting, starts: Sequence[Start]) -> Setting:
     found = (start.points.get(setting.name, start.points.get(EVERY)) for start in starts)
     points: list[dict[str, Json]] = []
     for given in found:
@@ -69,12 +78,6 @@ def _started(
     names = (f"start-{number}" for number in range(len(setting.points) + len(points)))
     free = (name for name in names if name not in setting.points)
     named = dict(zip(free, points, strict=False))
-    for name, point in named.items():
-        if space.ranges and (where := list(outside(space, setting, point))):
-            say(
-                f"{name} of {setting.name} lies outside of what is searched: {'; '.join(where)}. "
-                "It is trained, and the search learns nothing from it."
-            )
     return replace(setting, points={**named, **setting.points})
 
 
@@ -84,25 +87,45 @@ def point_of(space: SearchSpace, setting: Setting, given: Given) -> dict[str, Js
     if isinstance(given, ArmConfig):
         if not ranges:
             raise Misuse(f"{space.name} searches no field, so it can start from no other run.")
-        return {name: given.value_of(name) for name in ranges}
+        return _taken(space, setting, ranges, given)
     for name in given:
         require_own(name, "a start point")
-    space.run(setting, given, seed=space.search_seeds[0])  # refused before it is reckoned with
-    plain = {n: v for n, v in given.items() if not isinstance(ranges.get(n), LogDecay | None)}
-    coordinates = space.coordinates_of(setting, space.default_point(setting))
-    return {**space.point_of(setting, {**coordinates, **plain}), **given}
+    first = space.coordinates_of(setting, space.default_point(setting))
+    return space.point_of(setting, first, given)
+
+
+def _taken(
+    space: SearchSpace, setting: Setting, ranges: Mapping[str, Range], run: ArmConfig
+) -> dict[str, Json]:
+    """The values of the searched fields that do here what those of a run do there.
+
+    Where nobody can count what they do there, the values stay.
+    """
+    config = space.given_run(setting, {})
+    point = {name: run.value_of(name) for name in ranges}
+    for name in stated(ranges):
+        with suppress(InvalidValue):
+            effect = effect_of(run, name, point[name], {})
+            point[name] = moved(config, name, point[name], effect, point)
+    return point
 
 
 def outside(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> Iterator[str]:
     """What of a point no search of the setting comes to, in words."""
-    ranges = space.ranges_of(setting)
+    ranges, config = space.ranges_of(setting), space.given_run(setting, point)
     for name, value in point.items():
         values = ranges.get(name)
         if values is None:
             yield f"{name} is not searched"
-        elif not isinstance(values, LogDecay) and into(values, value) != value:
-            ends = " or ".join if isinstance(values, Choice) else " to ".join
-            yield f"{name} is {value}, searched is {ends(map(str, ends_of(values)))}"
+        elif not is_within(config, name, values, point):
+            between = " or " if isinstance(values, Choice) else " to "
+            is_now, searched = str(value), between.join(map(str, ends_of(values)))
+            if stated({name: values}):
+                searched = f"a {EFFECT[name]} of {searched}"
+                with suppress(InvalidValue):  # of none that can be counted the value is told alone
+                    effect = effect_of(config, name, value, point)
+                    is_now = f"{value} ({EFFECT[name]} {effect:.3g})"
+            yield f"{name} is {is_now}, searched is {searched}"
 
 
 def parse_point(text: str) -> dict[str, Json]:

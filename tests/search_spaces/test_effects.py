@@ -8,7 +8,7 @@ import pytest
 
 from search_spaces import catalog
 from search_spaces.effects import idle_ranges
-from search_spaces.space import LogUniform, Range, SearchSpace, Setting
+from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 
 
 def quickstart(steps: int = 1000, **ranges: Range) -> SearchSpace:
@@ -30,6 +30,11 @@ def test_a_resilience_that_does_nothing_within_a_run_is_named() -> None:
     assert idle_ranges(quickstart(resilience=LogUniform(1.0, 100.0))) == []
 
 
+def test_a_range_by_decay_is_not_told_to_be_one() -> None:
+    (warning,) = idle_ranges(quickstart(resilience=LogDecay(0.01, 0.1)))
+    assert warning.endswith("Raise its range.")
+
+
 def test_a_dual_lr_that_reaches_nothing_is_named() -> None:
     (warning,) = idle_ranges(quickstart(dual_lr=LogUniform(1e-9, 1e-7)))
     assert warning.startswith("constraint.dual_lr is too small to do anything in 100%")
@@ -43,6 +48,9 @@ def test_a_bare_decay_is_idle_by_its_own_measure() -> None:
     bare = replace(space, base=space.base.with_fields(fields))
     assert "takes less than 20%" in idle_ranges(space)[0]
     assert idle_ranges(bare) == []
+    base = space.base.with_fields({"constraint.resilience": 0.1})
+    searched = {"constraint.dual_optimizer": Choice(("sgd", "bare_decay"))}  # looked at: the second
+    assert idle_ranges(replace(space, base=base, ranges={**space.ranges, **searched})) == []
 
 
 def test_a_warning_names_the_settings_that_it_is_about() -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from search_spaces.ped2_ut import SPACE as BY_REACH
 from search_spaces.quickstart import SPACE
-from search_spaces.ranges import decay_of
 from search_spaces.space import Choice, LogUniform, SearchSpace, Setting, Uniform
 from search_spaces.start_points import (
     EVERY,
@@ -20,8 +21,9 @@ from search_spaces.start_points import (
     with_start_points,
 )
 from tests.support.oracles import TINY
+from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue, Misuse, UnknownName
-from trainables.primal_dual.schedule import effective_dual_steps
+from trainables.primal_dual.schedule import is_dual_step, lr_factor
 
 ALPHA, DUAL_LR = "constraint.alpha", "constraint.dual_lr"
 RESILIENCE = "constraint.resilience"
@@ -61,23 +63,65 @@ def test_what_is_not_given_is_that_of_the_first_proposal() -> None:
         assert point_of(PLAIN, setting, {"batch_size": 2}) == {**default, "batch_size": 2}
 
 
-@pytest.mark.parametrize("dual_lr", [1e-4, 1e-3])
-def test_of_a_resilience_by_its_decay_the_decay_is_that_of_the_first_proposal(
-    dual_lr: float,
+def effects(run: ArmConfig) -> dict[str, float]:
+    """Reach and decay, from what each of the run's dual steps adds and keeps."""
+    constraint = run.constraint
+    assert constraint is not None
+    rates = [
+        lr_factor(step, run.steps, run.decay_share)
+        for step in range(run.steps)
+        if is_dual_step(constraint, 1, step)
+    ]
+    if constraint.dual_optimizer == "bare_decay":
+        kept = (1 - constraint.resilience) ** len(rates)
+    else:
+        kept = (1 - constraint.dual_lr * constraint.resilience) ** math.fsum(rates)
+    return {DUAL_LR: constraint.dual_lr * math.fsum(rates), RESILIENCE: -math.log(kept)}
+
+
+@pytest.mark.parametrize("space", [SPACE, BY_REACH], ids=lambda space: space.name)
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {DUAL_LR: 1e-4},
+        {DUAL_LR: 1e-3},
+        {RESILIENCE: 0.5},
+        {DUAL_LR: 1e-4, RESILIENCE: 0.5},
+        {"constraint.dual_every": 10},
+        {"constraint.warmup_steps": 100, DUAL_LR: 2e-4},
+        {"constraint.dual_optimizer": "bare_decay"},
+        {"steps": 300},
+    ],
+    ids=str,
+)
+def test_what_is_given_stands_and_the_effect_of_what_is_not_is_that_of_the_first_proposal(
+    space: SearchSpace, given: dict[str, Any]
 ) -> None:
-    for setting in SPACE.settings:
-        default = SPACE.default_point(setting)
-        point = point_of(SPACE, setting, {DUAL_LR: dual_lr})
-        decays = []
-        for of in (default, point):
-            run = SPACE.run(setting, of, seed=0)
-            steps = effective_dual_steps(run, steps_per_epoch=1, until=run.steps)
-            decays.append(decay_of(of[RESILIENCE], dual_lr=of[DUAL_LR], dual_steps=steps))
-        assert decays[1] == pytest.approx(decays[0], rel=1e-9)
-        assert math.isfinite(decays[0])
-        assert SPACE.is_in_box(setting, point)
-        given = {DUAL_LR: dual_lr, RESILIENCE: 0.5}
-        assert point_of(SPACE, setting, given) == {ALPHA: default[ALPHA], **given}
+    for setting in space.settings:
+        default, point = space.default_point(setting), point_of(space, setting, given)
+        assert point.items() >= given.items()
+        assert point.keys() == default.keys() | given.keys()
+        first, started = (effects(space.run(setting, at, seed=0)) for at in (default, point))
+        for name in {DUAL_LR, RESILIENCE} - given.keys():
+            if type(space.ranges_of(setting)[name]) is LogUniform:
+                assert point[name] == default[name]
+            else:
+                assert started[name] == pytest.approx(first[name], rel=1e-9)
+
+
+@pytest.mark.parametrize("steps", [300, 900, 20000])
+def test_of_a_run_what_is_stated_by_its_effect_does_the_same_here(steps: int) -> None:
+    space = BY_REACH.with_base({"steps": steps})
+    setting = space.settings[2]
+    fields = {ALPHA: 0.2, DUAL_LR: 1.3e-4, RESILIENCE: 7.0}
+    run = BY_REACH.run(BY_REACH.settings[2], fields, seed=0)
+    point = point_of(space, setting, run)
+    assert effects(space.run(setting, point, seed=0)) == pytest.approx(effects(run), rel=1e-9)
+    assert space.is_in_box(setting, point)
+    assert (point == fields) is (steps == 900)  # to the bit: it is the same arm
+    by_epochs = run.with_fields({"constraint.dual_every_unit": "epoch"})
+    assert point_of(space, setting, by_epochs) == fields  # nobody can count what they do
 
 
 def test_a_run_gives_its_values_of_what_is_searched_and_no_others() -> None:
@@ -110,6 +154,33 @@ def test_what_no_search_comes_to_is_told_and_kept() -> None:
     inside = {ALPHA: 0.3, DUAL_LR: 1e-4, "constraint.dual_optimizer": "adam"}
     assert list(outside(space, setting, inside)) == []
     assert space.is_in_box(setting, inside)
+
+
+@pytest.mark.parametrize("space", [SPACE, BY_REACH], ids=lambda space: space.name)
+def test_the_note_is_on_what_the_search_learns_nothing_from(space: SearchSpace) -> None:
+    for setting in space.settings:
+        first = space.default_point(setting)
+        assert list(outside(space, setting, first)) == []
+        for name, factor in itertools.product((DUAL_LR, RESILIENCE), (0, 0.01, 0.5, 1, 2, 100)):
+            point = {**first, name: factor * first[name]}
+            where = list(outside(space, setting, point))
+            assert (where == []) is space.is_in_box(setting, point)
+            assert where or factor in (0.5, 1, 2)
+
+
+def test_the_note_says_reach_and_decay() -> None:
+    (deep,) = (s for s in BY_REACH.settings if s.name == "ucsd_ped2-ut-L5-g0.15")
+    given = {DUAL_LR: 3e-4, RESILIENCE: 0}  # 810.5 scaled dual steps
+    assert list(outside(BY_REACH, deep, {**BY_REACH.default_point(deep), **given})) == [
+        "constraint.dual_lr is 0.0003 (reach 0.243), searched is a reach of 0.02 to 0.2",
+        "constraint.resilience is 0 (decay 0), searched is a decay of 0.3 to 5.0",
+    ]
+    still = {**BY_REACH.default_point(deep), DUAL_LR: 0, RESILIENCE: 0}
+    assert list(outside(BY_REACH, deep, still)) == [
+        "constraint.dual_lr is 0, searched is a reach of 0.02 to 0.2",
+        "constraint.resilience is 0, searched is a decay of 0.3 to 5.0",
+    ]
+    assert not BY_REACH.is_in_box(deep, still)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from search_spaces.space import LogReach
 from search_spaces.start_points import EVERY, with_start_points
 from sweep.results.export import configuration
 from sweep.results.started_from import starts_from
@@ -22,7 +23,9 @@ from tests.support.toy_sweeps import (
     trained_with_winners,
     with_winners,
 )
+from trainables.config.arm import ArmConfig
 from trainables.errors import Misuse, UnknownName
+from trainables.primal_dual.schedule import is_dual_step, lr_factor
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -68,6 +71,38 @@ def test_one_winner_and_its_exported_configuration_start_every_setting(
     assert named == exported
     both = another(objects, "toy:g2", "toy")
     assert [len(s.points) for s in both.space.settings] == [2, 1]  # the same point is listed once
+
+
+def test_a_longer_sweep_that_searches_by_reach_starts_from_the_winners_reach(
+    objects: ObjectStore, tmp_path: Path
+) -> None:
+    trained_with_winners(objects)
+    view = load_sweep(objects, "toy")
+    file = tmp_path / "g1.json"
+    file.write_text(json.dumps(configuration(view, view.settings[0])), encoding="utf-8")
+    short = definition().space
+    ranges = {**short.ranges, "constraint.dual_lr": LogReach(1e-3, 10.0)}
+    for times in (1, 2, 8):
+        longer = short.with_base({"steps": times * short.base.steps, "decay_share": 0.0})
+        space = replace(longer, ranges=ranges)
+        (by_name, exported) = (
+            with_start_points(space, starts_from([text], objects, say=nothing), say=nothing)
+            for text in ("toy:g1", str(file))
+        )
+        assert by_name == exported
+        setting = by_name.settings[0]
+        found = by_name.run(setting, setting.points["start-0"], seed=0)
+        assert reach(found) == pytest.approx(reach(short.base), rel=1e-12)
+
+
+def reach(run: ArmConfig) -> float:
+    """Where a dual signal of 1, step by step, takes a multiplier."""
+    assert run.constraint is not None
+    at = 0.0
+    for step in range(run.steps):
+        if is_dual_step(run.constraint, 1, step):
+            at += run.constraint.dual_lr * lr_factor(step, run.steps, run.decay_share)
+    return at
 
 
 def test_what_has_no_winner_or_is_not_there_is_refused(
