@@ -192,6 +192,7 @@ def supervise(
             else happens, drivers tell.
     """
     known = stop_request(objects, name) if known is None else known
+    began_s = time.time()
     seen = Progress(objects, name)
     deaths = starts = 0
     with _stop_on_sigterm(objects, name) as terminated:
@@ -206,7 +207,7 @@ def supervise(
                 return code
             if terminated or _asked_to_stop(objects, name, known):
                 return code
-            if code == 1 and (seen.is_over() or _gave_up(objects, name)):
+            if code == 1 and (seen.is_over() or _gave_up(objects, name, began_s)):
                 return code  # not all went well: its own last lines say what
             if _is_driven(objects, name):
                 return code
@@ -260,10 +261,11 @@ def _is_driven(objects: ObjectStore, name: str) -> bool:
     return other is not None
 
 
-def _gave_up(objects: ObjectStore, name: str) -> bool:
-    """Whether the driver ended at its budget, or since its first arms failed alike."""
+def _gave_up(objects: ObjectStore, name: str, since_s: float) -> bool:
+    """Whether a driver ended since then at its budget, or as its first arms failed alike."""
     try:
-        return bool(failed_alike(objects, name) or stored_budget(objects, name)[1])
+        reached = stored_budget(objects, name, since_s=since_s)[1]
+        return bool(reached or failed_alike(objects, name, since_s=since_s))
     except StoreError:
         return False
 

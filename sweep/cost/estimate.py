@@ -165,11 +165,13 @@ def _assumption(gpu: str | None, counted: bool) -> str:
 
 
 def estimate_entry(space: SearchSpace, gpu: str | None) -> dict[str, Json]:
-    """``estimate`` as plain values; ``not_counted``: why there is none."""
+    """``estimate`` as plain values; ``not_counted``: why there is none. Never raises."""
     try:
         return estimate(space, gpu).to_json()
     except NotCounted as error:
         return {"not_counted": str(error)}
+    except Exception as error:  # in a step of a plug-in, say: its arms tell more
+        return {"not_counted": f"{type(error).__name__}: {error}"}
 
 
 def gpu_here() -> str:

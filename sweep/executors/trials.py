@@ -178,10 +178,11 @@ class LiveTrials:
 
     def _places(self) -> int:
         plan, live = self.coordinator.plan, round(self._used())
+        left = max(live, self.coordinator.spending.most(plan.arms_total) - plan.arms_done)
         training = [h for t, h in self.assigned.items() if t in self._training]
         places = self._capacity.places(
             # A sweep that stops still says what it holds, and asks for no more machines.
-            wanted=live if self.coordinator.begins_no_more else plan.arms_total - plan.arms_done,
+            wanted=live if self.coordinator.begins_no_more else left,
             live=live,
             training=round(sum(self._weight(assigned.kind) for assigned in training)),
         )

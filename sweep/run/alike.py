@@ -2,13 +2,14 @@
 
 sweeps/NAME/failed_alike.json     why the last run ended so; the next one trains failed arms again
 
-An arm that diverged or was stopped has come to a result, and one result of any arm shows that arms
-can be trained: then failures are counted and reported, and end nothing.
+An arm that diverged or was stopped has come to a result. One result of any arm, or a report of
+another that has not failed, shows that arms can be trained: then failures end nothing.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 
 from sweep.study.arms import Arm
@@ -40,39 +41,56 @@ class FirstFailures:
 
     def __init__(self) -> None:
         """No arm has ended."""
-        self._settings: dict[str, list[str]] = {}  # by kind: the settings of the arms
+        self._arms: dict[str, list[Arm]] = {}  # by kind
+        self._reported: set[str] = set()  # arms that have not failed since
         self._has_result = False
+        self.alike: list[str] = []  # those that end the run
         self.why = ""  # the run ends, once it has
 
-    def known(self, status: Status) -> None:
+    def known(self, signature: str, status: Status) -> None:
         """An arm has ended so, in this run or before."""
+        self._reported.discard(signature)
         self._has_result |= status not in ("running", "failed")
 
+    def reported(self, signature: str) -> None:
+        """An arm has come to a report in this run."""
+        self._reported.add(signature)
+
     def failed(self, arm: Arm, reason: str) -> str:
-        """An arm has failed in this run; why the run is to end, where it is the last of ARMS_ALIKE.
+        """An arm has failed in this run; why the run is to end, where ARMS_ALIKE of them have.
 
         Else ''. It is said once.
         """
+        self._reported.discard(arm.signature)
         if self._has_result or self.why:
             return ""
-        settings = self._settings.setdefault(kind_of(reason), [])
-        settings.append(arm.setting)
-        if len(settings) != ARMS_ALIKE:
+        arms = self._arms.setdefault(kind_of(reason), [])
+        arms.append(arm)
+        if len(arms) < ARMS_ALIKE or self._reported:
             return ""
-        of = f" (all of them of {arm.setting})" if set(settings) == {arm.setting} else ""
-        self.why = f"the first {ARMS_ALIKE} arms failed alike{of}, and none has finished: {reason}"
+        self.alike = [one.signature for one in arms]
+        is_one = {one.setting for one in arms} == {arm.setting}
+        of = f" (all of them of {arm.setting})" if is_one else ""
+        self.why = f"the first {len(arms)} arms failed alike{of}, and none has finished: {reason}"
         self.why += "." * (not reason.endswith("."))
         return self.why
 
 
 def put_failed_alike(objects: ObjectStore, sweep: str, why: str) -> None:
-    """Store why a run has ended."""
-    objects.put_json(_name(sweep), {"why": why})
+    """Store why a run has ended, and that it was now."""
+    objects.put_json(_name(sweep), {"why": why, "ended_s": time.time()})
 
 
-def failed_alike(objects: ObjectStore, sweep: str) -> str:
-    """Why the last run ended, where its first arms failed alike; else ''."""
-    return objects.get_derived(_name(sweep), _why) or ""
+def failed_alike(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> str:
+    """Why the last run ended, where its first arms failed alike; else ''.
+
+    Args:
+        objects: the storage root.
+        sweep: its name.
+        since_s: a run that ended before, in seconds since 1970, does not count.
+    """
+    ended_s, why = objects.get_derived(_name(sweep), _from_json) or (0.0, "")
+    return why if ended_s >= since_s else ""
 
 
 def drop_failed_alike(objects: ObjectStore, sweep: str) -> None:
@@ -80,8 +98,8 @@ def drop_failed_alike(objects: ObjectStore, sweep: str) -> None:
     objects.delete(_name(sweep))
 
 
-def _why(plain: Mapping[str, Json]) -> str:
-    return str(plain["why"])
+def _from_json(plain: Mapping[str, Json]) -> tuple[float, str]:
+    return float(plain.get("ended_s", 0.0)), str(plain["why"])
 
 
 def _name(sweep: str) -> str:

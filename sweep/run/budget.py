@@ -81,14 +81,14 @@ class Budget:
         >>> Budget(max_gpu_hours=2.0).said("max_gpu_hours")
         '--max-gpu-hours 2'
         """
-        return f"--{name.replace('_', '-')} {getattr(self, name):g}"
+        return f"--{name.replace('_', '-')} {str(getattr(self, name)).removesuffix('.0')}"
 
     def refuse_without_gpu(self, space: SearchSpace) -> None:
         """Raise Misuse for GPU-hours of a sweep that trains on CPUs: they would never be spent."""
         runs = (space.run(setting, {}, seed=space.search_seeds[0]) for setting in space.settings)
         if self.max_gpu_hours is not None and not any(run.device == "cuda" for run in runs):
             raise Misuse(
-                f"--max-gpu-hours {self.max_gpu_hours:g} is for arms on a GPU, and these train "
+                f"{self.said('max_gpu_hours')} is for arms on a GPU, and these train "
                 "with device 'cpu'. Give --max-hours or --max-arms, or --set device=cuda."
             )
 
@@ -122,9 +122,13 @@ class Spending:
         self.spent = Spent.stored(self._objects, self._name)
 
     def count(self, runs: ArmStore, judged: Iterable[str]) -> None:
-        """Count the ``judged`` arms, whose records nobody else reads, where it matters."""
-        if self.budget.max_gpu_hours is not None:
-            self.spent.complete(runs, self._space, judged)
+        """Count those of the ``judged`` arms that no driver has counted, and store what is new."""
+        self.spent.complete(runs, self._space, judged)
+        self.spent.put(self._objects, self._name, now=True)
+
+    def most(self, arms: int) -> int:
+        """How many of so many arms may be begun in all."""
+        return min(arms, self.budget.max_arms or arms)
 
     def settled(self, record: ArmRecord, gpus: float | None) -> None:
         """An arm is final; ``gpus``: the share of a GPU that it held, None: the usual one."""
@@ -194,20 +198,29 @@ def took_text(entry: Mapping[str, Json]) -> str:
 def put_budget(objects: ObjectStore, sweep: str, budget: Budget, *, reached: str = "") -> None:
     """Store the budget of a run, and which option of it was reached; without a limit: forget it."""
     if budget:
-        objects.put_json(_name(sweep), {**budget.limits, "reached": reached})
+        plain = {**budget.limits, "reached": reached, "put_s": time.time()}
+        objects.put_json(_name(sweep), plain)
     else:
         objects.delete(_name(sweep))
 
 
-def stored_budget(objects: ObjectStore, sweep: str) -> tuple[Budget, str]:
-    """The budget of the last run, and which option of it was reached; '' where none was."""
-    return objects.get_derived(_name(sweep), _from_json) or (NO_LIMIT, "")
+def stored_budget(objects: ObjectStore, sweep: str, *, since_s: float = 0.0) -> tuple[Budget, str]:
+    """The budget of the last run, and which option of it was reached; '' where none was.
+
+    Args:
+        objects: the storage root.
+        sweep: its name.
+        since_s: what was reached before, in seconds since 1970, does not count.
+    """
+    stored = objects.get_derived(_name(sweep), _from_json)
+    budget, reached, put_s = stored or (NO_LIMIT, "", 0.0)
+    return budget, reached if put_s >= since_s else ""
 
 
-def _from_json(plain: Mapping[str, Json]) -> tuple[Budget, str]:
+def _from_json(plain: Mapping[str, Json]) -> tuple[Budget, str, float]:
     values = dict(plain)
-    reached = str(values.pop("reached"))
-    return Budget(**values), reached
+    reached, put_s = str(values.pop("reached")), float(values.pop("put_s", 0.0))
+    return Budget(**values), reached, put_s
 
 
 def _name(sweep: str) -> str:

@@ -23,7 +23,7 @@ from sweep.cost.spent import gpus_of
 from sweep.run import events
 from sweep.run.alike import FirstFailures, drop_failed_alike, failed_alike, put_failed_alike
 from sweep.run.budget import Spending
-from sweep.run.events import Event, OnEvent
+from sweep.run.events import Event, OnEvent, tell
 from sweep.run.forget_failed import failures, forget_failed
 from sweep.run.late_records import LateRecords
 from sweep.run.summary import RunSummary
@@ -134,7 +134,7 @@ class Coordinator:
 
         Of judged proposals no record is read: starting costs two small reads for each of them,
         a look whether the records are there, and for each setting a read of its judged.json, which
-        is put once where it is not whole.
+        is put once where it is not whole. So is spent.json, from the records that it lacks.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -164,7 +164,8 @@ class Coordinator:
         self.look_for_ended()
         try:
             while not self.begins_no_more:
-                step = self.plan.next()
+                again = self._given_back  # all that goes on under a budget that is reached
+                step = self.plan.next_of(again) if self.budget_reached else self.plan.next()
                 if isinstance(step, Ask):
                     self._search(step)
                 elif step is None:
@@ -196,7 +197,7 @@ class Coordinator:
         if not self.spending.budget or self.plan.is_handed_out:
             return ""
         begun = self.plan.arms_done + len(self.live) + len(self._ended) + self._unfinished
-        return self.spending.reached(begun, self.live)
+        return self.spending.reached(begun + len(self._given_back), self.live)
 
     def takes_back(self, signature: str) -> bool:
         """Whether a handed-out arm that waits for a worker is not to be begun after all."""
@@ -216,6 +217,7 @@ class Coordinator:
             return
         live.report, live.fetching = report, ""
         live.reported = self.progressed_at = time.monotonic()
+        self._first_failures.reported(signature)
         self._tell(self._on_record, live.arm, False)
 
     def fetches(self, signature: str, how_far: str) -> None:
@@ -349,7 +351,7 @@ class Coordinator:
             self._has_winner |= outcome.can_win
             for arm, end in zip(arms, outcome.arms, strict=True):
                 self.plan.arm_is_final(arm.signature)
-                self._first_failures.known(end.status)
+                self._first_failures.known(arm.signature, end.status)
                 self._tell(self._on_record, arm, True)
         else:
             if proposal.outcome is not None:  # readers believe it
@@ -421,7 +423,8 @@ class Coordinator:
 
     def _settle(self, arm: Arm, record: ArmRecord, gpus: float | None = None) -> None:
         self.plan.arm_is_final(arm.signature)
-        self._first_failures.known(record.status)
+        self._given_back.discard(arm.signature)
+        self._first_failures.known(arm.signature, record.status)
         self.spending.settled(record, gpus)
         if arm.proposal is None and record.status == "failed":
             self._failed_baselines[arm.signature] = record.reason
@@ -434,10 +437,14 @@ class Coordinator:
 
     def _fails(self, arm: Arm, reason: str) -> None:
         """An arm of this run has failed; the first ones, all alike, end the run."""
-        why = self._first_failures.failed(arm, reason)
-        if not why or self.plan.is_done or self.stopping:
+        if self.plan.is_done or self.stopping:
             return
-        self.problems = [f"{why} Mend that first: a resume trains these arms again."]
+        why = self._first_failures.failed(arm, reason)
+        if not why:
+            return
+        said = tuple(f"arm {s} is not finished: " for s in self._first_failures.alike)
+        others = [problem for problem in self.problems if not problem.startswith(said)]
+        self.problems = [f"{why} Mend that first: a resume trains these arms again.", *others]
         self.stop("its first arms failed alike")
         self.ends_by = time.monotonic() + ALIKE_ENDS_S
         try:
@@ -488,13 +495,4 @@ class Coordinator:
         return record
 
     def _tell(self, listener: Callable[..., None] | None, *args: object) -> None:
-        """Call a listener, if any; its error is recorded and does not reach the executor."""
-        if listener is None:
-            return
-        try:
-            listener(*args)
-        except Exception as error:
-            log.exception("a listener of the sweep failed")
-            problem = f"{getattr(listener, '__qualname__', listener)}: {error}"
-            if problem not in self.problems:
-                self.problems.append(problem)
+        tell(listener, *args, problems=self.problems)

@@ -6,6 +6,7 @@ news is told at most once per run of a driver, and the records are the truth.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from sweep.study.proposals import ProposalOutcome
 
 Kind = Literal["finished", "failed", "stalled", "first_winner", "test"]
+
+log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 1000  # characters; a problem may carry a whole traceback
 
@@ -38,6 +41,19 @@ class Event:
 
 
 OnEvent = Callable[[Event], None]
+
+
+def tell(listener: Callable[..., None] | None, *args: object, problems: list[str]) -> None:
+    """Call a listener, if any; its error joins the ``problems`` and does not reach the caller."""
+    if listener is None:
+        return
+    try:
+        listener(*args)
+    except Exception as error:
+        log.exception("a listener of the sweep failed")
+        problem = f"{getattr(listener, '__qualname__', listener)}: {error}"
+        if problem not in problems:
+            problems.append(problem)
 
 
 def of_first_winner(sweep: str, setting: str, outcome: ProposalOutcome) -> Event:

@@ -104,9 +104,12 @@ def run_sweep(
             coordinator.stop("Ctrl-C")
         except StoreError as error:
             coordinator.store_trouble(str(error))
-        if reached := coordinator.budget_reached:
-            put_budget(objects, definition.name, budget, reached=reached)
-            coordinator.again = run_again(objects, definition, executor)  # the rest
+        if (reached := coordinator.budget_reached) and not coordinator.stopping:
+            try:
+                put_budget(patient, definition.name, budget, reached=reached)
+                coordinator.again = run_again(objects, definition, executor)  # the rest
+            except StoreError as error:
+                coordinator.store_trouble(str(error))
         summary = coordinator.summary()
         ended = ended_event(summary)
         if ended is not None:

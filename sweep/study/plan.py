@@ -13,7 +13,7 @@ work is left.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from search_spaces.space import Setting
@@ -99,6 +99,13 @@ class Plan:
             return None
         arm = heapq.heappop(self._arms)[2]
         self._out.add(arm.signature)
+        return arm
+
+    def next_of(self, signatures: Collection[str]) -> Arm | None:
+        """The next of these arms to hand out, whatever comes before; None: none of them waits."""
+        arm = next((arm for arm in self.remaining() if arm.signature in signatures), None)
+        if arm is not None:
+            self._out.add(arm.signature)
         return arm
 
     def give_back(self, arm: Arm) -> None:

@@ -20,7 +20,8 @@ from sweep.cluster.submission import ANSWER, Answer, Submission
 from sweep.cluster.supervise import NotYet, Progress, accept, drive, supervise
 from sweep.errors import AlreadyRunning, NameTaken
 from sweep.executors import autoscaling
-from sweep.run.budget import BEGUN, Budget
+from sweep.run.alike import put_failed_alike
+from sweep.run.budget import BEGUN, Budget, put_budget
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import Event
 from sweep.run.run_sweep import run_sweep
@@ -98,6 +99,24 @@ def test_a_driver_whose_first_arms_fail_alike_is_left_to_a_person(objects: Objec
 
     assert supervise(objects, "toy", whose_arms_fail, waits_s=(0.0,)) == 1
     assert len(starts) == 1
+
+
+@pytest.mark.parametrize("ended", ["at its budget", "alike"])
+def test_how_the_run_before_ended_keeps_no_job_from_starting_its_driver_again(
+    toy: ObjectStore, ended: str
+) -> None:
+    if ended == "alike":
+        put_failed_alike(toy, "toy", "the first 3 arms failed alike")
+    else:
+        put_budget(toy, "toy", Budget(max_arms=1), reached="--max-arms 1")
+    starts = []
+
+    def dies_before_it_starts(known: str) -> int:
+        starts.append(known)
+        return 1
+
+    assert supervise(toy, "toy", dies_before_it_starts, waits_s=(0.0,)) == 1
+    assert len(starts) == DRIVER_DEATHS
 
 
 def test_a_budget_is_reached_once_although_an_arm_has_failed(objects: ObjectStore) -> None:

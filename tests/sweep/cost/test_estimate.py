@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
 from search_spaces import catalog
 from sweep.cost import estimate as estimates
+from tests.support.toy_sweeps import definition
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import UnknownName
 
@@ -84,3 +86,15 @@ def test_what_is_too_large_to_be_timed_is_counted(fields: dict[str, object]) -> 
     assert estimates.is_timed(run) == ("steps" in fields)
     assert math.isfinite(estimates.arm_seconds(run))
     assert estimates.arm_memory_gb(run) > estimates.PROCESS_GB
+
+
+def test_a_step_that_fails_leaves_a_sweep_without_an_estimate_and_ends_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def step(*_: object, **__: object) -> None:
+        raise RuntimeError("no kernel")
+
+    monkeypatch.setattr(torch.optim.Adam, "step", step)
+    space = definition(n_proposals=1, n_settings=1).space
+    space = space.with_base({"batch_size": 3})  # of no other test: steps are timed once
+    assert estimates.estimate_entry(space, None) == {"not_counted": "RuntimeError: no kernel"}

@@ -21,6 +21,7 @@ from sweep.executors.resources import Machine, ResourceClasses
 from sweep.executors.stalls import Stalls
 from sweep.executors.trials import LiveTrial, LiveTrials
 from sweep.executors.tune import _PlanSearcher, _Scheduler
+from sweep.run.budget import NO_LIMIT, Budget, Spending
 from sweep.run.events import Event
 from sweep.study.definition import Definition
 from tests.support.records import finished
@@ -48,11 +49,16 @@ class Work:
     """Live trials of a sweep called toy, and what it was told."""
 
     def __init__(
-        self, objects: ObjectStore, capacity: Capacity, asked: Definition | None = None
+        self,
+        objects: ObjectStore,
+        capacity: Capacity,
+        asked: Definition | None = None,
+        budget: Budget = NO_LIMIT,
     ) -> None:
         self.event: list[Event] = []
         asked = asked or definition()
-        self.coordinator = started(objects, asked, on_event=self.event.append)
+        spending = Spending(objects, asked, budget)
+        self.coordinator = started(objects, asked, on_event=self.event.append, spending=spending)
         self.clock, self.capacity, self.trials = Clock(), capacity, 0
         classes = ResourceClasses(asked, self.coordinator.runs.record)
         self.live = LiveTrials(self.coordinator, classes, capacity, Stalls(10, clock=self.clock))
@@ -107,6 +113,20 @@ def test_a_sweep_that_stops_says_what_it_holds_and_asks_for_no_more(objects: Obj
     work.finish(trials[0])
     assert work.assign() == []
     assert work.capacity.asked == {"wanted": 2, "live": 2, "training": 2}
+
+
+def test_no_more_machines_are_asked_for_than_the_budget_lets_arms_begin(
+    objects: ObjectStore,
+) -> None:
+    work = Work(objects, Capacity(3), budget=Budget(max_arms=6))
+    first, *_ = work.assign()
+    assert work.capacity.asked["wanted"] == 6
+    work.finish(first)
+    work.assign()
+    assert work.capacity.asked["wanted"] == 5
+    work = Work(objects, Capacity(3), budget=Budget(max_arms=100))
+    work.assign()
+    assert work.capacity.asked["wanted"] == 15  # all that are left
 
 
 def test_every_arm_is_trained_whatever_the_places(objects: ObjectStore) -> None:

@@ -17,7 +17,7 @@ from sweep.study.arms import Arm
 from tests.support.command_line import SPACE_FILE, sweep
 from tests.support.records import ended, finished
 from tests.support.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
-from trainables.records.arm_record import ArmRecord
+from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.retries import ALIKE_ENDS_S, ARMS_ALIKE
@@ -113,8 +113,40 @@ def test_of_one_setting_the_message_says_so_and_workers_that_cannot_count_as_wel
 def test_a_sweep_whose_every_arm_has_failed_is_done(objects: ObjectStore) -> None:
     coordinator = started(objects, definition(n_settings=1, n_proposals=2, seeds=(0,)))
     assert len(train(coordinator, numbered)) == 3
-    assert coordinator.summary().is_done
+    summary = coordinator.summary()
+    assert (summary.is_done, summary.exit_code) == (True, 1)
+    of_baselines, of_proposals = summary.problems
+    assert "1 unconstrained arms failed; the first: RuntimeError" in of_baselines
+    assert "g1: all 2 proposals failed; the first: RuntimeError" in of_proposals
     assert failed_alike(objects, "toy") == ""
+
+
+def test_failures_of_one_machine_end_nothing_while_another_arm_has_reported(
+    objects: ObjectStore,
+) -> None:
+    coordinator = started(objects, definition(seeds=(0, 1, 2, 3)))
+    trains, *broken = [arm for _ in range(6) if (arm := coordinator.next_arm()) is not None]
+    coordinator.report(trains.signature, Report(step=20, timestamp_ms=20))
+    for arm in broken[:4]:
+        coordinator.unfinished(arm.signature, "CUDA error")
+    assert coordinator.stopping == ""
+    coordinator.unfinished(trains.signature, "no disk")  # nor does that one train, after all
+    coordinator.unfinished(broken[4].signature, "CUDA error")
+    assert coordinator.stopping == "its first arms failed alike"
+    problem, other = coordinator.summary().problems  # of another kind: it is not overwritten
+    assert problem.startswith("the first 5 arms failed alike, and none has finished: CUDA error.")
+    assert other == f"arm {trains.signature} is not finished: no disk"
+
+
+def test_arms_that_report_before_they_fail_end_the_sweep_as_well(objects: ObjectStore) -> None:
+    coordinator = started(objects, definition())
+    for _ in range(ARMS_ALIKE):
+        arm = coordinator.next_arm()
+        assert arm is not None
+        coordinator.report(arm.signature, Report(step=20, timestamp_ms=20))
+        coordinator.runs.put_record(ended(arm.config, "failed", "cannot be evaluated."))
+        coordinator.finished(arm.signature)
+    assert coordinator.stopping == "its first arms failed alike"
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from sweep.run.budget import (
     took_text,
 )
 from sweep.run.coordinator import Coordinator
-from sweep.run.events import ended_event
+from sweep.run.events import Event, ended_event
 from sweep.run.progress import view
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
@@ -107,6 +108,39 @@ def test_running_arms_finish_and_a_lost_one_is_handed_out_again(objects: ObjectS
         coordinator.finished(arm.signature)
     assert coordinator.next_arm() is None
     assert coordinator.is_over
+
+
+def test_a_lost_arm_that_is_final_all_the_same_leaves_the_budget_as_it_is(
+    objects: ObjectStore,
+) -> None:
+    coordinator = under(objects, definition(), max_arms=2)
+    first, second = coordinator.next_arm(), coordinator.next_arm()
+    assert first is not None
+    assert second is not None
+    coordinator.report(first.signature, report(20))
+    coordinator.runs.put_record(finished(first.config, LOSSES))  # and its worker dies
+    coordinator.lost(first.signature)
+    assert coordinator.next_arm() is None
+    assert (coordinator.begins_no_more, coordinator.plan.arms_done) == (True, 1)
+
+
+def test_under_a_budget_that_is_reached_only_arms_that_were_begun_come_again(
+    objects: ObjectStore,
+) -> None:
+    asked, budget = definition(), Budget(max_hours=1.0)
+    coordinator = started(objects, asked, spending=Spending(objects, asked, budget))
+    waiting, begun = coordinator.next_arm(), coordinator.next_arm()
+    assert waiting is not None
+    assert begun is not None
+    coordinator.report(begun.signature, report(20))
+    coordinator.lost(waiting.signature)  # comes first, and was not begun
+    coordinator.lost(begun.signature)
+    object.__setattr__(budget, "begun_s", budget.begun_s - 3600)
+    assert coordinator.next_arm() == begun
+    assert coordinator.next_arm() is None
+    object.__setattr__(budget, "begun_s", budget.begun_s + 3600)
+    assert coordinator.next_arm() == waiting  # at its place, and the other one not twice
+    assert begun not in train(coordinator)
 
 
 def test_arms_that_will_not_end_in_this_run_are_begun_all_the_same(objects: ObjectStore) -> None:
@@ -207,13 +241,74 @@ def test_what_continues_an_interrupted_run_has_its_budget(objects: ObjectStore) 
     assert stored_budget(objects, "toy") == (budget, "")
 
 
+def test_an_interrupted_run_has_not_reached_its_budget_whatever_it_has_spent(
+    objects: ObjectStore,
+) -> None:
+    asked, budget = put_definition(objects, definition()), Budget(max_arms=3)
+    summary = run_sweep(objects, asked, _Interrupted(train), display=False, budget=budget)
+    assert (summary.arms_done, summary.exit_code, summary.stopped) == (3, 1, "Ctrl-C")
+    assert "--max-arms 3" in summary.again
+    assert stored_budget(objects, "toy") == (budget, "")
+
+
+def test_a_store_that_is_away_as_the_budget_is_reached_is_told_in_the_summary(
+    objects: ObjectStore,
+) -> None:
+    asked, budget = put_definition(objects, definition()), Budget(max_arms=3)
+    there, told = Path(objects.root, "sweeps", "toy", "budget.json"), list[Event]()
+
+    class Blocked:
+        where, workers = "inline", None
+
+        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+            train(coordinator)
+            there.unlink()
+            (there / "in the way").mkdir(parents=True)
+
+    summary = run_sweep(
+        objects, asked, Blocked(), display=False, budget=budget, patience_s=0.0,
+        on_event=told.append,
+    )  # fmt: skip
+    assert (summary.arms_done, summary.exit_code) == (3, 1)
+    assert "budget.json" in summary.problems[0]
+    assert "--max-arms 3" in summary.again
+    assert [event.kind for event in told][-1:] == ["failed"]
+
+
 class _Interrupted:
-    """An executor that is interrupted before it trains anything."""
+    """An executor that is interrupted, after something or at once."""
 
     where, workers = "inline", None
 
+    def __init__(self, after: Callable[[Coordinator], object] = lambda coordinator: None) -> None:
+        self.after = after
+
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
+        self.after(coordinator)
         raise KeyboardInterrupt
+
+
+def test_what_was_spent_before_it_was_counted_is_counted_once(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition())
+    before = under(objects, asked, max_arms=8)
+    train(before)
+    before.close()
+    objects.delete("sweeps/toy/spent.json")  # as of an older version
+    coordinator = under(objects, asked, max_arms=8)
+    assert coordinator.summary().spent == Held(8, 8 * HELD_S)
+    assert Spent.stored(objects, "toy").all == Held(8, 8 * HELD_S)  # for whoever reads
+
+
+@pytest.mark.parametrize(
+    ("limits", "options"),
+    [
+        ({"max_arms": 1_234_567}, ("--max-arms", "1234567")),
+        ({"max_hours": 0.1234567}, ("--max-hours", "0.1234567")),
+        ({"max_gpu_hours": 40.0}, ("--max-gpu-hours", "40")),
+    ],
+)
+def test_a_command_line_asks_for_exactly_the_limit(limits: Any, options: tuple[str, str]) -> None:
+    assert Budget(**limits).options == options
 
 
 def test_seconds_are_those_of_the_records_without_what_lay_between_two_drivers(

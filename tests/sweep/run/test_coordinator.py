@@ -90,7 +90,9 @@ def test_starting_a_done_sweep_reads_the_records_of_baselines_alone(
     objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = definition()
-    train(started(objects, asked))
+    before = started(objects, asked)
+    train(before)
+    before.close()  # what was spent is stored
     read: list[str] = []
     real = ArmStore.record
 
