@@ -162,7 +162,7 @@ def test_the_failure_is_the_infeasible_proposal_that_misses_most(objects: Object
     assert loss["winner, or closest"][1] == FEASIBLE
     assert loss["plain training"][1] == PLAIN
     np.testing.assert_allclose(score["infeasible"][1], list(SCORES.values()))
-    assert figure.axes[0].get_title() == f"{FIRST}\nwinner: proposal 2; infeasible: 1"
+    assert figure.axes[0].get_title() == f"{FIRST}\nwinner: proposal 2; infeasible: proposal 1"
 
 
 def test_an_ablation_shows_every_proposal_and_the_range_of_its_seeds(objects: ObjectStore) -> None:
