@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
     from sweep.tracking.tracker import Tracker
 
+ESTIMATE_S = 30.0  # how long the start of a sweep waits for its estimate
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 OnDone = Callable[[SweepView, str], None]  # the sweep, and a line on how it ended
@@ -95,8 +97,17 @@ def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = No
 
     on_gpu = definition.space.base.device == "cuda"
     known = gpu_called(gpu or gpu_here()) if on_gpu else None
-    if known is not None or not on_gpu:
-        put_estimate(objects, definition.name, estimate_entry(definition.space, known))
+    if known is None and on_gpu:
+        return
+    found: list[dict[str, Json]] = []
+    # a step of a plug-in can hang: in an arm that is seen, here it must not keep all from starting
+    timing = threading.Thread(
+        target=lambda: found.append(estimate_entry(definition.space, known)), daemon=True
+    )
+    timing.start()
+    timing.join(ESTIMATE_S)
+    late = {"not_counted": f"a few steps took more than {ESTIMATE_S:.0f} s"}
+    put_estimate(objects, definition.name, found[0] if found else late)
 
 
 def _train_once(

@@ -185,7 +185,7 @@ def test_arms_that_do_not_report_end_when_the_sweep_is_to_end(objects: ObjectSto
 
 # --- as a user ------------------------------------------------------------------------------------
 
-# Adam fails in every process; the first one to come to it does not fail but hangs.
+# Adam fails in every process; the first of Ray's workers to come to it does not fail but hangs.
 FAULT = """
 import importlib.abc, importlib.util, os, sys, time
 
@@ -199,6 +199,8 @@ class Finder(importlib.abc.MetaPathFinder):
         def exec_module(module):
             execute(module)
             def step(self, *args, **kwargs):
+                if "default_worker" not in sys.argv[0]:
+                    raise RuntimeError("the driver trains no arm")
                 try:
                     os.close(os.open(os.environ["FAULT"], os.O_CREAT | os.O_EXCL))
                 except FileExistsError:
