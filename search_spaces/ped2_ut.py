@@ -9,7 +9,7 @@ from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 REACHED = 0.134
 # How far a multiplier comes under a signal of 1. A weight is a multiplier over its layer's target,
 # so that 0.01 weighs about as much as the objective: the Lagrangian overshoots beyond 0.2, and was
-# feasible in 15 of 16 pairs below (docs/ped2.md). Detached, no layer is paid to rise.
+# feasible in 15 of 16 pairs within (docs/ped2.md). Detached, no layer is paid to rise.
 FIRST = {"constraint.dual_lr": 1.2e-4, "constraint.resilience": 10.0}  # a reach of 0.1, decay 1
 REACH, DETACHED_REACH = LogReach(0.02, 0.2), LogReach(0.04, 2.4)
 
