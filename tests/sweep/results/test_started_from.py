@@ -57,13 +57,19 @@ def test_each_setting_starts_from_its_own_winner_which_is_not_trained_again(
     assert {arm.proposal for arm in arms} == {1, 2, 3}  # neither baselines nor the winners
 
 
+def exported_winner(objects: ObjectStore, folder: Path) -> Path:
+    """The configuration of g1's winner, of a sweep that is trained for it."""
+    trained_with_winners(objects)
+    view = load_sweep(objects, "toy")
+    file = folder / "g1.json"
+    file.write_text(json.dumps(configuration(view, view.settings[0])), encoding="utf-8")
+    return file
+
+
 def test_one_winner_and_its_exported_configuration_start_every_setting(
     objects: ObjectStore, tmp_path: Path
 ) -> None:
-    trained_with_winners(objects)
-    view = load_sweep(objects, "toy")
-    file = tmp_path / "g1.json"
-    file.write_text(json.dumps(configuration(view, view.settings[0])), encoding="utf-8")
+    file = exported_winner(objects, tmp_path)
     winner = stored_point(objects, "toy", "g1", WINNER)
     named, exported = another(objects, "toy:g1"), another(objects, str(file))
     for asked in (named, exported):
@@ -76,10 +82,7 @@ def test_one_winner_and_its_exported_configuration_start_every_setting(
 def test_a_longer_sweep_that_searches_by_reach_starts_from_the_winners_reach(
     objects: ObjectStore, tmp_path: Path
 ) -> None:
-    trained_with_winners(objects)
-    view = load_sweep(objects, "toy")
-    file = tmp_path / "g1.json"
-    file.write_text(json.dumps(configuration(view, view.settings[0])), encoding="utf-8")
+    file = exported_winner(objects, tmp_path)
     short = definition().space
     ranges = {**short.ranges, "constraint.dual_lr": LogReach(1e-3, 10.0)}
     for times in (1, 2, 8):
