@@ -33,7 +33,7 @@ from trainables.layer_losses import introduce, layer_outcomes
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.tasks import text_classification
+from trainables.tasks import texts
 from trainables.tasks.text_classification import TextClassification
 
 CPU = torch.device("cpu")
@@ -132,8 +132,8 @@ def test_batching_changes_neither_noise_nor_scores(
     together = by_sample(task.held_out("dev", 0.6, 0))
     measured = measure(model, task, "dev", 0.6, 2)
     for samples, tokens in ((1, 8192), (3, 8192), (64, 2 * LONGEST)):
-        monkeypatch.setattr(text_classification, "_EVAL_SAMPLES", samples)
-        monkeypatch.setattr(text_classification, "_EVAL_TOKENS", tokens)
+        monkeypatch.setattr(texts, "_EVAL_SAMPLES", samples)
+        monkeypatch.setattr(texts, "_EVAL_TOKENS", tokens)
         apart = by_sample(task.held_out("dev", 0.6, 0))
         assert apart.keys() == together.keys()
         assert all(torch.equal(apart[k][1], together[k][1]) for k in apart)  # type: ignore[arg-type]
@@ -239,7 +239,7 @@ def test_fewer_units_are_evenly_chosen_and_the_same_for_every_seed(config: ArmCo
 def test_large_groups_are_fewer_so_that_evaluation_costs_no_more(
     config: ArmConfig, per_unit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_classification, "SAMPLES_PER_UNIT", per_unit)
+    monkeypatch.setattr(texts, "SAMPLES_PER_UNIT", per_unit)
     tokens = text_task(config).tokens.train
     at_most = len(tokens.group_names) - 1
     task = text_task(config.with_fields({"eval_windows": at_most}))
