@@ -22,8 +22,9 @@ from trainables.errors import BadData, StoreError, SweepError
 from trainables.fetching.cache import cache_root
 from trainables.fetching.fetched_folders import listed
 from trainables.fetching.remote_folders import is_address, without_scheme
-from trainables.registry.built_in import TEXTS, VIDEOS
+from trainables.registry.built_in import INSTRUCTIONS, TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec
+from trainables.registry.task_facts import DataGroup
 
 Listing = Iterable[tuple[str, int, int]]  # path, size and time of every file
 DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
@@ -99,7 +100,7 @@ def look(need: Requirement) -> Found:
         if is_address(data.folder):
             return _at_address(str(data.folder), folders_of(group, data))
         data = replace(data, folder=data.folder and without_scheme(data.folder))
-        return _text_data(data) if group == "texts" else _video_data(data)
+        return _video_data(data) if group == "videos" else _text_data(data, group)
     assert need.model is not None
     if is_address(need.model.checkpoint):
         return _at_address(str(need.model.checkpoint), ())
@@ -143,10 +144,10 @@ def _video_data(data: DataConfig) -> Found:
     return Found(f"{counts} {place}", _listing_digest(listing))
 
 
-def _text_data(data: DataConfig) -> Found:
+def _text_data(data: DataConfig, group: DataGroup) -> Found:
     from trainables.datasets.text.load import list_text
 
-    raw = list_text(data)
+    raw = list_text(data, group)
     size_mb = sum(size for _, size, _ in raw.listing) / 1e6
     text = f"{len(raw.listing)} files, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
     return Found(f"{text} in {raw.root}", _listing_digest(raw.listing))
@@ -184,6 +185,11 @@ def folder_check(folder: str) -> Check:
     return Check("data", not wrong, "; ".join(found + wrong), DATA_ADVICE)
 
 
+_BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
+    *(("videos", name) for name in VIDEOS),
+    *(("texts", name) for name in TEXTS),
+    *(("instructions", name) for name in INSTRUCTIONS),
+)
 _Fits = dict[str, tuple[str, str]]  # by data set: what it holds in words, and its root
 
 
@@ -193,12 +199,12 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
 
     fits: _Fits = {}
     problems = []
-    for name in (*VIDEOS, *TEXTS):
+    for group, name in _BUILT_IN:
         data = DataConfig(name=name, folder=folder)
-        if not folders_of("videos" if name in VIDEOS else "texts", data):
+        if not folders_of(group, data):
             continue
         try:
-            fits[name] = _clips(data)[:2] if name in VIDEOS else _texts(data)
+            fits[name] = _clips(data)[:2] if group == "videos" else _texts(data, group)
         except OtherLayout:
             continue
         except BadData as error:  # it looks like this one, and something in it is wrong; or it is
@@ -214,11 +220,12 @@ def _clips(data: DataConfig) -> tuple[str, str, Listing]:
     return counts, video.root, video.listing
 
 
-def _texts(data: DataConfig) -> tuple[str, str]:
+def _texts(data: DataConfig, group: DataGroup) -> tuple[str, str]:
     from trainables.datasets.text.load import list_text
 
-    raw = list_text(data)
-    return f"{len(raw.listing)} files of texts labelled {', '.join(raw.labels)}", raw.root
+    raw = list_text(data, group)
+    of = "instructions" if group == "instructions" else f"texts labelled {', '.join(raw.labels)}"
+    return f"{len(raw.listing)} files of {of}", raw.root
 
 
 # --- checkpoints ----------------------------------------------------------------------------------

@@ -15,6 +15,8 @@ from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig, field_names
 from trainables.errors import InvalidValue, UnknownName
+from trainables.registry.built_in import TASKS
+from trainables.registry.task_facts import INSTRUCTION_DATA
 
 
 def test_every_field_survives_the_json_round_trip() -> None:
@@ -100,6 +102,7 @@ OTHER_VALUES = {
     "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
     "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
+    "data.template": None,  # below
     "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
 }  # fmt: skip
 VIT = {"model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"}
@@ -138,6 +141,23 @@ def test_every_field_but_the_folder_changes_the_signature(name: str) -> None:
     assert (
         changed.unconstrained().signature() == base.unconstrained().signature()
     ) == name.startswith("constraint.")
+
+
+def test_a_template_is_in_the_signature_and_others_leave_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    base = TINY.with_fields(TEXT)
+    with pytest.raises(InvalidValue, match=r"data\.template must be left at 'alpaca' in text"):
+        base.with_fields({"data.template": "plain"})
+    with pytest.raises(InvalidValue, match="template must be one of 'alpaca', 'plain', got 'vic"):
+        base.with_fields({"data.template": "vicuna"})
+    spec = TASKS["text_classification"]
+    facts = replace(spec.facts, data=INSTRUCTION_DATA, answers=True)
+    monkeypatch.setitem(TASKS, "text_classification", replace(spec, facts=facts))
+    assert facts.data_group == "instructions"
+    plain = base.with_fields({"data.template": "plain"})
+    assert plain.signature() != base.signature()
+    assert base.with_fields({"data.template": "alpaca"}).signature() == base.signature()
 
 
 def test_defaults_are_pinned(golden: Callable[[str, str], None]) -> None:

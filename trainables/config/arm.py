@@ -21,7 +21,7 @@ from trainables.config.model import ModelConfig as ModelConfig
 from trainables.errors import UnknownName, require
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of, model_spec
-from trainables.registry.task_facts import TEXT_DATA, VIDEO_DATA, TaskFacts
+from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFacts
 
 # Raised by hand whenever the same config would train to other numbers than before. A test fails
 # when the golden losses change and this number does not.
@@ -191,7 +191,7 @@ class ArmConfig(Section):
             "its tokenizer makes the tokens; a plug-in has 'checkpoint' among its options.",
         )
         for f in dataclasses.fields(self.data):
-            is_others = f.name in VIDEO_DATA + TEXT_DATA and f.name not in facts.data
+            is_others = f.name in VIDEO_DATA + INSTRUCTION_DATA and f.name not in facts.data
             value = getattr(self.data, f.name)
             require(
                 not is_others or value == f.default,

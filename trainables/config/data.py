@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from trainables.config.fields import Positive, Rule, Section, at_least
 
@@ -29,6 +29,7 @@ class DataConfig(Section):
     max_length: Annotated[int, Rule(lambda n: 4 <= n <= 8192, "in 4..8192")] = 256
     # ^ text: tokens of a sample, special ones included; longer ones are cut
     max_items: Annotated[int | None, at_least(2)] = None  # text: samples of a split; None: all
+    template: Literal["alpaca", "plain"] = "alpaca"  # instructions: what a prompt is made by
     fingerprint: str = ""  # hash of the pixels or texts; filled in when the data are resolved
 
     def _check(self) -> None:

@@ -16,7 +16,7 @@ from trainables.registry.task_facts import (
     TaskFacts,
 )
 
-Group = Literal["models", "tasks", "videos", "texts"]
+Group = Literal["models", "tasks", "videos", "texts", "instructions"]
 
 MODELS = {
     "ut": ModelSpec(
@@ -120,9 +120,14 @@ TEXTS = {
     "mnli": "trainables.datasets.text.mnli:DATA_SET",
     "hf:NAME": "trainables.datasets.text.hub:DATA_SET",  # every name that starts so
 }
+INSTRUCTIONS = {
+    "alpaca": "trainables.datasets.text.alpaca:DATA_SET",
+    "hf:NAME": "trainables.datasets.text.alpaca:HUB",  # every name that starts so
+}
 BUILT_IN: Mapping[Group, Mapping[str, object]] = {
     "models": MODELS,
     "tasks": TASKS,
     "videos": VIDEOS,
     "texts": TEXTS,
+    "instructions": INSTRUCTIONS,
 }

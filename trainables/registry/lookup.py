@@ -26,6 +26,7 @@ KINDS: dict[Group, str] = {
     "tasks": "task",
     "videos": "data set",
     "texts": "text data set",
+    "instructions": "data set of instructions",
 }  # the entry points' groups are descent_sweep.models, ...; in messages: what is in them
 PAGE = "docs/plugins.md says what a plug-in is."
 HUB = "hf:"  # hf:NAME or hf:NAME:CONFIGURATION, through the library `datasets`
@@ -87,7 +88,7 @@ def returning(group: Group, name: str, function: Function, gives: type[T]) -> Ca
 
 
 def known_data_set(group: DataGroup, name: str) -> DataSetSpec | None:
-    """The data set of videos or of texts called ``name``; None where there is none."""
+    """The data set of this group called ``name``; None where there is none."""
     named = _row(name) in BUILT_IN[group]
     if named or any(point.name == name for point in _entry_points(group)):
         return data_set_spec(group, name)

@@ -56,7 +56,8 @@ class TaskSpec:
     build: Function  # (run, device, dtype) -> a Task (tasks/base.py), its data opened
     resolve: Function
     # ^ DataConfig -> the data with the fingerprint of their content; BadData where they carry
-    #   another one. Of data sets of videos or texts: ``resolve`` of datasets/video or datasets/text
+    #   another one. Of videos or texts: ``resolve`` of datasets/video or datasets/text;
+    #   of instructions ``resolve_instructions`` of datasets/text
 
     def __post_init__(self) -> None:
         """Refuse what is of another type; the message names the field."""
@@ -67,7 +68,7 @@ class TaskSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSetSpec:
-    """A data set: what an entry point of descent_sweep.videos or descent_sweep.texts refers to."""
+    """A data set: what an entry point of descent_sweep.videos, texts or instructions refers to."""
 
     list: Function  # DataConfig -> RawVideo (datasets/video/clips.py) or RawText (text/examples.py)
     folders: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from typing import Literal
 
 VIDEO_DATA = ("frame_size", "patch_size", "frames", "stride", "max_clips", "split_by_seed")
 TEXT_DATA = ("max_length", "max_items", "split_by_seed")
+INSTRUCTION_DATA = (*TEXT_DATA, "template")
 # of texts: eval_windows stand for so many samples each, however large groups are (a premise has 3,
 # an IMDb film about 7)
 SAMPLES_PER_UNIT = 3
@@ -65,7 +66,7 @@ ACCURACY = Metric(
 )
 
 
-DataGroup = Literal["videos", "texts"]
+DataGroup = Literal["videos", "texts", "instructions"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,6 +87,7 @@ class TaskFacts:
     # ^ what a run is scored at unless it names others
     models: tuple[str, ...] = ()  # that it takes beside those that say they are for it
     needs_tokenizer: bool = False  # whether a model must have a checkpoint, for its tokenizer
+    answers: bool = False  # whether samples are instructions with an answer to write
 
     @property
     def reads_texts(self) -> bool:
@@ -95,6 +97,8 @@ class TaskFacts:
     @property
     def data_group(self) -> DataGroup:
         """What kind of data set a run's data.name is one of."""
+        if self.answers:
+            return "instructions"
         return "texts" if self.reads_texts else "videos"
 
     @property

@@ -1,4 +1,4 @@
-"""Classification data sets of the library `datasets`, from this machine's disk.
+"""Data sets of the library `datasets`, from this machine's disk: tables and classification.
 
 The one place that knows that library, which is optional. ``hf:NAME`` or ``hf:NAME:CONFIGURATION``
 is read from ``data.folder`` (written by ``save_to_disk``, or a copy of its repository), else from
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -39,10 +40,42 @@ TESTS = ("test", "validation_matched", "validation")  # the first one whose labe
 Table = Any  # a datasets.Dataset
 
 
+@dataclass(frozen=True)
+class Tables:
+    """A data set of the library as it lies on disk, by split."""
+
+    splits: dict[str, Table]
+    root: Path
+    listing: tuple[tuple[str, int, int], ...]  # as of RawText
+    reader: str  # name and version of the library
+
+
 def list_text(data: DataConfig) -> RawText:
     """Find the files of the data set and open its tables; texts are read later.
 
     Raises BadData where the library or the data are not there, or are of another kind.
+    """
+    tables = opened_tables(data)
+    splits, root = tables.splits, tables.root
+    train = _required(splits.get("train"), "train", splits, data, root)
+    columns, labels = _columns(train, data, root), _labels(train, data, root)
+    test = _required(_test(splits), "test", splits, data, root)
+    return RawText(
+        labels=labels,
+        read=partial(_read, {"train": train, "test": test}, columns, labels, str(root)),
+        listing=tables.listing,
+        root=str(root),
+        reader=tables.reader,
+    )
+
+
+DATA_SET = DataSetSpec(list=list_text)
+
+
+def opened_tables(data: DataConfig) -> Tables:
+    """The tables of the data set that ``data`` names; their rows are read later.
+
+    Raises BadData where the library or the data are not there, or cannot be opened.
     """
     library = _library(data)
     name, _, configuration = data.name.removeprefix("hf:").partition(":")
@@ -50,19 +83,7 @@ def list_text(data: DataConfig) -> RawText:
     files = sorted(path for path in root.rglob("*") if not path.is_dir() and path.name[0] != ".")
     seen = listing(root, files)
     splits = _opened(library, root, configuration, data)
-    train = _required(splits.get("train"), "train", splits, data, root)
-    columns, labels = _columns(train, data, root), _labels(train, data, root)
-    test = _required(_test(splits), "test", splits, data, root)
-    return RawText(
-        labels=labels,
-        read=partial(_read, {"train": train, "test": test}, columns, labels, str(root)),
-        listing=seen,
-        root=str(root),
-        reader=f"datasets {library.__version__}",
-    )
-
-
-DATA_SET = DataSetSpec(list=list_text)
+    return Tables(splits, root, seen, f"datasets {library.__version__}")
 
 
 def _library(data: DataConfig) -> Any:
@@ -77,8 +98,8 @@ def _library(data: DataConfig) -> Any:
         pass
     raise BadData(
         f"data set {data.name} needs the Python package `datasets`, version {_OLDEST} or newer; it "
-        f"is {found}. Install it (pip install -U datasets), or give imdb or mnli with their "
-        "original files."
+        f"is {found}. Install it (pip install -U datasets), or give imdb, mnli or alpaca "
+        "with their original files."
     )
 
 
@@ -179,7 +200,7 @@ def _read(
     table = tables[split]
     damage, examples, skipped = Damage(), [], 0
     has_prompts = len(columns) == 2 and "promptID" in table.column_names
-    for number, row in enumerate(_rows(table, root)):
+    for number, row in enumerate(rows_of(table, root)):
         try:
             label = _label(row["label"], table, labels)
             texts = [require_whole(_text(row.get(column), column)) for column in columns]
@@ -195,7 +216,8 @@ def _read(
     return RawSplit(examples, skipped)
 
 
-def _rows(table: Table, root: str) -> Iterator[dict[str, Any]]:
+def rows_of(table: Table, root: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table, by column. BadData where it is damaged."""
     try:
         yield from table
     except Exception as error:  # as in _opened: a damaged table fails in many ways

@@ -1,8 +1,9 @@
 """Text data sets by name: read once, checked, split by groups, fingerprinted.
 
-Dev is carved from the training examples, whole groups only (reviews or films, premises), so that
-nothing of a dev group was trained on. The test split is read once, when the data are resolved, so
-that damage is found before an arm starts; its examples are opened by confirmation only.
+Dev is carved from the training examples, whole groups only (reviews or films, premises,
+instructions), so that nothing of a dev group was trained on. The test split is read once, when the
+data are resolved, so that damage is found before an arm starts; its examples are opened by
+confirmation only.
 """
 
 from __future__ import annotations
@@ -26,17 +27,22 @@ from trainables.datasets.text.examples import (
 from trainables.datasets.text.splits import carved, grouped, in_order, limited
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
+from trainables.plain import Json
+from trainables.registry.task_facts import DataGroup
 
 _FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
 
 
-def load_text(data: DataConfig, split_seed: int | None = None) -> TextSplits:
+def load_text(
+    data: DataConfig, split_seed: int | None = None, group: DataGroup = "texts"
+) -> TextSplits:
     """The examples of the data set that ``data`` names, from the cache where they were read before.
 
     Args:
         data: which ones.
         split_seed: draws the groups of dev anew from those of train and dev; the fingerprint of the
             data stays that of the split without a seed. None: the same dev for all.
+        group: what kind of data set it is: texts to classify, or instructions.
 
     Raises:
         UnknownName: no such data set.
@@ -44,8 +50,8 @@ def load_text(data: DataConfig, split_seed: int | None = None) -> TextSplits:
             examples; no dev split can be carved; or the texts are not those of
             ``data.fingerprint``.
     """
-    raw = list_text(data)
-    key = {
+    raw = list_text(data, group)
+    key: dict[str, Json] = {
         "format": _FORMAT,
         "name": data.name,
         "root": raw.root,
@@ -53,6 +59,8 @@ def load_text(data: DataConfig, split_seed: int | None = None) -> TextSplits:
         "reader": raw.reader,
         "max_items": data.max_items,
     }
+    if group == "instructions":
+        key |= {"group": group, "template": data.template}
     write_held_in = functools.partial(_write_held_in, raw=raw, data=data)
     held_in = built_once("text", {**key, "dev_share": data.dev_share}, write_held_in)
     stored = json.loads((held_in / "splits.json").read_text())
@@ -77,14 +85,19 @@ def load_text(data: DataConfig, split_seed: int | None = None) -> TextSplits:
     )
 
 
-def list_text(data: DataConfig) -> RawText:
+def list_text(data: DataConfig, group: DataGroup = "texts") -> RawText:
     """The files of the data set, none of them read; raises as ``listed_here``."""
-    return listed_here("texts", data, RawText)
+    return listed_here(group, data, RawText)
 
 
 def resolve(data: DataConfig) -> DataConfig:
     """``data`` with the fingerprint of its texts. BadData when it already carries another one."""
     return dataclasses.replace(data, fingerprint=load_text(data).fingerprint)
+
+
+def resolve_instructions(data: DataConfig) -> DataConfig:
+    """As ``resolve``, of a data set of instructions."""
+    return dataclasses.replace(data, fingerprint=load_text(data, group="instructions").fingerprint)
 
 
 def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
@@ -147,8 +160,8 @@ def _check(train: list[Example], dev: list[Example], raw: RawText, data: DataCon
         groups = len({example.group for example in train + dev})
         raise BadData(
             f"{data.name} in {raw.root} has {groups} group(s) of training examples (reviews or "
-            "films, premises), but needs at least 2 of one label: one is held out as dev. Add the "
-            "data set's other training examples."
+            "films, premises, instructions), but needs at least 2 of one label: one is held out as "
+            "dev. Add the data set's other training examples."
         )
     missing = [
         label for i, label in enumerate(raw.labels) if i not in {example.label for example in train}

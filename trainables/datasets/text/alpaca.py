@@ -1,0 +1,182 @@
+"""Instructions with their answers: Stanford Alpaca's file, and tables of its columns.
+
+An example's first text is the prompt that ``data.template`` makes, its second the answer. A group
+is an instruction, known by its first paragraph, with all its inputs. There is one file only: a
+tenth of the instructions, drawn by a hash, are the test split.
+
+Source: Taori et al., Stanford Alpaca, 2023 (github.com/tatsu-lab/stanford_alpaca): the file's
+fields and both forms of the prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from trainables.config.arm import DataConfig
+from trainables.datasets.layouts import given_folder, listing, other_layout, places_of
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+from trainables.datasets.text.files import Damage, Damaged, require_whole, whole_text
+from trainables.datasets.text.hub import opened_tables, rows_of
+from trainables.errors import BadData
+from trainables.registry import DataSetSpec
+
+FOLDERS = ("alpaca", "stanford_alpaca")
+FILE = "alpaca_data.json"
+FIELDS = ("instruction", "input", "output")
+LABELS = ("answer",)  # there are no classes
+TEST_SHARE = 0.1  # of the instructions
+_EXPECTED = (
+    f"Give a folder that holds {FILE}, or one that contains it as alpaca/, as published "
+    "(https://github.com/tatsu-lab/stanford_alpaca)."
+)
+_COPY = f"Each row must be an object of the texts {', '.join(FIELDS)}. Copy it again."
+
+Split = Literal["train", "test"]
+
+
+def list_text(data: DataConfig) -> RawText:
+    """Find ``alpaca_data.json`` in ``data.folder``. BadData for every way a folder can be wrong."""
+    given = given_folder(data, _EXPECTED)
+    places = [place for place in places_of(given, FOLDERS) if (place / FILE).exists()]
+    if not places:
+        raise other_layout(data, given, _EXPECTED)
+    if len(places) > 1:
+        raise BadData(
+            f"data.folder {given} holds {data.name} more than once: {places[0]} and {places[1]}. "
+            "They may differ in their instructions. Give the one you mean as data.folder."
+        )
+    path = places[0] / FILE
+    return RawText(
+        labels=LABELS,
+        read=partial(_read, partial(_rows, path), str(path), data.template, True),
+        listing=listing(places[0], [path]),
+        root=str(places[0]),
+    )
+
+
+def list_tables(data: DataConfig) -> RawText:
+    """Open a data set of the library `datasets`; its own test split is taken where it has one.
+
+    Raises BadData where the library or the data are not there, or are of another kind.
+    """
+    tables = opened_tables(data)
+    splits = {name: tables.splits.get(name) for name in ("train", "test")}
+    for split, table in splits.items():
+        if (table is None and split == "test") or set(FIELDS) <= set(_columns(table)):
+            continue
+        raise BadData(
+            f"{data.name} in {tables.root} has splits {', '.join(tables.splits) or 'none'}; its "
+            f"{split} split has columns {', '.join(_columns(table)) or 'none'}. Of instructions "
+            f"there must be a train split with {', '.join(FIELDS)}. Rename its columns "
+            "(rename_column) and save it again, or give another data set."
+        )
+
+    def read(split: Split) -> RawSplit:
+        is_whole = splits["test"] is None
+        table = splits["train" if is_whole else split]
+        what = f"the {'train' if is_whole else split} split in {tables.root}"
+        rows = partial(rows_of, table, str(tables.root))
+        return _read(rows, what, data.template, is_whole, split)
+
+    return RawText(
+        labels=LABELS,
+        read=read,
+        listing=tables.listing,
+        root=str(tables.root),
+        reader=tables.reader,
+    )
+
+
+DATA_SET = DataSetSpec(list=list_text, folders=FOLDERS)
+HUB = DataSetSpec(list=list_tables)
+
+
+def prompt(template: str, instruction: str, context: str) -> str:
+    r"""What a model is given to answer: the instruction, and its input where it has one.
+
+    >>> prompt("plain", "Name the capital.", "France")
+    'Name the capital.\n\nFrance\n\n'
+    >>> prompt("plain", "Name a colour.", "")
+    'Name a colour.\n\n'
+    """
+    if template == "plain":
+        return f"{instruction}\n\n{context}\n\n" if context else f"{instruction}\n\n"
+    if context:
+        return (
+            "Below is an instruction that describes a task, paired with an input that provides "
+            "further context. Write a response that appropriately completes the request.\n\n"
+            f"### Instruction:\n{instruction}\n\n### Input:\n{context}\n\n### Response:"
+        )
+    return (
+        "Below is an instruction that describes a task. Write a response that appropriately "
+        f"completes the request.\n\n### Instruction:\n{instruction}\n\n### Response:"
+    )
+
+
+def is_test(key: str) -> bool:
+    """Whether the instruction with this first paragraph is held out: one of ten is."""
+    drawn = int(hashlib.sha256(f"test {key}".encode()).hexdigest()[:8], 16)
+    return drawn < TEST_SHARE * 16**8
+
+
+def _read(
+    rows: Callable[[], Iterable[object]], what: str, template: str, is_whole: bool, split: Split
+) -> RawSplit:
+    """The examples of a split; where ``is_whole``, the rows are of both. All rows are checked."""
+    damage, examples, skipped = Damage(), [], 0
+    for number, row in enumerate(rows()):
+        try:
+            instruction, context, answer = _texts(row)
+        except Damaged as error:
+            damage.add(f"row {number}", error)
+            continue
+        # equal prompts have equal first paragraphs, in either template
+        key = instruction.strip().partition("\n\n")[0].strip()
+        if is_whole and is_test(key) != (split == "test"):
+            continue
+        if not answer.strip():
+            skipped += 1
+            continue
+        text = prompt(template, instruction, context)
+        examples.append(RawExample(text, answer, 0, (key,)))
+    damage.refuse(what, _COPY)
+    return RawSplit(examples, skipped)
+
+
+def _rows(path: Path) -> Iterator[object]:
+    try:
+        found = json.loads(whole_text(path))
+    except Damaged as error:
+        raise BadData(f"{path} cannot be read: {error}. Copy it again.") from error
+    except (ValueError, RecursionError) as error:
+        raise BadData(f"{path} is not JSON: {error}. Copy it again.") from error
+    if not isinstance(found, list) or not found:
+        kind = "an empty list" if found == [] else f"a {type(found).__name__}"
+        raise BadData(
+            f"{path} holds {kind}; it must be a list of objects with {', '.join(FIELDS)}. Copy it "
+            "again."
+        )
+    yield from found
+
+
+def _texts(row: object) -> list[str]:
+    """Instruction, input and output of a row."""
+    if not isinstance(row, Mapping):
+        raise Damaged("it is no object")
+    if missing := [name for name in FIELDS if name not in row]:
+        raise Damaged(f"it has no {', '.join(missing)}")
+    for name in FIELDS:
+        if not isinstance(row[name], str):
+            raise Damaged(f"its {name} is no text")
+    if not row["instruction"].strip():
+        raise Damaged("its instruction is empty")
+    return [require_whole(row[name]) for name in FIELDS]
+
+
+def _columns(table: Any) -> list[str]:
+    return [] if table is None else list(table.column_names)
