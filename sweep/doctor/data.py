@@ -237,10 +237,11 @@ def _checkpoint(model: ModelConfig) -> Found:
 
     place = str(model.checkpoint)
     depth = depth_of(model)  # the first to say what is missing, and how to get it
-    if facts_of(model_spec(model.name).task).needs_tokenizer:
+    facts = facts_of(model_spec(model.name).task)
+    if facts.needs_tokenizer:
         from trainables.datasets.text.tokenizer import load_tokenizer
 
-        load_tokenizer(place)
+        load_tokenizer(place, answers=facts.answers)
     files = files_of(place)
     for file in files:
         _require_whole(file)

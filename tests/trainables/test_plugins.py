@@ -310,7 +310,8 @@ def test_the_start_is_keyed_by_the_runs_seed_and_leaves_global_draws_alone(page:
 
 # --- what is refused ------------------------------------------------------------------------------
 
-WRONG = {"models": "a ModelSpec", "tasks": "a TaskSpec"} | dict.fromkeys(("videos", "texts"), "a D")
+DATA = ("videos", "texts", "instructions")
+WRONG = {"models": "a ModelSpec", "tasks": "a TaskSpec"} | dict.fromkeys(DATA, "a DataSetSpec")
 
 
 def asked_for(group: str, name: str) -> None:
@@ -322,7 +323,7 @@ def asked_for(group: str, name: str) -> None:
     elif group == "videos":
         load_video(DataConfig(name=name))
     else:
-        load_text(DataConfig(name=name))
+        load_text(DataConfig(name=name), group="texts" if group == "texts" else "instructions")
 
 
 @pytest.mark.parametrize("group", WRONG)
@@ -373,7 +374,7 @@ LISTED = DataSetSpec(list=lambda data: [data])
 
 def test_what_a_plug_in_returns_is_checked(install: Install) -> None:
     code = MODEL.format(returns="[1]", more="") + LISTED
-    points = {"models": "MINE", "videos": "LISTED", "texts": "LISTED"}
+    points = {"models": "MINE", "videos": "LISTED", "texts": "LISTED", "instructions": "LISTED"}
     install({group: {"mine": f"acme_sweep:{name}"} for group, name in points.items()}, code)
     config = TINY.with_fields({"model.name": "mine"})
     task = build_task(config, torch.device("cpu"), torch.float32)
@@ -383,6 +384,8 @@ def test_what_a_plug_in_returns_is_checked(install: Install) -> None:
         asked_for("videos", "mine")
     with pytest.raises(Misuse, match=r"text data set 'mine' .* must return a RawText, got a list"):
         asked_for("texts", "mine")
+    with pytest.raises(Misuse, match=r"instructions 'mine' .* must return a RawText, got a list"):
+        asked_for("instructions", "mine")
 
 
 def test_a_name_of_two_packages_is_refused_and_the_others_are_not(install: Install) -> None:

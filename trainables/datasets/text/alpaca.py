@@ -1,4 +1,4 @@
-"""Instructions with their answers: Stanford Alpaca's file, and tables of its columns.
+"""Instructions with answers: Stanford Alpaca's file, and tables of its columns.
 
 An example's first text is the prompt that ``data.template`` makes, its second the answer. A group
 is an instruction, known by its first paragraph, with all its inputs. There is one file only: a

@@ -1,4 +1,4 @@
-"""Data sets of the library `datasets`, from this machine's disk: tables and classification.
+"""Data sets of the library `datasets`, from disk: tables, and classification.
 
 The one place that knows that library, which is optional. ``hf:NAME`` or ``hf:NAME:CONFIGURATION``
 is read from ``data.folder`` (written by ``save_to_disk``, or a copy of its repository), else from

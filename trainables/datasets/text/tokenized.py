@@ -20,15 +20,18 @@ from numpy.typing import NDArray
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.by_split import BySplit, SplitName
+from trainables.datasets.text.answers import encode_answers
 from trainables.datasets.text.examples import Example, TextSplits
 from trainables.datasets.text.tokenizer import (
     Tokenizer,
     encode,
     load_tokenizer,
     require_known_words,
+    special_ids,
     tokenizer_fingerprint,
 )
 from trainables.fetching.cache import built_once
+from trainables.plain import Json
 
 _FORMAT = 1  # raised when what an entry holds, or how texts become tokens, changes
 _CHUNK = 1000  # texts that are tokenized at a time: bounds memory, changes nothing
@@ -42,7 +45,7 @@ class PaddedBatch:
 
     ids: Ints  # [B, T], the padding token beyond the end
     mask: NDArray[np.bool_]  # [B, T], True on tokens, special ones included
-    types: Ints | None  # [B, T], 0 for first texts and 1 for second; None: the model has no types
+    types: Ints | None  # [B, T], 0 for first texts and 1 for second, or for answers; None: no types
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class TokenizedSplit:
 
     ids_M: NDArray[np.int32]  # the tokens of all examples, one after the other
     offsets: Ints  # [N + 1]: example i has the tokens offsets[i] to offsets[i + 1]
-    types_M: NDArray[np.int8] | None  # beside ids_M; None where the model has no types
+    types_M: NDArray[np.int8] | None  # beside ids_M: 1 on answers; None: no types
     labels_N: Ints
     groups_N: Ints  # indices into group_names
     group_names: tuple[str, ...]  # sorted
@@ -121,7 +124,12 @@ class TokenizedSplits(BySplit[TokenizedSplit]):
 
 
 def tokenized(
-    data: DataConfig, splits: TextSplits, tokenizer: str, max_length: int
+    data: DataConfig,
+    splits: TextSplits,
+    tokenizer: str,
+    max_length: int,
+    *,
+    answers: bool = False,
 ) -> TokenizedSplits:
     """The tokens of ``splits``, from the cache where they were made before.
 
@@ -130,13 +138,14 @@ def tokenized(
         splits: the examples; texts are read only where tokens are missing.
         tokenizer: a folder, or the name of a model in the Hub's cache.
         max_length: tokens of an example, special ones included; longer ones are cut.
+        answers: whether second texts are answers for a decoder to write (answers.py).
 
     Raises:
         BadData: the tokenizer is not there, damaged, or knows few of the training texts' words.
         InvalidValue: ``max_length`` does not suit the tokenizer.
     """
     print_of_tokenizer = tokenizer_fingerprint(tokenizer)
-    key = {
+    key: dict[str, Json] = {
         "format": _FORMAT,
         "name": data.name,
         "data": splits.fingerprint,
@@ -144,11 +153,13 @@ def tokenized(
         "max_length": max_length,
         "libraries": [version("transformers"), version("tokenizers")],
     }
-    loaded = functools.cache(lambda: load_tokenizer(tokenizer))
+    if answers:
+        key["encoding"] = "answers"
+    loaded = functools.cache(lambda: load_tokenizer(tokenizer, answers=answers))
 
     def open_split(name: str) -> Path:
         def write(folder: Path) -> None:
-            _write(folder, splits.split(name), loaded(), max_length)
+            _write(folder, splits.split(name), loaded(), max_length, answers)
             if name == "train":
                 require_known_words(loaded(), np.load(folder / "ids.npy"))
 
@@ -168,12 +179,13 @@ def tokenized(
 
 
 def _write(
-    folder: Path, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int
+    folder: Path, examples: Sequence[Example], tokenizer: Tokenizer, max_length: int, answers: bool
 ) -> None:
     """Write the arrays of one split, and split.json, into ``folder``."""
     ids, lengths, types, cut = [], [0], [], 0
-    for first in range(0, len(examples), _CHUNK):
-        made = encode(tokenizer, examples[first : first + _CHUNK], max_length)
+    encoded, chunk = (encode_answers, len(examples) or 1) if answers else (encode, _CHUNK)
+    for first in range(0, len(examples), chunk):
+        made = encoded(tokenizer, examples[first : first + chunk], max_length)
         ids.append(_flat(made.ids, np.int32))
         lengths += map(len, made.ids)
         cut += made.cut
@@ -195,7 +207,7 @@ def _write(
         "group_names": names,
         "cut": cut,
         "pad_id": tokenizer.pad_token_id,
-        "special_ids": sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}),
+        "special_ids": special_ids(tokenizer),
         "vocabulary": len(tokenizer),
     }
     (folder / "split.json").write_text(json.dumps(stored))

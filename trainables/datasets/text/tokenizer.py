@@ -48,7 +48,8 @@ class TokenIds:
     """The tokens of some examples, special ones included."""
 
     ids: list[list[int]]
-    types: list[list[int]] | None  # 0 for a first text and 1 for a second, where the model asks
+    types: list[list[int]] | None
+    # ^ 0 for a first text and 1 for a second, where the model asks; 1 for an answer's (answers.py)
     cut: int  # examples that were longer than max_length
 
 
@@ -114,12 +115,17 @@ def _kind(folder: Path) -> list[str | None]:
         ) from error
 
 
-def load_tokenizer(place: str) -> Tokenizer:
+def load_tokenizer(place: str, *, answers: bool = False) -> Tokenizer:
     """The tokenizer in a local folder, or of a model in the Hub's cache. Nothing is downloaded.
+
+    Args:
+        place: a folder, or the name of a model in the Hub's cache.
+        answers: whether it is a decoder's, whose answers end with its end token; that one pads,
+            too, where it has no padding token.
 
     Raises:
         BadData: there is none, its files are damaged, a package that reads them is missing, or it
-            has no padding token.
+            has no padding token (of a decoder: no end token).
     """
     folder = tokenizer_folder(place)
     _require_sentencepiece(folder)
@@ -131,12 +137,26 @@ def load_tokenizer(place: str) -> Tokenizer:
     kind = {"tokenizer_type": "roberta"} if _is_bare_roberta(folder) else {}
     checkpoint = Checkpoint(str(folder), needs=("config.json", "tokenizer.json"))
     tokenizer = checkpoint.read("tokenizer", AutoTokenizer, **kind)
-    if tokenizer.pad_token_id is None:
+    if answers:
+        _require_end(tokenizer, folder)
+    elif tokenizer.pad_token_id is None:
         raise BadData(
             f"the tokenizer in {folder} has no padding token, so its texts cannot share a batch. "
             "Give the tokenizer of an encoder (BERT, DistilBERT, RoBERTa, MiniLM, ...)."
         )
     return tokenizer
+
+
+def _require_end(tokenizer: Tokenizer, folder: Path) -> None:
+    """BadData without an end token; it becomes the padding token, where there is none."""
+    if tokenizer.eos_token_id is None:
+        raise BadData(
+            f"the tokenizer in {folder} has no end token, so an answer would never end. Give the "
+            "tokenizer of a decoder (Llama, Qwen, Gemma, GPT-2, ...), or name one of its tokens as "
+            '"eos_token" in tokenizer_config.json.'
+        )
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token  # masked, so that no loss reads it
 
 
 def _require_sentencepiece(folder: Path) -> None:
@@ -189,9 +209,7 @@ def encode(tokenizer: Tokenizer, examples: Sequence[Example], max_length: int) -
             return_overflowing_tokens=False,
         )
     except Exception as error:  # the library raises plain ones
-        raise BadData(
-            f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
-        ) from error
+        raise _unreadable(tokenizer, error) from error
     return TokenIds(made["input_ids"], made.get("token_type_ids"), _count_cut(made, max_length))
 
 
@@ -201,7 +219,9 @@ def require_known_words(tokenizer: Tokenizer, ids_M: NDArray[np.int32]) -> None:
     transformers makes a tokenizer without words, and says nothing, where the vocabulary is not
     there under the name that the model's kind reads.
     """
-    unknown = int((ids_M == tokenizer.unk_token_id).sum())
+    # of some decoders (GPT-2) the unknown token also begins and ends texts, and they know any byte
+    is_framing = tokenizer.unk_token_id in framing_ids(tokenizer)
+    unknown = 0 if is_framing else int((ids_M == tokenizer.unk_token_id).sum())
     known = int((~np.isin(ids_M, tokenizer.all_special_ids)).sum())
     if known <= unknown:
         raise BadData(
@@ -210,6 +230,52 @@ def require_known_words(tokenizer: Tokenizer, ids_M: NDArray[np.int32]) -> None:
             "training texts: its vocabulary is another model's or another language's, or lies "
             f"under a name that this kind of model does not read. {_EXPECTED}"
         )
+
+
+def framing_ids(tokenizer: Tokenizer) -> set[int]:
+    """The tokens that begin, end and pad texts, where the tokenizer has them."""
+    ids = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id}
+    return ids - {None}
+
+
+def special_ids(tokenizer: Tokenizer) -> list[int]:
+    """The tokens that stand for no part of a text; of some decoders one of them is "unknown"."""
+    plain = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    return sorted(plain | framing_ids(tokenizer))
+
+
+def read_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """The tokens of whole texts, without special ones. BadData where the tokenizer fails."""
+    try:
+        made = tokenizer(
+            list(texts),
+            add_special_tokens=False,
+            truncation=False,
+            padding=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
+            verbose=False,
+        )
+    except Exception as error:  # the library raises plain ones
+        raise _unreadable(tokenizer, error) from error
+    ids: list[list[int]] = made["input_ids"]
+    return ids
+
+
+def require_taken(tokenizer: Tokenizer, max_length: int) -> None:
+    """InvalidValue where the tokenizer's model takes fewer tokens than ``max_length``."""
+    most = tokenizer.model_max_length  # a huge number where the files do not say
+    if max_length > most:
+        raise InvalidValue(
+            f"data.max_length must be at most {most}, all that this tokenizer's model takes, got "
+            f"{max_length}."
+        )
+
+
+def _unreadable(tokenizer: Tokenizer, error: Exception) -> BadData:
+    return BadData(
+        f"the tokenizer in {tokenizer.name_or_path} cannot read the texts: {error}. {_EXPECTED}"
+    )
 
 
 def _count_cut(made: Any, max_length: int) -> int:
