@@ -82,7 +82,7 @@ def loaded(folder: Path, **fields: Any) -> TextSplits:
 
 def splits_of(texts: TextSplits) -> dict[str, Counter[tuple[str, str | None]]]:
     return {
-        split: Counter((e.text, e.pair) for e in texts.split(split))  # type: ignore[arg-type]
+        split: Counter((e.text, e.pair) for e in texts.split(split))
         for split in ("train", "dev", "test")
     }
 
