@@ -1,4 +1,4 @@
-"""Unbiased estimates of inner layers' losses: of sampled tokens, or of sampled layers.
+"""Unbiased estimates of inner layers' losses, from sampled tokens or layers.
 
 A language-model head on every layer costs more than the network below it. Both estimates read the
 head less often, leave the last layer exact, and are affine in the losses, so that violations,
