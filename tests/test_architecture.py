@@ -91,6 +91,7 @@ TREE_COMMENTS = {
     "benchmarks/landscape/imdb_ut.json": "104 arms of UT with 3 layers on IMDb, 240 steps",
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
+    "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
     "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",

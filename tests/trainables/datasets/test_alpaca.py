@@ -11,9 +11,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweep.doctor.data import folder_check
+from tests.support.data.damage import (
+    cut_out,
+    delete,
+    empty,
+    flip_bits,
+    flip_in_header,
+    insert,
+    replace_by_dead_link,
+    replace_by_folder,
+    replace_by_itself,
+    replace_by_noise,
+    replace_by_pipe,
+    replace_by_text,
+    require_no_partial_entry,
+    truncate,
+    zero_a_run,
+)
 from trainables.config.arm import DataConfig
 from trainables.datasets.text.examples import TextSplits
 from trainables.datasets.text.load import load_text, resolve_instructions
@@ -64,7 +82,7 @@ def loaded(folder: Path, **fields: Any) -> TextSplits:
 
 def splits_of(texts: TextSplits) -> dict[str, Counter[tuple[str, str | None]]]:
     return {
-        split: Counter((e.text, e.pair) for e in texts.split(split))  # type: ignore[arg-type]
+        split: Counter((e.text, e.pair) for e in texts.split(split))
         for split in ("train", "dev", "test")
     }
 
@@ -267,6 +285,31 @@ def test_all_damaged_rows_are_told_at_once(tmp_path: Path) -> None:
         "holds null characters, as an interrupted copy does; and 2 more. Each row must be an "
         "object of the texts instruction, input, output. Copy it again."
     )
+
+
+DAMAGES = (
+    *(truncate, flip_bits, flip_in_header, zero_a_run, cut_out, insert, empty, delete),
+    *(replace_by_dead_link, replace_by_folder, replace_by_itself, replace_by_pipe),
+    *(replace_by_noise, replace_by_text),
+)
+
+
+@pytest.mark.parametrize("seed", range(len(DAMAGES) * 3))
+def test_a_damaged_file_gives_whole_examples_or_names_the_place(tmp_path: Path, seed: int) -> None:
+    folder = written(ROWS[:40], tmp_path / "alpaca")
+    (folder / "DATA_LICENSE").write_text("CC BY-NC 4.0")
+    DAMAGES[seed % len(DAMAGES)](folder / "alpaca_data.json", np.random.default_rng(seed))
+    try:
+        texts = loaded(folder)
+    except BadData as error:
+        said = str(error)
+    else:
+        said = str(folder)
+        for example in texts.train + texts.dev + texts.test:
+            assert example.text.endswith("### Response:")
+            assert (example.pair or "").strip()
+    assert str(folder) in said
+    require_no_partial_entry(tmp_path / "cache", "text")
 
 
 # --- tables of the library `datasets` -------------------------------------------------------------
