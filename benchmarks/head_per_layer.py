@@ -31,14 +31,14 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from trainables.memory import peak_memory_mb, reset_peak_memory
-from trainables.models.loss_estimators import (
+from trainables.heads.loss_estimators import (
     draw_layers,
     estimated_losses,
     sample_places,
     sampled_means,
 )
-from trainables.models.token_losses import token_losses
+from trainables.heads.token_losses import token_losses
+from trainables.memory import peak_memory_mb, reset_peak_memory
 from trainables.random_keys import keyed_generator
 
 INNER_WEIGHT = 0.1  # of every inner loss, beside 1 for the last

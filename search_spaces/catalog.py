@@ -32,7 +32,6 @@ from trainables.registry.lookup import facts_of, model_spec
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
 _NO_SPACES = (
-    "by_effect",
     "catalog",
     "effects",
     "paper",

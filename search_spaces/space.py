@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast, get_args
 
-from search_spaces.by_effect import RESILIENCE as RESILIENCE
-from search_spaces.by_effect import STATED, effect_of, is_within, moved, stated, with_effect
+from search_spaces.effects.by_effect import RESILIENCE as RESILIENCE
+from search_spaces.effects.by_effect import STATED, effect_of, is_within, moved, stated, with_effect
 from search_spaces.ranges import Choice as Choice
 from search_spaces.ranges import LogDecay as LogDecay
 from search_spaces.ranges import LogReach as LogReach

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from search_spaces.by_effect import EFFECT, effect_of, is_within, moved, stated
+from search_spaces.effects.by_effect import EFFECT, effect_of, is_within, moved, stated
 from search_spaces.ranges import Choice, Range, ends_of
 from search_spaces.settings import require_own
 from search_spaces.space import SearchSpace, Setting

@@ -72,6 +72,7 @@ class _TextSizes:
     """What a network of texts is told of its task before there is one."""
 
     checkpoint: str
+    answers: bool
     classes: int = 2
 
     @property
@@ -79,7 +80,7 @@ class _TextSizes:
         """Of the checkpoint's tokenizer; asked for once its network is read."""
         from trainables.datasets.text.tokenizer import load_tokenizer
 
-        return len(load_tokenizer(self.checkpoint))
+        return len(load_tokenizer(self.checkpoint, answers=self.answers))
 
 
 def check_model(config: ArmConfig) -> None:
@@ -89,7 +90,7 @@ def check_model(config: ArmConfig) -> None:
     """
     model = config.model
     if model.checkpoint is not None and not model.spec.needs_data:
-        build_model(config, _TextSizes(model.checkpoint))
+        build_model(config, _TextSizes(model.checkpoint, config.facts.answers))
 
 
 def depth_of(model: ModelConfig) -> int:

@@ -22,7 +22,7 @@ from huggingface_hub import snapshot_download
 from huggingface_hub.constants import HF_HUB_CACHE
 from torch import Tensor, nn
 from torch._guards import detect_fake_mode
-from transformers import AutoConfig, AutoModel
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 from transformers.utils import logging
 
 from trainables.errors import BadData, InvalidValue, UnknownName
@@ -111,6 +111,27 @@ class Checkpoint:
         """
         base = self._base()
         return base if detect_fake_mode() is not None else copy.deepcopy(base)
+
+    def causal_network(self, *, drawn: bool) -> Any:
+        """As ``network``, with the head that writes the next token: a PreTrainedModel.
+
+        Where ``drawn``, its configuration alone is read, and torch's global generator draws its
+        weights.
+
+        Raises:
+            BadData: as ``network``.
+            InvalidValue: its architecture has no such head.
+        """
+        described = self.config()
+        if type(described) not in AutoModelForCausalLM._model_mapping:
+            raise InvalidValue(
+                f"checkpoint {self.name!r} is of type {described.model_type!r}, which has no head "
+                "that writes the next token. model decoder takes Llama, Qwen, Gemma, GPT-2 and "
+                "other networks that write text."
+            )
+        if drawn or detect_fake_mode() is not None:
+            return AutoModelForCausalLM.from_config(described, dtype=torch.float32).eval()  # type: ignore[no-untyped-call]
+        return _filled(self, AutoModelForCausalLM).eval()
 
     def word_embeddings(self) -> Tensor:
         """A copy of its word embeddings [vocabulary, width].
@@ -255,10 +276,15 @@ def _shaped_network(checkpoint: Checkpoint) -> nn.Module:
 
 
 def _read_network(checkpoint: Checkpoint) -> nn.Module:
+    return _blocks(_filled(checkpoint, AutoModel))
+
+
+def _filled(checkpoint: Checkpoint, reader: Any) -> Any:
+    """A network with all of its weights; BadData where some are missing."""
     checkpoint.config()  # where nothing is there at all, it says what to do
     with torch.random.fork_rng(devices=[]):  # what a checkpoint lacks is drawn, then dropped
         network, loading = checkpoint.read(
-            "weights", AutoModel, dtype=torch.float32, output_loading_info=True
+            "weights", reader, dtype=torch.float32, output_loading_info=True
         )
     lacking = sorted(k for k in loading["missing_keys"] if not k.startswith("pooler."))
     if lacking:
@@ -266,7 +292,7 @@ def _read_network(checkpoint: Checkpoint) -> nn.Module:
             f"checkpoint {checkpoint.name!r} lacks {len(lacking)} weights of its own network, the "
             f"first being {lacking[0]}. Download or copy it again."
         )
-    return _blocks(network)
+    return network
 
 
 def _blocks(network: Any) -> nn.Module:

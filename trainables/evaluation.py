@@ -27,7 +27,7 @@ from trainables.probes import Split, probe_layers
 from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
-from trainables.tasks.base import SPLITS, Batch, References, Task, TokenTask
+from trainables.tasks.base import SPLITS, Batch, LabelTask, References, Task
 
 Floats = NDArray[np.float64]
 
@@ -324,7 +324,7 @@ def probe_fields(task: Task, train: Split | None, dev: Split | None) -> Fields:
     Nothing where a model has no features, where they are not finite, and where the training units
     lack a label.
     """
-    if train is None or dev is None or not isinstance(task, TokenTask):
+    if train is None or dev is None or not isinstance(task, LabelTask):
         return {}
     finite = all(np.isfinite(x).all() for split in (train, dev) for x in split.features)
     if not finite or len(np.unique(train.labels)) < task.classes:

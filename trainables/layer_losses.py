@@ -8,10 +8,21 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from trainables.heads.logits import Logits
+from trainables.heads.token_losses import IGNORED
 from trainables.models.base import LastPrediction, LayerwiseModel, TextInputs, TextModel
-from trainables.tasks.base import Batch, Precision, Task, Tokens, TokenTask, TrainingTask
+from trainables.tasks.base import (
+    Batch,
+    Precision,
+    ScoresWithLosses,
+    Task,
+    Tokens,
+    TokenTask,
+    TrainingTask,
+)
 
 Model = LayerwiseModel | TextModel
+Prediction = Tensor | Logits
 
 
 def introduce(model: Model | nn.Module, task: TrainingTask) -> None:
@@ -30,8 +41,9 @@ class Outcomes:
 
     losses: Tensor  # [L + 1, B], in the task's unit
     scores: Tensor  # [L + 1, B]: what the metric is the mean of; the losses themselves in denoising
-    features: list[Tensor] | None  # of texts, [B, H] per layer: what the readout sees
-    norms: Tensor  # [L + 1, B]: root mean square of the features, or of predictions where none are
+    features: list[Tensor] | None  # of texts with labels, [B, H] per layer: what the readout sees
+    norms: Tensor
+    # ^ [L + 1, B]: root mean square of what the readout sees, of predictions where there is none
 
 
 def layer_losses(
@@ -56,7 +68,7 @@ def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Ten
     return task.loss(prediction, batch.targets)[None]
 
 
-def layer_predictions(model: Model | nn.Module, task: Precision, batch: Batch) -> list[Tensor]:
+def layer_predictions(model: Model | nn.Module, task: Precision, batch: Batch) -> list[Prediction]:
     """The predictions of layers 0..L, in the type that losses are taken in."""
     predictions, _ = _forward(model, task, batch)
     return predictions
@@ -67,10 +79,19 @@ def layer_outcomes(model: Model | nn.Module, task: Task, batch: Batch) -> Outcom
     predictions, features = _forward(model, task, batch)
     losses, scores = [], []
     for prediction in predictions:
-        losses.append(task.loss(prediction, batch.targets))
-        scores.append(task.scores(prediction, batch.targets, losses[-1]))
+        if isinstance(task, ScoresWithLosses):
+            loss, score = task.judged(prediction, batch.targets)
+        else:
+            loss = task.loss(prediction, batch.targets)
+            score = task.scores(prediction, batch.targets, loss)
+        losses.append(loss)
+        scores.append(score)
     losses_FB = torch.stack(losses)
-    norms_FB = torch.stack([_rms(state) for state in features or predictions])
+    if isinstance(predictions[0], Logits):
+        norms_FB = torch.stack([_rms_at(state, batch.targets) for state in features or ()])
+        return Outcomes(losses_FB, torch.stack(scores), None, norms_FB)
+    seen = features or cast(list[Tensor], predictions)
+    norms_FB = torch.stack([_rms(state) for state in seen])
     if all(score is loss for score, loss in zip(scores, losses, strict=True)):
         return Outcomes(losses_FB, losses_FB, features, norms_FB)
     return Outcomes(losses_FB, torch.stack(scores), features, norms_FB)
@@ -81,9 +102,16 @@ def _rms(state: Tensor) -> Tensor:
     return state.flatten(1).square().mean(dim=1).sqrt()
 
 
+def _rms_at(state_BAH: Tensor, targets_BA: Tensor) -> Tensor:
+    """The same [B] of states [B, A, H] where there is a target."""
+    there_BA = (targets_BA != IGNORED).to(state_BAH.dtype)
+    squares_BA = state_BAH.square().mean(dim=-1) * there_BA
+    return (squares_BA.sum(dim=1) / there_BA.sum(dim=1)).sqrt()
+
+
 def _forward(
     model: Model | nn.Module, task: Precision, batch: Batch, *, last_alone: bool = False
-) -> tuple[list[Tensor], list[Tensor] | None]:
+) -> tuple[list[Prediction], list[Tensor] | None]:
     """Predictions of layers 0..L, or L alone; of texts all features that the readout is given."""
     features, wanted = None, slice(-1, None) if last_alone else slice(None)
     device = batch.targets.device.type
@@ -93,11 +121,13 @@ def _forward(
             embeddings = of_texts.embed(tokens.ids)
             if tokens.noise is not None:
                 embeddings = embeddings + tokens.noise
-            inputs = TextInputs(embeddings, tokens.attention_mask, tokens.token_type_ids)
+            inputs = TextInputs(
+                embeddings, tokens.attention_mask, tokens.token_type_ids, tokens.places
+            )
             features = of_texts.features(inputs)
-            predictions = [of_texts.readout(feature) for feature in features[wanted]]
+            predictions: list[Prediction] = [of_texts.readout(f) for f in features[wanted]]
         elif last_alone and isinstance(model, LastPrediction):
             predictions = [model.last(batch.inputs)]
         else:
-            predictions = cast(LayerwiseModel, model)(batch.inputs)[wanted]
+            predictions = list(cast(LayerwiseModel, model)(batch.inputs)[wanted])
     return [prediction.to(task.dtype) for prediction in predictions], features

@@ -21,7 +21,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -74,9 +74,16 @@ class _Precision:
 def write_predictor(folder: Path, record: ArmRecord, weights: bytes) -> None:
     """Write what ``Predictor.load`` reads into an empty folder.
 
-    Raises BadData where the arm's checkpoint is not here, or has changed.
+    Raises:
+        BadData: the arm's checkpoint is not here, or has changed.
+        Misuse: the arm writes answers, which is more than one prediction.
     """
     config, measured = record.config, record.evaluation
+    if config.facts.answers:
+        raise Misuse(
+            f"an arm of {config.task} cannot be registered as a model: it writes answers token by "
+            "token, which a predictor of one input does not. Its weights are in the store."
+        )
     assert measured is not None  # of a finished arm
     classes = class_names(config, weights) if config.facts.reads_texts else []
     plain = config.to_json()
@@ -266,7 +273,7 @@ class Predictor:
     def _predicted(self, samples: Tensor, layer: int) -> NDArray[Any]:
         given = samples.to(self.device, self._precision.dtype)
         predictions = layer_predictions(self._model, self._precision, Batch(given, given))
-        predicted: NDArray[Any] = predictions[layer].cpu().numpy()
+        predicted: NDArray[Any] = cast(Tensor, predictions[layer]).cpu().numpy()
         return predicted
 
     def _of_texts(self, table: pandas.DataFrame, layer: int) -> pandas.DataFrame:
@@ -279,7 +286,8 @@ class Predictor:
                 raise InvalidValue(f"every {column} must be a string; give '' for an empty one.")
         scores_NC = np.empty((len(texts), len(self.classes)))
         for rows, batch in self._batches(texts):
-            logits_BC = layer_predictions(self._model, self._precision, batch)[layer]
+            predictions = layer_predictions(self._model, self._precision, batch)
+            logits_BC = cast(Tensor, predictions[layer])
             scores_NC[rows] = torch.softmax(logits_BC.double(), dim=-1).cpu().numpy()
         labels = [self.classes[best] for best in scores_NC.argmax(axis=1)]
         scores = {f"{SCORE}{name}": scores_NC[:, i] for i, name in enumerate(self.classes)}

@@ -9,7 +9,7 @@ import click
 from rich.markup import escape
 
 from search_spaces import catalog
-from search_spaces.effects import idle_ranges
+from search_spaces.effects.idle import idle_ranges
 from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
 from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting

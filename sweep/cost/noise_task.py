@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from trainables.build import parameter_dtype
 from trainables.config.arm import ArmConfig
+from trainables.heads.logits import Logits
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
 from trainables.tasks.base import Batch, Embed, Tokens, TrainingTask, autocast_of
@@ -36,9 +39,10 @@ class NoiseTask:
         generator = keyed_generator("cpu", "noise task", step)
         return Batch(gaussian(targets, _VARIANCE, generator), targets)
 
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
+    def loss(self, prediction: Any, targets: Tensor) -> Tensor:
         """Sum of squares over a sample: [B] from two of the samples' shape."""
-        return (prediction - targets).square().flatten(1).sum(-1)
+        squares: Tensor = (prediction - targets).square()
+        return squares.flatten(1).sum(-1)
 
 
 class NoiseTexts(NoiseTask):
@@ -60,6 +64,28 @@ class NoiseTexts(NoiseTask):
         return cross_entropy(prediction, targets, reduction="none")
 
 
+class NoiseAnswers(NoiseTask):
+    """The same for decoders: every token after the first is an answer's."""
+
+    vocabulary = 0  # of its tokenizer; there is none
+
+    def calibrate(self, embed: Embed) -> None:
+        """No noise is added to the embeddings."""
+
+    def train_batch(self, step: int) -> Batch:
+        """Texts of one length, whose every prediction counts."""
+        ids = torch.zeros(self._clean.shape, dtype=torch.int64)
+        places = torch.arange(ids.shape[1] - 1).expand(len(ids), -1)
+        tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), places=places)
+        return Batch(tokens, ids[:, 1:])
+
+    def loss(self, prediction: Logits, targets: Tensor) -> Tensor:
+        """As in instruction tuning: [B] from logits [B, A, V] and tokens [B, A]."""
+        return prediction.judged(targets).losses.mean(dim=-1).to(self.dtype)
+
+
 def noise_task(config: ArmConfig) -> TrainingTask:
     """The task of noise that stands for the run's own."""
+    if config.facts.answers:
+        return NoiseAnswers(config)
     return NoiseTexts(config) if config.facts.reads_texts else NoiseTask(config)

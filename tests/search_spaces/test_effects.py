@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from search_spaces import catalog
-from search_spaces.effects import idle_ranges
+from search_spaces.effects.idle import idle_ranges
 from search_spaces.space import Choice, LogDecay, LogUniform, Range, SearchSpace, Setting
 
 

@@ -11,7 +11,7 @@ from search_spaces.ranges import Uniform
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import demanded_descent
 
-DEPTHS = {"distilbert": 6, "roberta": 24}  # of encoders, whose checkpoints say it
+DEPTHS = {"distilbert": 6, "roberta": 24, "llama": 32}  # of encoders, whose checkpoints say it
 
 
 @pytest.mark.parametrize("name", space_names())

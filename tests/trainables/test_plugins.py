@@ -246,7 +246,7 @@ def test_a_model_is_refused_in_a_task_that_it_is_not_for(page: Path) -> None:
 def test_names_that_files_cannot_have_are_not_found(install: Install) -> None:
     install({"models": {"a/b": "acme_sweep:MINE", "c d": "acme_sweep:MINE"}}, LINEAR)
     for name in ("a/b", "c d", ""):
-        with pytest.raises(UnknownName, match=r"Known: dust, encoder, text_ut, ut, vit\."):
+        with pytest.raises(UnknownName, match=r"Known: decoder, dust, encoder, text_ut, ut, vit\."):
             ModelConfig(name=name)
     assert lookup.installed() == {}
 

@@ -33,6 +33,12 @@ def check_texts(data: DataConfig) -> None:
         check(f"text data set {data.name}", TEXTS, data)
 
 
+def check_instructions(data: DataConfig) -> None:
+    """Every promise of a data set of instructions, read anew; raises as ``check_videos``."""
+    with own_cache():
+        check(f"data set of instructions {data.name}", INSTRUCTIONS, data)
+
+
 def frames_are_grey_pixels_of_frame_size(data: DataConfig) -> None:
     """Clips of named, whole frames: uint8 [S, S], the same whenever they are decoded."""
     raw, side = video.list_clips(data), data.frame_size
@@ -93,6 +99,29 @@ def texts_are_known_by_their_content(data: DataConfig) -> None:
     _known_by_content(data, text.resolve)
 
 
+def prompts_have_answers(data: DataConfig) -> None:
+    """Each example is a prompt and what to write behind it."""
+    splits = text.load_text(data, group="instructions")
+    for split in (splits.train, splits.dev, splits.test):
+        require_kept(len(split) > 0, "every split must have examples")
+        for example in split:
+            require_kept(example.text.strip() != "", "an example must have a prompt")
+            whole = example.pair is not None and example.pair.strip() != ""
+            require_kept(whole, "an example must have an answer", example.pair)
+
+
+def no_instruction_is_in_train_and_dev(data: DataConfig) -> None:
+    """What belongs together stays together."""
+    splits = text.load_text(data, group="instructions")
+    both = {e.group for e in splits.train} & {e.group for e in splits.dev}
+    require_kept(not both, "no instruction may be in train and dev", both)
+
+
+def instructions_are_known_by_their_content(data: DataConfig) -> None:
+    """Read anew they have the same fingerprint; resolving them again changes nothing."""
+    _known_by_content(data, text.resolve_instructions)
+
+
 @contextlib.contextmanager
 def own_cache() -> Iterator[None]:
     """A cache that holds nothing yet, for as long as it lasts."""
@@ -121,4 +150,9 @@ TEXTS: tuple[Callable[[DataConfig], None], ...] = (
     labels_and_texts_are_whole,
     no_group_of_texts_is_in_train_and_dev,
     texts_are_known_by_their_content,
+)
+INSTRUCTIONS: tuple[Callable[[DataConfig], None], ...] = (
+    prompts_have_answers,
+    no_instruction_is_in_train_and_dev,
+    instructions_are_known_by_their_content,
 )

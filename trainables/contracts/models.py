@@ -29,12 +29,14 @@ from trainables.contracts.tiny_runs import (
     task_of,
     tensors_in,
     training_of,
+    whole,
 )
 from trainables.evaluation import measure
+from trainables.heads.logits import Logits
 from trainables.layer_losses import last_loss, layer_losses, layer_predictions
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.tasks.base import Tokens, TokenTask
+from trainables.tasks.base import LabelTask, Tokens
 from trainables.training import from_bytes, to_bytes
 
 
@@ -53,7 +55,7 @@ def check_model(config: ArmConfig) -> None:
 
 
 def a_prediction_after_every_layer(config: ArmConfig) -> None:
-    """L + 1 of them, in reading order, of the targets' shape or [B, classes], and finite."""
+    """L + 1 of them, in reading order, finite, of the targets' shape, or logits for each."""
     task = task_of(config)
     batch, model = task.train_batch(0), moved(model_of(config, task))
     predictions = layer_predictions(model, task, batch)
@@ -62,9 +64,12 @@ def a_prediction_after_every_layer(config: ArmConfig) -> None:
         len(predictions) == count, f"there must be L + 1 = {count} predictions", len(predictions)
     )
     shape = batch.targets.shape
-    if isinstance(task, TokenTask):
+    if isinstance(task, LabelTask):
         shape = torch.Size((config.batch_size, task.classes))
-    for layer, prediction in enumerate(predictions):
+    for layer, found in enumerate(predictions):
+        prediction = whole(found)
+        if isinstance(found, Logits):
+            shape = torch.Size((*batch.targets.shape, len(found.weight)))
         of = f"the prediction of layer {layer}"
         require_kept(
             prediction.shape == shape, f"{of} must be {list(shape)}", list(prediction.shape)

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from trainables.build import build_model, build_task, parameter_dtype
 from trainables.config.arm import ArmConfig
-from trainables.layer_losses import introduce
+from trainables.heads.logits import Logits
+from trainables.layer_losses import Prediction, introduce
 from trainables.primal_dual.weighting import weighting_of
 from trainables.tasks.base import Batch, Task, Tokens
 from trainables.training import Training
@@ -49,9 +50,14 @@ def moved(model: nn.Module) -> nn.Module:
     return model
 
 
-def stacked(predictions: list[Tensor]) -> Tensor:
+def whole(prediction: Prediction) -> Tensor:
+    """A prediction as a tensor."""
+    return prediction.whole() if isinstance(prediction, Logits) else prediction
+
+
+def stacked(predictions: list[Prediction]) -> Tensor:
     """All layers' predictions as one tensor."""
-    return torch.stack([prediction.float() for prediction in predictions])
+    return torch.stack([whole(prediction).float() for prediction in predictions])
 
 
 def tensors_in(state: Any) -> Iterator[Tensor]:
@@ -74,7 +80,7 @@ def _tensors_of(batch: Batch) -> tuple[Tensor | None, ...]:
     given = batch.inputs
     if not isinstance(given, Tokens):
         return (given,)
-    return given.ids, given.attention_mask, given.token_type_ids, given.noise
+    return given.ids, given.attention_mask, given.token_type_ids, given.noise, given.places
 
 
 @contextlib.contextmanager

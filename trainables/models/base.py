@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from trainables.heads.logits import Logits
 from trainables.primal_dual.constraints import Scales
 
 
@@ -31,11 +32,19 @@ class Measured(Protocol):
         ...
 
 
-class Labelled(Protocol):
-    """What a model of texts may ask of its task before training."""
+class WithVocabulary(Protocol):
+    """What a decoder asks of its task before training."""
+
+    @property
+    def vocabulary(self) -> int:
+        """Token ids are below it."""
+        ...
+
+
+class Labelled(WithVocabulary, Protocol):
+    """What a classifier of texts may ask of its task before training."""
 
     classes: int  # how many labels there are: the width of a prediction
-    vocabulary: int  # token ids are below it
 
 
 @runtime_checkable
@@ -54,13 +63,15 @@ class TextInputs:
     embeddings: Tensor  # [B, T, H]: of words alone, disturbed; no position and no LayerNorm yet
     attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
     token_type_ids: Tensor | None = None  # [B, T]: which of two texts; None: there is but one type
+    places: Tensor | None = None  # [B, A]: of decoders, the tokens that predictions are read off
 
 
 class TextModel(Protocol):
-    """A torch module that classifies texts.
+    """A torch module that classifies texts, or writes them.
 
     No prediction may depend on what stands in padding. The readout is a linear map, the same for
-    all layers; its parameters' names start with ``readout.`` (training gives it ``readout_lr``).
+    all layers; its parameters' names start with ``readout.`` (training gives it ``readout_lr``). A
+    decoder's features are states [B, A, H] at ``places``, its predictions ``Logits``.
     """
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -71,10 +82,10 @@ class TextModel(Protocol):
         """What the readout sees of layers 0..L, in reading order: [B, H] each."""
         ...
 
-    def readout(self, features: Tensor) -> Tensor:
+    def readout(self, features: Tensor) -> Tensor | Logits:
         """Logits [B, classes] from features [B, H]: a layer's prediction."""
         ...
 
-    def __call__(self, inputs: TextInputs) -> list[Tensor]:
+    def __call__(self, inputs: TextInputs) -> list[Tensor] | list[Logits]:
         """L + 1 predictions: the readout of each layer's features."""
         ...

@@ -9,9 +9,11 @@ from typing import Literal
 from trainables.registry.specs import ModelSpec, TaskSpec
 from trainables.registry.task_facts import (
     ACCURACY,
+    INSTRUCTION_DATA,
     RMSE,
     SAMPLES_PER_UNIT,
     TEXT_DATA,
+    TOKEN_ACCURACY,
     VIDEO_DATA,
     TaskFacts,
 )
@@ -56,6 +58,14 @@ MODELS = {
         variants=("literal",),
         options=("checkpoint", "pooling"),
         pooling="mean",
+        needs_data=False,
+    ),
+    "decoder": ModelSpec(
+        task="instruction_tuning",
+        build="trainables.models.decoder:build",
+        variants=("blocks", "scratch"),
+        options=("checkpoint",),
+        open_depth=True,
         needs_data=False,
     ),
 }
@@ -103,6 +113,24 @@ TASKS = {
         ),
         build="trainables.tasks.text_classification:TextClassification",
         resolve="trainables.datasets.text.load:resolve",
+    ),
+    "instruction_tuning": TaskSpec(
+        facts=TaskFacts(
+            data=INSTRUCTION_DATA,
+            shifts=(),
+            metric=TOKEN_ACCURACY,
+            near_shift=0.40,
+            has_identity=False,
+            needs_tokenizer=True,
+            answers=True,
+            samples="instructions",
+            noise_unit="the noise's std over that of the clean word embeddings",
+            sample_shape=lambda data: (data.max_length,),
+            samples_per_unit=lambda data: 1,
+            test_gammas=tuple(round(0.1 * i, 2) for i in range(11)),
+        ),
+        build="trainables.tasks.instruction_tuning:InstructionTuning",
+        resolve="trainables.datasets.text.load:resolve_instructions",
     ),
 }
 

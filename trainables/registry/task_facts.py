@@ -65,6 +65,16 @@ ACCURACY = Metric(
     smallest_effect=0.01,
 )
 
+TOKEN_ACCURACY = Metric(
+    key="token_accuracy",
+    label="token accuracy",
+    unit="shares of an answer's tokens",
+    higher_is_better=True,
+    references=("constant",),
+    shown=("constant",),
+    smallest_effect=0.005,
+)
+
 
 DataGroup = Literal["videos", "texts", "instructions"]
 

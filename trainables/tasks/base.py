@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -42,6 +42,8 @@ class Tokens:
     attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
     token_type_ids: Tensor | None = None  # [B, T] int64; None where the tokenizer gives none
     noise: Tensor | None = None  # [B, T, H], added to the embeddings, 0 at padding; None: clean
+    places: Tensor | None = None
+    # ^ [B, A] int64: the tokens that predictions are read off; None: as the model pools them
 
     def __len__(self) -> int:
         """B."""
@@ -49,13 +51,9 @@ class Tokens:
 
     def __getitem__(self, rows: slice) -> Tokens:
         """The same of some rows of the batch, as a tensor's."""
-        types, noise = self.token_type_ids, self.noise
-        return Tokens(
-            self.ids[rows],
-            self.attention_mask[rows],
-            None if types is None else types[rows],
-            None if noise is None else noise[rows],
-        )
+        parts = (self.token_type_ids, self.noise, self.places)
+        others = (None if part is None else part[rows] for part in parts)
+        return Tokens(self.ids[rows], self.attention_mask[rows], *others)
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,8 @@ class Batch:
     """One batch on the run's device: what the model is given, and what it should return."""
 
     inputs: Tensor | Tokens  # perturbed: [B, T, D] for video, [B, 3, S, S] for frames, or texts
-    targets: Tensor  # clean, same shape; of texts their labels, [B] int64
+    targets: Tensor
+    # ^ clean, same shape; of texts their labels, [B] int64, or the tokens after ``places``, [B, A]
     units: tuple[int, ...] = ()  # per sample, the index of its held-out unit; empty while training
     samples: tuple[int, ...] = ()
     # ^ per sample, its number among all of its split's, unit by unit; empty: in this very order
@@ -102,8 +101,8 @@ class TrainingTask(Precision, Protocol):
         """The batch of primal step ``step``: a function of (seed, step) and nothing else."""
         ...
 
-    def loss(self, prediction: Tensor, targets: Tensor) -> Tensor:
-        """Per-sample loss of one prediction, [B], in the task's own unit."""
+    def loss(self, prediction: Any, targets: Tensor) -> Tensor:
+        """Per-sample loss of one prediction (a tensor, or ``Logits``), [B], in the task's unit."""
         ...
 
 
@@ -126,7 +125,7 @@ class Task(TrainingTask, Protocol):
         """As ``held_out`` at train_gamma, and by a family of ``test_conditions.FAMILIES``."""
         ...
 
-    def scores(self, prediction: Tensor, targets: Tensor, losses: Tensor) -> Tensor:
+    def scores(self, prediction: Any, targets: Tensor, losses: Tensor) -> Tensor:
         """Per sample, what the metric is made of the mean of, [B]: in text 1 where it is right.
 
         ``losses``, the very tensor, where the metric follows from the mean loss.
@@ -150,7 +149,6 @@ class Task(TrainingTask, Protocol):
 class TokenTask(Protocol):
     """What a task has beside ``Task`` whose batches hold ``Tokens``."""
 
-    classes: int  # how many labels there are: the width of a prediction
     vocabulary: int  # token ids are below it
 
     def calibrate(self, embed: Embed) -> None:
@@ -159,6 +157,22 @@ class TokenTask(Protocol):
         To be called once, before any batch with noise is asked for, with the model's embeddings at
         its starting weights.
         """
+        ...
+
+
+@runtime_checkable
+class LabelTask(TokenTask, Protocol):
+    """What a task has beside ``TokenTask`` whose texts have labels."""
+
+    classes: int  # how many labels there are: the width of a prediction
+
+
+@runtime_checkable
+class ScoresWithLosses(Protocol):
+    """What a task has beside ``Task`` where losses and scores cost one pass through a head."""
+
+    def judged(self, prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """``loss`` and ``scores`` of one prediction."""
         ...
 
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -25,7 +24,7 @@ from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import TEXT_FAMILIES, gamma_key
 from trainables.datasets.text.examples import Example
 from trainables.datasets.text.tokenized import PaddedBatch
-from trainables.datasets.text.tokenizer import Tokenizer, encode, load_tokenizer
+from trainables.datasets.text.tokenizer import encode
 from trainables.errors import UnknownName
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
@@ -128,7 +127,7 @@ class TextClassification(TextTask):
             first = mistyped(example.text, share, generator)
             second = None if example.pair is None else mistyped(example.pair, share, generator)
             typed.append(Example(first, second, example.label, example.group))
-        made = encode(self._tokenizer, typed, self._config.data.max_length)
+        made = encode(self.tokenizer, typed, self._config.data.max_length)
         return [
             replace(
                 text,
@@ -137,7 +136,3 @@ class TextClassification(TextTask):
             )
             for i, text in enumerate(texts)
         ]
-
-    @cached_property
-    def _tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self._tokenizer_place)

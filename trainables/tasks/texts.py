@@ -15,6 +15,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,7 +25,8 @@ from torch import Tensor
 from trainables.config.arm import ArmConfig
 from trainables.datasets.text.bucketing import bucketed_order
 from trainables.datasets.text.load import load_text
-from trainables.datasets.text.tokenized import PaddedBatch, TokenizedSplits, tokenized
+from trainables.datasets.text.tokenized import PaddedBatch, tokenized
+from trainables.datasets.text.tokenizer import Tokenizer, load_tokenizer
 from trainables.random_keys import keyed_generator
 from trainables.registry.task_facts import SAMPLES_PER_UNIT
 from trainables.tasks.base import Batch, Embed, TaskOfUnits, Tokens, evenly, split_seed
@@ -60,9 +62,12 @@ class TextTask(TaskOfUnits):
                 exceeds the training samples.
         """
         super().__init__(config, device, dtype)
-        self.texts = load_text(config.data, split_seed(config))
+        facts, data = config.facts, config.data
+        self.texts = load_text(data, split_seed(config), facts.data_group)
         self._tokenizer_place = str(config.model.checkpoint)
-        self.tokens = self._tokenized()
+        self.tokens = tokenized(
+            data, self.texts, self._tokenizer_place, data.max_length, answers=facts.answers
+        )
         self.vocabulary = self.tokens.vocabulary
         self._count(len(self.tokens.train))
         self._order: tuple[int, list[Ints]] = (-1, [])
@@ -70,9 +75,10 @@ class TextTask(TaskOfUnits):
         self._embedding_std = float("nan")
         self._width = 0  # H; 0: no embeddings were shown yet
 
-    def _tokenized(self) -> TokenizedSplits:
-        data = self._config.data
-        return tokenized(data, self.texts, self._tokenizer_place, data.max_length)
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """That of the run's checkpoint."""
+        return load_tokenizer(self._tokenizer_place, answers=self._config.facts.answers)
 
     # --- the noise --------------------------------------------------------------------------------
 

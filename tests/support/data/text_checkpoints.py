@@ -1,4 +1,4 @@
-"""Tiny encoders of texts as save_pretrained writes them, for tests of what reads checkpoints."""
+"""Tiny encoders and decoders as save_pretrained writes them, for tests of checkpoints."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import torch
 from transformers import (
     AlbertConfig,
     AutoModel,
+    AutoModelForCausalLM,
     BertConfig,
     DebertaV2Config,
     DistilBertConfig,
     ElectraConfig,
+    Gemma2Config,
+    GPT2Config,
+    GPTNeoXConfig,
+    LlamaConfig,
     ModernBertConfig,
     MPNetConfig,
+    Qwen2Config,
     RobertaConfig,
 )
 
@@ -39,6 +45,28 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
         | {"sep_token_id": 2, "local_attention": 4},
     ),
 }
+_HEADS = _SHAPE | {"num_key_value_heads": 1, "head_dim": 8}
+DECODERS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "llama": (LlamaConfig, _SHAPE),
+    "gpt2": (GPT2Config, {"n_embd": 16, "n_head": 2, "n_inner": 32}),
+    "qwen2": (Qwen2Config, _HEADS),
+    "gemma2": (Gemma2Config, _HEADS | {"query_pre_attn_scalar": 8, "final_logit_softcapping": 2.0}),
+    "gpt_neox": (GPTNeoXConfig, _SHAPE),
+}
+
+
+def decoder_config(kind: str = "llama", **fields: Any) -> Any:
+    """A configuration of 3 blocks of width 16, 40 words, 24 positions, no token ids of its own."""
+    config_class, shape = DECODERS[kind]
+    ids = dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id"))
+    sizes = {"vocab_size": WORDS, "max_position_embeddings": 24, "num_hidden_layers": LAYERS}
+    return config_class(**(ids | sizes | shape | fields))
+
+
+def tiny_decoder(folder: Path, kind: str = "llama", **fields: Any) -> Path:
+    """A checkpoint of random weights with ``decoder_config``."""
+    _write(folder, decoder_config(kind, **fields), AutoModelForCausalLM)
+    return folder
 
 
 def tiny_encoder(folder: Path, kind: str = "distilbert", **fields: Any) -> Path:
@@ -60,9 +88,13 @@ def tiny_encoder(folder: Path, kind: str = "distilbert", **fields: Any) -> Path:
 
 def write(folder: Path, config: Any) -> None:
     """The base network of ``config``, its weights far from the start, where blocks do little."""
+    _write(folder, config, AutoModel)
+
+
+def _write(folder: Path, config: Any, kind: Any) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        model = AutoModel.from_config(config)
+        model = kind.from_config(config)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter += 0.2 * torch.randn(parameter.shape)

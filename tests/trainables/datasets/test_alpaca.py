@@ -33,9 +33,13 @@ from tests.support.data.damage import (
     zero_a_run,
 )
 from trainables.config.arm import DataConfig
-from trainables.datasets.text.examples import TextSplits
+from trainables.contracts.data_sets import check_instructions
+from trainables.contracts.promises import BrokenContract
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText, TextSplits
 from trainables.datasets.text.load import load_text, resolve_instructions
 from trainables.errors import BadData, UnknownName
+from trainables.registry import DataSetSpec
+from trainables.registry.built_in import INSTRUCTIONS
 
 Row = dict[str, Any]
 
@@ -176,6 +180,30 @@ def test_resolved_data_are_known_by_their_content(tmp_path: Path) -> None:
     written(ROWS[:-1], tmp_path)
     with pytest.raises(BadData, match=r"the texts of alpaca in .* are others"):
         resolve_instructions(resolved)
+
+
+@pytest.mark.parametrize("template", ["alpaca", "plain"])
+def test_every_promise_of_a_data_set_is_kept(tmp_path: Path, template: str) -> None:
+    data = DataConfig(name="alpaca", folder=str(written(ROWS, tmp_path)))
+    check_instructions(replace(data, template=template))  # type: ignore[arg-type]
+
+
+def of_seconds(answers: list[str | None]) -> DataSetSpec:
+    """A plug-in's data set with these answers, one after the other."""
+
+    def read(split: str) -> RawSplit:
+        return RawSplit([RawExample(f"{split} {i}", a, 0) for i, a in enumerate(answers * 4)])
+
+    return DataSetSpec(list=lambda data: RawText(("answer",), read, (), ""))
+
+
+def test_data_that_break_a_promise_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(INSTRUCTIONS, "whole", of_seconds(["yes"]))
+    check_instructions(DataConfig(name="whole"))
+    for name, wrong in (("texts", None), ("blanks", " ")):
+        monkeypatch.setitem(INSTRUCTIONS, name, of_seconds(["yes", wrong]))
+        with pytest.raises(BrokenContract, match=rf"instructions {name}: an example must have"):
+            check_instructions(DataConfig(name=name))
 
 
 def test_the_shared_subset(tmp_path: Path) -> None:

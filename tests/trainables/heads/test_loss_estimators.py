@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.functional import jacobian
 
 from trainables.errors import InvalidValue
-from trainables.models.loss_estimators import (
+from trainables.heads.loss_estimators import (
     draw_layers,
     estimate_covariances,
     estimated_losses,

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from trainables.errors import InvalidValue
-from trainables.models.token_losses import IGNORED, token_losses
+from trainables.heads.token_losses import IGNORED, token_losses
 
 WORDS, WIDTH, TOKENS = 97, 12, 23  # a chunk of 7 does not divide 23
 

@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 
-from search_spaces.by_effect import DUAL_LR, RESILIENCE, STATED, decaying, stated
+from search_spaces.effects.by_effect import DUAL_LR, RESILIENCE, STATED, decaying, stated
 from search_spaces.ranges import Choice, at_share, decay_of
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig

@@ -1,0 +1,60 @@
+"""A small decoder, trained from scratch on Alpaca: instruction tuning on a laptop.
+
+The question: are the constraints met on held-out instructions, and does it pay? The network is not
+pretrained and small, so it learns what answers look like and little of what they say. Its folder is
+written by ``python -m trainables.datasets.text.small_decoder`` (docs/text.md).
+"""
+
+from search_spaces.catalog import half_of, setting
+from search_spaces.ranges import LogReach
+from search_spaces.space import LogDecay, SearchSpace, Uniform
+from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
+
+LAYERS, ALPHA = 4, 0.05
+
+SPACE = SearchSpace(
+    name="alpaca_small",
+    summary="A small decoder from scratch on Alpaca, Lagrangian and detached",
+    base=ArmConfig(
+        task="instruction_tuning",
+        # the longest prompt of the 52,002 must leave room for an answer; batches are of like length
+        data=DataConfig(name="alpaca", dev_share=0.1, max_length=512, template="plain"),
+        model=ModelConfig(
+            name="decoder", variant="scratch", layers=LAYERS, checkpoint="small_decoder"
+        ),
+        train_gamma=0.25,
+        test_gammas=(0.0, 0.25, 0.5, 0.75, 1.0),
+        steps=300,
+        batch_size=16,
+        primal_lr=2e-3,
+        weight_decay=0.01,
+        warmup_share=0.05,
+        decay_share=0.5,
+        report_every=100,
+        eval_windows=40,
+        eval_draws=1,
+        constraint=ConstraintConfig(
+            alpha=ALPHA,
+            reference="virtual_layer0",
+            reference_unit="constant",  # the entropy of the answers' words
+            dual_signal="violation",
+            signal_clip=1.0,
+            dual_lr=1e-3,
+            resilience=1e-2,
+        ),
+    ),
+    settings=tuple(
+        setting(
+            "alpaca", "decoder", LAYERS, 0.25, called="small", detached=detached, alpha=ALPHA,
+            least_descent=half_of(ALPHA, LAYERS),
+        )
+        for detached in (False, True)
+    ),
+    ranges={
+        "constraint.alpha": Uniform(0.02, 0.1),  # fraction of its loss each layer must remove
+        "constraint.dual_lr": LogReach(0.02, 2.0),  # of the violation in units of chance
+        "constraint.resilience": LogDecay(0.05, 5.0),  # by what it takes off a multiplier
+    },
+    n_proposals=3,
+    search_seeds=(0, 1),
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Effects of searched values within a run: ranges stated on them."""

@@ -1,0 +1,156 @@
+"""Instruction tuning: losses and scores against naive loops over single answers; contracts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tests.support.data.instruction_runs import instruction_task, tiny_instructions
+from tests.support.data.text_runs import tokens_of
+from trainables.build import build_model
+from trainables.config.arm import ArmConfig
+from trainables.contracts.models import check_model
+from trainables.contracts.tasks import check_task
+from trainables.errors import InvalidValue, UnknownName
+from trainables.evaluation import measure
+from trainables.heads.token_losses import IGNORED
+from trainables.layer_losses import layer_losses
+from trainables.models.decoder import Decoder
+
+
+@pytest.fixture(name="config")
+def _config(tmp_path: Path) -> ArmConfig:
+    return tiny_instructions(tmp_path)
+
+
+def decoder(config: ArmConfig) -> Decoder:
+    model = build_model(config, instruction_task(config))
+    assert isinstance(model, Decoder)
+    return model.eval()
+
+
+def test_targets_are_the_answers_tokens_and_places_those_before_them(config: ArmConfig) -> None:
+    task = instruction_task(config)
+    split = task.tokens.dev
+    examples = {(e.text, e.pair) for e in task.texts.dev}
+    for batch in task.held_out("dev", 0.0, 0):
+        tokens = tokens_of(batch)
+        assert tokens.places is not None
+        for row in range(len(tokens)):
+            ids = tokens.ids[row][tokens.attention_mask[row]].tolist()
+            asked = batch.targets[row] != IGNORED
+            places = tokens.places[row][asked].tolist()
+            answer = batch.targets[row][asked].tolist()
+            assert ids[places[0] + 1 :] == answer
+            assert places == list(range(places[0], len(ids) - 1))
+            assert answer[-1] == split.pad_id  # the end token pads, too
+            text = task.tokenizer.decode(ids[: places[0] + 1])
+            assert (text, task.tokenizer.decode(answer[:-1])) in examples
+
+
+def test_losses_and_scores_are_those_of_a_loop_over_answers(config: ArmConfig) -> None:
+    task, model = instruction_task(config), decoder(config)
+    network, norm = model.network, model.network.model.norm
+    for gamma in (0.0, 0.5):
+        measured = measure(model, task, "dev", gamma, 1)
+        losses, right = [], []
+        for batch in task.held_out("dev", gamma, 0):
+            tokens = tokens_of(batch)
+            for row, targets in enumerate(batch.targets):
+                real = tokens.attention_mask[row]
+                words = model.words[tokens.ids[row][real]]
+                if tokens.noise is not None:
+                    words = words + tokens.noise[row][real]
+                with torch.no_grad():
+                    states = network.model(
+                        inputs_embeds=words[None], output_hidden_states=True
+                    ).hidden_states
+                    logits = [network.lm_head(norm(state[0])) for state in states[:-1]]
+                    logits.append(network.lm_head(states[-1][0]))
+                answer = targets[targets != IGNORED]
+                after = [each[-len(answer) - 1 : -1] for each in logits]
+                losses.append([float(nn.functional.cross_entropy(x, answer)) for x in after])
+                right.append([float((x.argmax(1) == answer).double().mean()) for x in after])
+        np.testing.assert_allclose(
+            np.sort(measured.samples, axis=1), np.sort(np.array(losses).T, axis=1), rtol=1e-5
+        )
+        np.testing.assert_allclose(measured.scores, np.mean(right, axis=0), rtol=1e-6)
+
+
+def test_the_constant_prediction_is_the_answers_words(config: ArmConfig) -> None:
+    task = instruction_task(config)
+    tokenizer = task.tokenizer
+    counts = np.ones(len(tokenizer))
+    words = []
+    for example in task.texts.train:
+        answer = tokenizer.encode(example.pair, add_special_tokens=False)
+        words += [*answer, tokenizer.eos_token_id]
+    np.add.at(counts, words, 1)
+    shares = counts / counts.sum()
+    np.testing.assert_allclose(task.scales.constant_loss, -np.log(shares[words]).mean())
+    by_unit: dict[str, list[float]] = {unit: [] for unit in task.dev_units}
+    for example in task.texts.dev:
+        answer = [*tokenizer.encode(example.pair, add_special_tokens=False), task.tokens.pad_id]
+        if example.group in by_unit:
+            by_unit[example.group].append(-np.log(shares[answer]).mean())
+    expected = np.mean([np.mean(losses) for losses in by_unit.values()])
+    np.testing.assert_allclose(task.references().losses["constant"], expected)
+
+
+def test_noise_is_on_prompt_and_answer_and_keyed(config: ArmConfig) -> None:
+    task, again = instruction_task(config), instruction_task(config.unconstrained())
+    one, other = (tokens_of(t.train_batch(1)) for t in (task, again))
+    assert one.noise is not None
+    assert other.noise is not None
+    assert torch.equal(one.noise, other.noise)
+    drawn = one.noise[one.attention_mask]
+    assert bool((drawn != 0).all())
+    expected = config.train_gamma * task.embedding_std
+    assert abs(float(drawn.std()) / expected - 1) < 0.1
+
+
+def test_both_arms_learn(config: ArmConfig) -> None:
+    """Sixty steps lower the loss of the answers, which are alike, far below the constant's."""
+    from trainables.contracts.tiny_runs import training_of
+
+    config = config.with_fields({"steps": 60, "primal_lr": 1e-2, "dtype": "float32"})
+    for arm in (config, config.unconstrained()):
+        task = instruction_task(arm)
+        training = training_of(arm, task)
+        before = layer_losses(training.model, task, task.train_batch(0))[-1].detach().mean()
+        training.run_to(60)
+        after = layer_losses(training.model, task, task.train_batch(0))[-1].detach().mean()
+        assert float(before) > 0.8 * task.scales.constant_loss
+        assert float(after) < 0.5 * task.scales.constant_loss
+
+
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_a_batch_in_parts_takes_the_same_step(config: ArmConfig, accumulate: int) -> None:
+    from trainables.contracts.tiny_runs import training_of
+
+    steps = []
+    for parts in (1, accumulate):
+        arm = config.with_fields({"accumulate": parts, "dtype": "float64"})
+        training = training_of(arm, instruction_task(arm))
+        training.run_to(2)
+        steps.append(nn.utils.parameters_to_vector(training.parameters))
+    torch.testing.assert_close(*steps, rtol=1e-9, atol=1e-12)
+
+
+def test_shifts_and_rooms_that_do_not_exist_are_refused(config: ArmConfig) -> None:
+    with pytest.raises(InvalidValue, match="without 'typos' in instruction_tuning"):
+        config.with_fields({"shifts": ["typos"]})
+    with pytest.raises(UnknownName, match="shift of instructions"):
+        list(instruction_task(config).shifted("dev", "typos", 0.1, 0))
+    with pytest.raises(InvalidValue, match=r"data\.max_length must leave room for an answer"):
+        instruction_task(config.with_fields({"data.max_length": 4}))
+
+
+@pytest.mark.slow
+def test_contracts_hold(config: ArmConfig) -> None:
+    check_model(config)
+    check_task(config)

@@ -1,0 +1,53 @@
+"""Logits of a language-model head that are not computed until they are asked for.
+
+Shape suffixes: B batch, A answer tokens, H width of the states, V words.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from trainables.heads.token_losses import TokenOutcomes, token_losses
+
+
+@dataclass(frozen=True)
+class Logits:
+    """Logits [B, A, V] that are not computed until they are asked for: V is large.
+
+    softcap tanh((W h + b) / softcap) for states h, or W h + b without a cap.
+    """
+
+    states: Tensor  # [B, A, H], as the head takes them
+    weight: Tensor  # [V, H] of the head
+    bias: Tensor | None = None  # [V]
+    softcap: float | None = None
+
+    @property
+    def shape(self) -> torch.Size:
+        """[B, A, V]."""
+        return torch.Size((*self.states.shape[:-1], len(self.weight)))
+
+    def to(self, dtype: torch.dtype) -> Logits:
+        """With states in this type; the weights are in that of the parameters."""
+        return replace(self, states=self.states.to(dtype))
+
+    def detach(self) -> Logits:
+        """Without gradients."""
+        bias = None if self.bias is None else self.bias.detach()
+        return replace(self, states=self.states.detach(), weight=self.weight.detach(), bias=bias)
+
+    def judged(self, targets: Tensor) -> TokenOutcomes:
+        """Losses and hits [B, A] of tokens [B, A], without the logits of all (token_losses.py)."""
+        return token_losses(self.states, self.weight, targets, bias=self.bias, softcap=self.softcap)
+
+    def whole(self) -> Tensor:
+        """All of them at once: for a few tokens."""
+        logits = torch.nn.functional.linear(
+            self.states.to(self.weight.dtype), self.weight, self.bias
+        )
+        if self.softcap is None:
+            return logits
+        return self.softcap * torch.tanh(logits / self.softcap)

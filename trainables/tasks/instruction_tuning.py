@@ -1,0 +1,126 @@
+"""Instruction tuning: answers, token by token, under noise on embeddings.
+
+A sample is a prompt and its answer (datasets/text/alpaca.py). The loss of a layer is the cross
+entropy in nats of the answer's tokens alone, its end included, each given the prompt and the answer
+before it (teacher forcing): the mean over the tokens of a sample, so that samples count alike. The
+metric is token accuracy, the share of those tokens that the largest logit names, by sample as well.
+The noise is on all tokens, of prompt and answer (tasks/texts.py).
+
+The best constant prediction is the share of each word among the answers of the training split, with
+1 added to every word's count, so that none is impossible; its entropy there is the unit of every
+loss. The input is no prediction (decision: the constant stands for the identity).
+
+Source: arXiv 2601.17257, section 6. Shape suffixes: B batch, T tokens, A tokens of the longest
+answer, N samples, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from trainables.config.arm import ArmConfig
+from trainables.config.test_conditions import gamma_key
+from trainables.datasets.text.tokenized import PaddedBatch, TokenizedSplit
+from trainables.errors import UnknownName
+from trainables.heads.logits import Logits
+from trainables.heads.token_losses import IGNORED
+from trainables.primal_dual.constraints import Scales
+from trainables.tasks.base import Batch, References, Tokens
+from trainables.tasks.texts import Ints, TextTask
+
+
+class InstructionTuning(TextTask):
+    """The task of one run, as ``tasks/base.py`` asks."""
+
+    sample_name = "instructions"
+
+    def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
+        """Open the data and count the words of the answers. Raises as ``TextTask``."""
+        super().__init__(config, device, dtype)
+        words_M = _answers(self.tokens.train)
+        counts_V = np.bincount(words_M, minlength=self.vocabulary) + 1.0
+        self.frequencies = counts_V / counts_V.sum()  # of words, in the training split's answers
+        entropy = float(-np.log(self.frequencies[words_M]).mean())
+        self.scales = Scales(constant_loss=entropy, identity_loss=entropy)
+
+    # --- what a prediction is judged by -----------------------------------------------------------
+
+    def loss(self, prediction: Logits, targets: Tensor) -> Tensor:
+        """Cross entropy in nats, [B]: mean over the tokens [B, A] that are targets."""
+        return self.judged(prediction, targets)[0]
+
+    def scores(self, prediction: Logits, targets: Tensor, losses: Tensor) -> Tensor:
+        """Share of a sample's targets that the largest logit names, [B]; NaN where one is none."""
+        return self.judged(prediction, targets)[1]
+
+    def judged(self, prediction: Logits, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """``loss`` and ``scores``, [B] each, of one pass through the head."""
+        by_token = prediction.judged(targets)
+        counts_B = (targets != IGNORED).sum(dim=-1)
+        losses_B, right_B = (x.sum(dim=-1) / counts_B for x in (by_token.losses, by_token.right))
+        return losses_B.to(self.dtype), right_B.to(self.dtype)
+
+    def metric(self, mean_score: float) -> float:
+        """Token accuracy in [0, 1]; higher is better."""
+        return mean_score
+
+    def unchanged_losses(self, batch: Batch) -> None:
+        """A prompt is no answer."""
+
+    def references(self, split: str = "dev") -> References:
+        """The constant prediction on a split's units: it looks at no text, no gamma changes it."""
+        logs_V, likeliest = np.log(self.frequencies), int(self.frequencies.argmax())
+        tokens = self.tokens.split(split)
+        by_unit, right = [], []
+        for samples in self._unit_samples(split):
+            answers = [_answer(tokens, sample) for sample in samples.tolist()]
+            by_unit.append(np.mean([-logs_V[answer].mean() for answer in answers]))
+            right += [float((answer == likeliest).mean()) for answer in answers]
+        accuracy = {gamma_key(g): float(np.mean(right)) for g in self._config.test_gammas}
+        return References({"constant": accuracy}, {"constant": float(np.mean(by_unit))})
+
+    # --- batches ----------------------------------------------------------------------------------
+
+    def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
+        """UnknownName: there are no shifts of answers."""
+        raise UnknownName.of("shift of instructions", shift, ())
+
+    def _posed(
+        self, padded: PaddedBatch, labels_B: Ints, noise_BTH: Tensor | None
+    ) -> tuple[Tokens, Tensor]:
+        """Each answer's tokens are targets of the tokens before them."""
+        assert padded.types is not None  # 1 on answers
+        answered_BT = (padded.types == 1) & padded.mask
+        counts_B = answered_BT.sum(axis=1)
+        first_B = answered_BT.argmax(axis=1)
+        offsets_A = np.arange(counts_B.max())
+        there_BA = offsets_A < counts_B[:, None]
+        answers_BA = first_B[:, None] + np.where(there_BA, offsets_A, 0)
+        targets_BA = np.take_along_axis(padded.ids, answers_BA, axis=1)
+        tokens = Tokens(
+            self._on_device(padded.ids),
+            self._on_device(padded.mask),
+            None,
+            noise_BTH,
+            self._on_device(answers_BA - 1),
+        )
+        return tokens, self._on_device(np.where(there_BA, targets_BA, IGNORED))
+
+
+def _answers(tokens: TokenizedSplit) -> NDArray[np.int32]:
+    """The words of all answers of a split, one after the other."""
+    assert tokens.types_M is not None
+    words: NDArray[np.int32] = tokens.ids_M[tokens.types_M == 1]
+    return words
+
+
+def _answer(tokens: TokenizedSplit, sample: int) -> NDArray[np.int32]:
+    assert tokens.types_M is not None
+    rows = slice(int(tokens.offsets[sample]), int(tokens.offsets[sample + 1]))
+    words: NDArray[np.int32] = tokens.ids_M[rows][tokens.types_M[rows] == 1]
+    return words
