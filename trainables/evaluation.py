@@ -22,16 +22,19 @@ from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import family_of, gamma_key, near_shift_gammas, severity_key
 from trainables.errors import InvalidValue, UnknownName
 from trainables.layer_losses import layer_outcomes
+from trainables.models.base import Writer
 from trainables.objective import objective_of
 from trainables.probes import Split, probe_layers
-from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Evaluation
+from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Answer, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
-from trainables.tasks.base import SPLITS, Batch, LabelTask, References, Task
+from trainables.tasks.base import SPLITS, Asks, Batch, LabelTask, Prompt, References, Task
 
 Floats = NDArray[np.float64]
 
 MOST_FEATURES = 2000  # rows that probes are fitted to: more take time, and say little more
+PROMPTS = 3  # whose answers a record keeps
+LONGEST_ANSWER = 128  # tokens of one of them
 QUANTILES = tuple(range(0, 101, 5))  # of the per-sample descent ratios, in percent
 RATIO_EDGES = np.arange(1, RATIO_BINS) / RATIO_BINS_TO_1  # between the bins they are counted in
 
@@ -302,6 +305,7 @@ def evaluate(
         descent_share=ratios.share.tolist(),
         multipliers=multipliers,
         hidden_norms=held_out.norms.tolist(),
+        answers=written_answers(config, task, model, split),
         **probe_fields(task, train.features, held_out.features),
         **shift_fields(config, task, shifted, references),
     )
@@ -316,6 +320,34 @@ def evaluate(
         losses_UF={n: m.scored.astype(np.float32) for n, m in found.items()},
         scores_N={n: values.astype(np.float32) for n, values in of_samples.items()},
     )
+
+
+def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str) -> list[Answer]:
+    """What the network writes after PROMPTS held-out prompts, clean and at train_gamma.
+
+    Empty where the task asks for no words.
+    """
+    if not isinstance(task, Asks) or not isinstance(model, Writer):
+        return []
+    found = []
+    for prompt in task.prompts(split, PROMPTS):
+        for gamma in sorted({0.0, config.train_gamma}):
+            noise = partial(_noise_at, prompt, gamma) if gamma > 0 else None
+            most = min(LONGEST_ANSWER, task.longest - len(prompt.ids))
+            ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
+            found.append(
+                Answer(
+                    prompt=prompt.text,
+                    reference=prompt.reference,
+                    gamma=gamma,
+                    written=task.text(ids),
+                )
+            )
+    return found
+
+
+def _noise_at(prompt: Prompt, gamma: float, place: int) -> Tensor:
+    return prompt.noise(place, gamma)
 
 
 def probe_fields(task: Task, train: Split | None, dev: Split | None) -> Fields:

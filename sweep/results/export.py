@@ -4,6 +4,8 @@
     tables/paper_{results,hyperparameters}.{csv,md,tex}     as the paper arranges them
     tables/tidy.csv             every number of the pairs shown, one a row, each seed alone
     tables/proposals.csv        every proposal on every seed
+    answers.md                  what both arms of the pairs shown wrote, side by side
+    answers/<setting>.json      the same in the format that AlpacaEval reads
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
     manifest.json               provenance, and every file with its checksum
 
@@ -23,6 +25,7 @@ from pathlib import Path, PurePosixPath
 from search_spaces.catalog import CONFIGURATION
 from search_spaces.space import SearchSpace
 from sweep.results import provenance
+from sweep.results.answers import answer_files
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables import formats
@@ -169,7 +172,7 @@ def _contents(
         if wanted:
             plain = configuration(view, setting)
             files[f"configs/{setting.setting.name}.json"] = text_of(plain)
-    return files
+    return files | answer_files(view)
 
 
 def _manifest(view: SweepView, run_ids: Mapping[str, str], files: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ between, the task disturbs them (``layer_losses.py``, tasks/base.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -64,6 +65,24 @@ class TextInputs:
     attention_mask: Tensor  # [B, T] bool: True for tokens, False for padding
     token_type_ids: Tensor | None = None  # [B, T]: which of two texts; None: there is but one type
     places: Tensor | None = None  # [B, A]: of decoders, the tokens that predictions are read off
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """What a ``TextModel`` has beside where it writes texts."""
+
+    def write(
+        self, ids: Sequence[int], *, end: int, most: int, noise: Callable[[int], Tensor] | None
+    ) -> list[int]:
+        """The likeliest tokens after some others, one by one.
+
+        Args:
+            ids: of the prompt.
+            end: the token that ends an answer; it is not returned.
+            most: so many tokens at most.
+            noise: of the token at a place, [H], added to its embedding; None: clean.
+        """
+        ...
 
 
 class TextModel(Protocol):

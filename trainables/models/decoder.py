@@ -22,6 +22,7 @@ Shape suffixes: B batch, T tokens, A answer tokens, H width, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -101,6 +102,33 @@ class Decoder(nn.Module):
     def forward(self, inputs: TextInputs) -> list[Logits]:
         """L + 1 predictions in reading order."""
         return [self.readout(feature) for feature in self.features(inputs)]
+
+    @torch.no_grad()
+    def write(
+        self, ids: Sequence[int], *, end: int, most: int, noise: Callable[[int], Tensor] | None
+    ) -> list[int]:
+        """The likeliest tokens after some others, one by one: see ``Writer``."""
+        device = self.words.device
+        given, cache, written = torch.tensor(list(ids), device=device), None, list[int]()
+        place = 0
+        while len(written) < most:
+            embeddings = self.embed(given[None])
+            if noise is not None:
+                drawn = [noise(place + k) for k in range(len(given))]
+                embeddings = embeddings + torch.stack(drawn).to(embeddings)
+            place += len(given)
+            output = self.network.base_model(
+                inputs_embeds=embeddings, past_key_values=cache, use_cache=True
+            )
+            cache = output.past_key_values
+            head = self.network.get_output_embeddings()
+            token = int(head(output.last_hidden_state[:, -1]).argmax())  # a cap keeps the order
+            if token == end:
+                break
+            written.append(token)
+            given = torch.tensor([token], device=device)
+        self._before_norm.clear()
+        return written
 
     def train(self, mode: bool = True) -> Decoder:
         """As every module, but the network stays in eval mode: no dropout, in either arm."""

@@ -119,6 +119,16 @@ class Report:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What a network wrote after one prompt, token by token, its own tokens disturbed as well."""
+
+    prompt: str
+    reference: str  # the data set's answer
+    gamma: float  # noise on every token
+    written: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """The final measurement of one arm, on held-out data; losses in the task's own unit.
 
@@ -165,6 +175,8 @@ class Evaluation:
     # train_gamma: of texts the readout's features, elsewhere the prediction in the task's own unit.
     # Empty in records of before it was measured.
     hidden_norms: list[float] = field(default_factory=list)
+    # Of decoders: what the network wrote after some held-out prompts; empty elsewhere.
+    answers: list[Answer] = field(default_factory=list)
     # What is held out, here and wherever it says dev. A search knows no other; confirmation asks
     # for the test split.
     split: str = "dev"
@@ -254,8 +266,10 @@ class ArmRecord:
         values["config"] = ArmConfig.from_json(values["config"])
         values["reports"] = [Report(**r) for r in values["reports"]]
         if values["evaluation"] is not None:
-            scales = Scales(**values["evaluation"].pop("scales"))
-            values["evaluation"] = Evaluation(scales=scales, **values["evaluation"])
+            measured = values["evaluation"]
+            scales = Scales(**measured.pop("scales"))
+            answers = [Answer(**answer) for answer in measured.pop("answers", ())]
+            values["evaluation"] = Evaluation(scales=scales, answers=answers, **measured)
         return cls(**values)
 
 

@@ -167,6 +167,32 @@ class LabelTask(TokenTask, Protocol):
     classes: int  # how many labels there are: the width of a prediction
 
 
+@dataclass(frozen=True)
+class Prompt:
+    """What a network is asked to answer."""
+
+    text: str
+    reference: str  # the data set's answer
+    ids: Sequence[int]  # of the text
+    noise: Callable[[int, float], Tensor]  # of the token at a place, at a gamma: [H]
+
+
+@runtime_checkable
+class Asks(Protocol):
+    """What a task has beside ``TokenTask`` whose texts are answered in words."""
+
+    end: int  # the token that ends an answer
+    longest: int  # tokens of prompt and answer
+
+    def prompts(self, split: str, count: int) -> list[Prompt]:
+        """At most ``count`` evenly chosen ones of ``split``, the same for all arms and seeds."""
+        ...
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some tokens."""
+        ...
+
+
 @runtime_checkable
 class ScoresWithLosses(Protocol):
     """What a task has beside ``Task`` where losses and scores cost one pass through a head."""

@@ -16,7 +16,8 @@ answer, N samples, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -30,7 +31,8 @@ from trainables.errors import UnknownName
 from trainables.heads.logits import Logits
 from trainables.heads.token_losses import IGNORED
 from trainables.primal_dual.constraints import Scales
-from trainables.tasks.base import Batch, References, Tokens
+from trainables.random_keys import keyed_generator
+from trainables.tasks.base import Batch, Prompt, References, Tokens, evenly
 from trainables.tasks.texts import Ints, TextTask
 
 
@@ -47,6 +49,12 @@ class InstructionTuning(TextTask):
         self.frequencies = counts_V / counts_V.sum()  # of words, in the training split's answers
         entropy = float(-np.log(self.frequencies[words_M]).mean())
         self.scales = Scales(constant_loss=entropy, identity_loss=entropy)
+        self.longest = config.data.max_length
+
+    @property
+    def end(self) -> int:
+        """The token that ends an answer."""
+        return int(self.tokenizer.eos_token_id)
 
     # --- what a prediction is judged by -----------------------------------------------------------
 
@@ -83,6 +91,31 @@ class InstructionTuning(TextTask):
             right += [float((answer == likeliest).mean()) for answer in answers]
         accuracy = {gamma_key(g): float(np.mean(right)) for g in self._config.test_gammas}
         return References({"constant": accuracy}, {"constant": float(np.mean(by_unit))})
+
+    # --- prompts ----------------------------------------------------------------------------------
+
+    def prompts(self, split: str, count: int) -> list[Prompt]:
+        """The first sample of evenly chosen units, their tokens' noise keyed by unit and place."""
+        names = self._unit_names(split)
+        chosen = {name: i for i, name in enumerate(names)}
+        samples, tokens = self._unit_samples(split), self.tokens.split(split)
+        found = []
+        for name in evenly(names, count):
+            index = int(samples[chosen[name]][0])
+            example = self.texts.split(split)[index]
+            asked = len(tokens.tokens(index)) - len(_answer(tokens, index))
+            ids = tokens.tokens(index)[:asked].tolist()
+            noise = partial(self._noise_of_token, (split, name))
+            found.append(Prompt(example.text, example.pair or "", ids, noise))
+        return found
+
+    def _noise_of_token(self, key: tuple[str, str], place: int, gamma: float) -> Tensor:
+        generator = keyed_generator("cpu", *key, "written", float(gamma), place)
+        return torch.randn(self._width, generator=generator) * (gamma * self.embedding_std)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some tokens, without those that stand for no text."""
+        return str(self.tokenizer.decode(list(ids), skip_special_tokens=True))
 
     # --- batches ----------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.data.instruction_runs import instruction_task, tiny_instructions
+from tests.support.data.instruction_runs import LONGEST, instruction_task, tiny_instructions
 from tests.support.data.text_runs import tokens_of
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.contracts.models import check_model
 from trainables.contracts.tasks import check_task
 from trainables.errors import InvalidValue, UnknownName
-from trainables.evaluation import measure
+from trainables.evaluation import measure, written_answers
 from trainables.heads.token_losses import IGNORED
 from trainables.layer_losses import layer_losses
 from trainables.models.decoder import Decoder
@@ -148,6 +148,39 @@ def test_shifts_and_rooms_that_do_not_exist_are_refused(config: ArmConfig) -> No
         list(instruction_task(config).shifted("dev", "typos", 0.1, 0))
     with pytest.raises(InvalidValue, match=r"data\.max_length must leave room for an answer"):
         instruction_task(config.with_fields({"data.max_length": 4}))
+
+
+def test_answers_are_the_likeliest_tokens_of_whole_forward_passes(config: ArmConfig) -> None:
+    """Beside a loop without a cache; noise is on every token, written ones too."""
+    task, model = instruction_task(config), decoder(config)
+    asked = task.prompts("dev", 2)
+    assert [p.text for p in asked] == [p.text for p in instruction_task(config).prompts("dev", 2)]
+    for prompt, gamma in ((p, g) for p in asked for g in (0.0, 2.0)):
+        noise = None if gamma == 0 else (lambda place, p=prompt, g=gamma: p.noise(place, g))
+        found = model.write(prompt.ids, end=task.end, most=7, noise=noise)
+        ids = list(prompt.ids)
+        for _ in range(7):
+            words = model.words[torch.tensor(ids)]
+            if noise is not None:
+                words = words + torch.stack([noise(place) for place in range(len(ids))])
+            with torch.no_grad():
+                token = int(model.network(inputs_embeds=words[None]).logits[0, -1].argmax())
+            if token == task.end:
+                break
+            ids.append(token)
+        assert found == ids[len(prompt.ids) :]
+        assert task.text(prompt.ids) == prompt.text
+
+
+def test_a_record_keeps_the_answers_of_some_prompts(config: ArmConfig) -> None:
+    task, model = instruction_task(config), decoder(config)
+    kept = written_answers(config, task, model, "dev")
+    assert [a.gamma for a in kept] == [0.0, config.train_gamma] * 3
+    known = {(e.text, e.pair) for e in task.texts.dev}
+    assert {(a.prompt, a.reference) for a in kept} <= known
+    first = task.prompts("dev", 3)[0]
+    ids = model.write(first.ids, end=task.end, most=LONGEST - len(first.ids), noise=None)
+    assert kept[0].written == task.text(ids)
 
 
 @pytest.mark.slow

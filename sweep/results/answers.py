@@ -1,0 +1,77 @@
+"""Answers that both arms of a pair wrote, side by side, and in AlpacaEval's format.
+
+Of the first search seed of the pair that a setting shows. AlpacaEval reads a list of objects with
+``instruction``, ``output`` and ``generator`` (github.com/tatsu-lab/alpaca_eval).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from sweep.results.sweep_view import SettingView, SweepView
+from trainables.plain import Json
+from trainables.records.arm_record import Answer, ArmRecord
+
+
+def answer_files(view: SweepView) -> dict[str, str]:
+    """The files by name; none where no network wrote anything."""
+    files: dict[str, str] = {}
+    pages = []
+    for setting in view.settings:
+        arms = _arms(setting)
+        rows = [row for name, record in arms.items() for row in _rows(setting, name, record)]
+        if rows:
+            text = json.dumps(rows, indent=1, ensure_ascii=False)
+            files[f"answers/{setting.setting.name}.json"] = text + "\n"
+            pages.append(_page(setting, arms))
+    if pages:
+        files["answers.md"] = "\n".join(["# Answers of both arms", *pages])
+    return files
+
+
+def _arms(setting: SettingView) -> dict[str, ArmRecord]:
+    shown = setting.chosen.shown
+    if shown is None:
+        return {}
+    pair = shown.pairs[0]
+    arms = {"constrained": pair.constrained, "unconstrained": pair.unconstrained}
+    return {name: record for name, record in arms.items() if record is not None}
+
+
+def _answers(record: ArmRecord) -> list[Answer]:
+    return [] if record.evaluation is None else record.evaluation.answers
+
+
+def _rows(setting: SettingView, arm: str, record: ArmRecord) -> Iterator[dict[str, Json]]:
+    for answer in _answers(record):
+        yield {
+            "instruction": answer.prompt,
+            "output": answer.written,
+            "generator": f"{setting.setting.name} {arm} gamma {answer.gamma:g}",
+            "dataset": record.config.data.name,
+        }
+
+
+def _page(setting: SettingView, arms: dict[str, ArmRecord]) -> str:
+    """A section: every prompt at every gamma, the data set's answer and both arms'."""
+    written = {
+        arm: {(a.prompt, a.gamma): a for a in _answers(record)} for arm, record in arms.items()
+    }
+    keys = dict.fromkeys(key for answers in written.values() for key in answers)
+    lines = ["", f"## {setting.setting.name}"]
+    for key in keys:
+        prompt, gamma = key
+        known = next(answers[key] for answers in written.values() if key in answers)
+        lines += ["", f"### {_one_line(prompt)} (gamma {gamma:g})", ""]
+        lines += [f"* data: {_one_line(known.reference)}"]
+        lines += [
+            f"* {arm}: {_one_line(answers[key].written)}"
+            for arm, answers in written.items()
+            if key in answers
+        ]
+    return "\n".join(lines)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split()) or "(nothing)"
