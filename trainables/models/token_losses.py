@@ -20,9 +20,8 @@ from torch import Tensor
 from trainables.errors import InvalidValue
 
 IGNORED = -100  # the target of a place that has none, as in torch's cross_entropy
-CHUNK = (
-    256  # tokens: on one CPU core 64 take 1.25 times as long, 512 as long, with twice the memory
-)
+# Tokens. On one CPU core, V = 32,000, H = 512: 64 take 1.35 times as long, 512 no less time.
+CHUNK = 256
 
 
 class TokenOutcomes(NamedTuple):
