@@ -226,7 +226,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     for name, default in (
         ("layers", 8), ("width", 512), ("vocabulary", 32_000), ("batch", 2), ("length", 256),
-        ("steps", 2), ("repeats", 3),
+        ("steps", 2), ("repeats", 2),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--share", type=float, default=0.07, help="of the tokens, for `tokens`")
