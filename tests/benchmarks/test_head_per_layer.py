@@ -27,7 +27,9 @@ def loss_and_gradient(case: Case) -> Tensor:
     [
         (cases(1.0)["plain_chunked"], "plain"),
         (cases(1.0)["exact"], "naive"),
+        (cases(1.0)["exact_apart"], "naive"),
         (cases(1.0)["tokens"], "naive"),  # all of the tokens
+        (cases(1.0)["tokens_kept"], "naive"),
         (lambda *given: sampled_layers(3, *given), "naive"),  # all of the inner layers
     ],
 )
