@@ -54,12 +54,21 @@ def layer_losses(
     Under ``task.autocast`` only the forward pass is cast: parameters, predictions as the loss sees
     them, losses and all that follows are of ``task.dtype`` (decision: bfloat16 is the forward pass
     alone). With ``trains_last_alone`` the losses before the last have no gradient: what has weight
-    0 is only measured, not passed back through.
+    0 is only measured, not passed back through. Of a batch with sampled tokens those before the
+    last are unbiased estimates (heads/loss_estimators.py), with the last one's as control variate.
     """
     *inner, last = layer_predictions(model, task, batch)
     if trains_last_alone:
         inner = [prediction.detach() for prediction in inner]
-    return torch.stack([task.loss(p, batch.targets) for p in (*inner, last)])
+    sampled = batch.inputs.sampled if isinstance(batch.inputs, Tokens) else None
+    if sampled is None or not isinstance(last, Logits):
+        return torch.stack([task.loss(p, batch.targets) for p in (*inner, last)])
+    places = sampled.clamp(min=0)
+    targets = batch.targets.gather(1, places).where(sampled >= 0, IGNORED)
+    whole_B = task.loss(last, batch.targets)
+    control_B = (whole_B - task.loss(last.at(places).detach(), targets)).detach()
+    few = [cast(Logits, prediction).at(places) for prediction in inner]
+    return torch.stack([*(task.loss(p, targets) + control_B for p in few), whole_B])
 
 
 def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:

@@ -1,4 +1,4 @@
-"""Answers that both arms of a pair wrote, side by side, and in AlpacaEval's format.
+"""Answers that both arms of a pair wrote: side by side, and for AlpacaEval.
 
 Of the first search seed of the pair that a setting shows. AlpacaEval reads a list of objects with
 ``instruction``, ``output`` and ``generator`` (github.com/tatsu-lab/alpaca_eval).

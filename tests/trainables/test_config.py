@@ -93,7 +93,7 @@ OTHER_VALUES = {
     "constraint.dual_optimizer": "adam", "constraint.dual_signal": "violation",
     "constraint.signal_clip": None, "constraint.dual_lr": 0.5, "constraint.resilience": 0.5,
     "constraint.dual_kp": 0.5, "constraint.dual_penalty": 0.5,
-    "constraint.dual_penalty_growth": 1.1,
+    "constraint.dual_penalty_growth": 1.1, "constraint.inner_tokens": 0.5,
     "constraint.warmup_steps": 3, "constraint.form": "ratio",
     "constraint.resilience_form": "slack", "constraint.dual_every": 2,
     "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
@@ -102,7 +102,7 @@ OTHER_VALUES = {
     "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
     "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
-    "data.template": None,  # below
+    "data.template": "plain",
     "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
 }  # fmt: skip
 VIT = {"model.name": "vit", "model.checkpoint": "one", "task": "frame_denoising"}
@@ -112,9 +112,11 @@ TEXT: dict[str, object] = {
 }  # fmt: skip
 TEXT |= {n: DataConfig().to_json()[n.removeprefix("data.")] for n in TEXT if "data." in n}
 TEXT["constraint.reference_unit"] = "constant"
+INSTRUCTIONS = TEXT | {"task": "instruction_tuning", "model.name": "decoder", "data.name": "alpaca"}
 SUPERVISED = {"constraint.weights_by": "deep_supervision"}
 OF_MODEL = {  # what a run needs beside a field that only one model or setter of weights has
     "constraint.supervision": SUPERVISED, "constraint.supervision_decay": SUPERVISED,
+    "constraint.inner_tokens": INSTRUCTIONS, "data.template": INSTRUCTIONS,
     "constraint.penalty": {"constraint.weights_by": "penalty"},
     "constraint.dual_kp": {"constraint.dual_optimizer": "nupi"},
     "constraint.dual_penalty": {"constraint.dual_optimizer": "augmented"},

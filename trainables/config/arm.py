@@ -120,6 +120,12 @@ class ArmConfig(Section):
 
     def _check_constrained(self, constraint: ConstraintConfig) -> None:
         constraint.require(
+            self.facts.answers or constraint.inner_tokens == 1.0,
+            "inner_tokens",
+            f"left at 1.0 in {self.task}",
+            "its samples have one prediction each, of which no part can be sampled.",
+        )
+        constraint.require(
             self.facts.has_identity or constraint.reference_unit != "identity",
             "reference_unit",
             f"'constant' or 'absolute' in {self.task}",

@@ -55,6 +55,9 @@ class ConstraintConfig(Section):
     dual_lr: Annotated[float, at_least(0, "0 holds the multipliers at zero.")] = 3e-4
     # ^ in nupi and augmented 0 leaves the part that dual_kp and dual_penalty set
     dual_kp: NotNegative[float] = 0.01  # nupi: kappa_p, multiplier per unit of the signal's change
+    inner_tokens: Annotated[float, Rule(lambda share: 0 < share <= 1, "in (0, 1]")] = 1.0
+    # ^ decoders: of which share of an answer's tokens inner layers' losses are in training, as
+    #   unbiased samples; the last layer's and all that is judged are exact
     dual_penalty: NotNegative[float] = 0.01  # augmented: p, multiplier per unit of the signal
     dual_penalty_growth: Annotated[float, at_least(1, "1 keeps the penalty as it is.")] = 1.0
     # ^ augmented: p of a layer times this at a dual step that finds it violated and no better

@@ -39,6 +39,11 @@ class Logits:
         bias = None if self.bias is None else self.bias.detach()
         return replace(self, states=self.states.detach(), weight=self.weight.detach(), bias=bias)
 
+    def at(self, places: Tensor) -> Logits:
+        """Those at some of the A places alone, [B, K] int64."""
+        index = places.unsqueeze(-1).expand(-1, -1, self.states.shape[-1])
+        return replace(self, states=self.states.gather(1, index))
+
     def judged(self, targets: Tensor) -> TokenOutcomes:
         """Losses and hits [B, A] of tokens [B, A], without the logits of all (token_losses.py)."""
         return token_losses(self.states, self.weight, targets, bias=self.bias, softcap=self.softcap)

@@ -44,6 +44,8 @@ class Tokens:
     noise: Tensor | None = None  # [B, T, H], added to the embeddings, 0 at padding; None: clean
     places: Tensor | None = None
     # ^ [B, A] int64: the tokens that predictions are read off; None: as the model pools them
+    sampled: Tensor | None = None
+    # ^ [B, K] int64: which of ``places`` inner layers' losses are of, -1 beyond; None: all of them
 
     def __len__(self) -> int:
         """B."""
@@ -51,7 +53,7 @@ class Tokens:
 
     def __getitem__(self, rows: slice) -> Tokens:
         """The same of some rows of the batch, as a tensor's."""
-        parts = (self.token_type_ids, self.noise, self.places)
+        parts = (self.token_type_ids, self.noise, self.places, self.sampled)
         others = (None if part is None else part[rows] for part in parts)
         return Tokens(self.ids[rows], self.attention_mask[rows], *others)
 

@@ -17,6 +17,7 @@ answer, N samples, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -29,6 +30,7 @@ from trainables.config.test_conditions import gamma_key
 from trainables.datasets.text.tokenized import PaddedBatch, TokenizedSplit
 from trainables.errors import UnknownName
 from trainables.heads.logits import Logits
+from trainables.heads.loss_estimators import sample_places
 from trainables.heads.token_losses import IGNORED
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
@@ -50,6 +52,7 @@ class InstructionTuning(TextTask):
         entropy = float(-np.log(self.frequencies[words_M]).mean())
         self.scales = Scales(constant_loss=entropy, identity_loss=entropy)
         self.longest = config.data.max_length
+        self._lengths: list[int] = []  # tokens of the last batch's answers, on the host
 
     @property
     def end(self) -> int:
@@ -119,6 +122,20 @@ class InstructionTuning(TextTask):
 
     # --- batches ----------------------------------------------------------------------------------
 
+    def train_batch(self, step: int) -> Batch:
+        """As every text's; inner layers are read off a sample of tokens where the run asks for it.
+
+        Which is keyed by (seed, step), and no part of what a model is given.
+        """
+        batch, constraint = super().train_batch(step), self._config.constraint
+        if constraint is None or constraint.inner_tokens == 1.0:
+            return batch
+        generator = keyed_generator("cpu", self._config.seed, "inner_tokens", step)
+        drawn = sample_places(self._lengths, constraint.inner_tokens, generator)
+        places_BK = drawn.places_BK.masked_fill(~drawn.drawn_BK, -1)
+        assert isinstance(batch.inputs, Tokens)
+        return replace(batch, inputs=replace(batch.inputs, sampled=self._moved(places_BK)))
+
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
         """UnknownName: there are no shifts of answers."""
         raise UnknownName.of("shift of instructions", shift, ())
@@ -135,6 +152,7 @@ class InstructionTuning(TextTask):
         there_BA = offsets_A < counts_B[:, None]
         answers_BA = first_B[:, None] + np.where(there_BA, offsets_A, 0)
         targets_BA = np.take_along_axis(padded.ids, answers_BA, axis=1)
+        self._lengths = counts_B.tolist()
         tokens = Tokens(
             self._on_device(padded.ids),
             self._on_device(padded.mask),

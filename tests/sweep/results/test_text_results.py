@@ -27,12 +27,13 @@ from trainables.errors import InvalidValue
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.registry.built_in import TASKS
 from trainables.registry.lookup import model_spec
-from trainables.registry.task_facts import ACCURACY, RMSE
+from trainables.registry.task_facts import ACCURACY, RMSE, TOKEN_ACCURACY
 
 
 def test_every_task_says_its_metric_and_every_model_its_task() -> None:
     assert {name: spec.facts.metric for name, spec in TASKS.items()} == {
         "video_denoising": RMSE, "frame_denoising": RMSE, "text_classification": ACCURACY,
+        "instruction_tuning": TOKEN_ACCURACY,
     }  # fmt: skip
     assert (RMSE.direction, ACCURACY.direction) == ("lower is better", "higher is better")
     assert model_spec("text_ut").task == model_spec("encoder").task == "text_classification"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,14 @@ from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.contracts.models import check_model
 from trainables.contracts.tasks import check_task
+from trainables.contracts.tiny_runs import training_of
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation import measure, written_answers
+from trainables.heads.loss_estimators import sample_places
 from trainables.heads.token_losses import IGNORED
 from trainables.layer_losses import layer_losses
 from trainables.models.decoder import Decoder
+from trainables.random_keys import keyed_generator
 
 
 @pytest.fixture(name="config")
@@ -115,8 +119,6 @@ def test_noise_is_on_prompt_and_answer_and_keyed(config: ArmConfig) -> None:
 
 def test_both_arms_learn(config: ArmConfig) -> None:
     """Sixty steps lower the loss of the answers, which are alike, far below the constant's."""
-    from trainables.contracts.tiny_runs import training_of
-
     config = config.with_fields({"steps": 60, "primal_lr": 1e-2, "dtype": "float32"})
     for arm in (config, config.unconstrained()):
         task = instruction_task(arm)
@@ -130,8 +132,6 @@ def test_both_arms_learn(config: ArmConfig) -> None:
 
 @pytest.mark.parametrize("accumulate", [2, 4])
 def test_a_batch_in_parts_takes_the_same_step(config: ArmConfig, accumulate: int) -> None:
-    from trainables.contracts.tiny_runs import training_of
-
     steps = []
     for parts in (1, accumulate):
         arm = config.with_fields({"accumulate": parts, "dtype": "float64"})
@@ -181,6 +181,45 @@ def test_a_record_keeps_the_answers_of_some_prompts(config: ArmConfig) -> None:
     first = task.prompts("dev", 3)[0]
     ids = model.write(first.ids, end=task.end, most=LONGEST - len(first.ids), noise=None)
     assert kept[0].written == task.text(ids)
+
+
+def test_losses_of_sampled_tokens_are_unbiased_and_the_last_ones_exact(config: ArmConfig) -> None:
+    """Means over 400 steps on one batch, beside the exact losses; all tokens give those at once."""
+    exact, model = instruction_task(config), decoder(config)
+    batch = exact.train_batch(0)
+    expected = layer_losses(model, exact, batch).detach().mean(1)
+    few = instruction_task(config.with_fields({"constraint.inner_tokens": 0.3}))
+    few.train_batch(0)
+    drawn = []
+    for step in range(400):
+        generator = keyed_generator("cpu", few._config.seed, "inner_tokens", step)
+        found = sample_places(few._lengths, 0.3, generator)
+        places = found.places_BK.masked_fill(~found.drawn_BK, -1)
+        inputs = replace(tokens_of(batch), sampled=places)
+        losses = layer_losses(model, few, replace(batch, inputs=inputs)).detach().mean(1)
+        assert torch.equal(losses[-1], expected[-1])
+        drawn.append(losses)
+    of_draws = torch.stack(drawn)
+    error = of_draws.std(0) / len(drawn) ** 0.5
+    assert bool(((of_draws.mean(0) - expected).abs() <= 3 * error)[:-1].all())
+    assert bool((error[:-1] > 0).all())
+    step = tokens_of(few.train_batch(3)).sampled
+    assert step is not None
+    assert not torch.equal(step, tokens_of(few.train_batch(0)).sampled)
+
+
+def test_sampled_tokens_are_of_decoders_alone_and_train(config: ArmConfig) -> None:
+    with pytest.raises(InvalidValue, match=r"inner_tokens must be left at 1\.0 in text_class"):
+        ArmConfig().with_fields(
+            {
+                "task": "text_classification", "data.name": "imdb", "model.name": "encoder",
+                "model.checkpoint": "x", "constraint.inner_tokens": 0.5,
+            }
+        )  # fmt: skip
+    few = config.with_fields({"constraint.inner_tokens": 0.3, "accumulate": 2, "steps": 2})
+    training = training_of(few, instruction_task(few))
+    training.run_to(2)
+    assert all(bool(p.isfinite().all()) for p in training.parameters)
 
 
 @pytest.mark.slow

@@ -1,17 +1,19 @@
 """Small decoder made here: a Llama-like configuration, and words of a data set.
 
-    python -m trainables.datasets.text.small_decoder FOLDER --data ALPACA [--layers 4] [--width 128]
+    python -m trainables.datasets.text.small_decoder FOLDER --data ALPACA [--epochs 5]
 
 writes config.json and a tokenizer (byte-level BPE, learnt from the training split's prompts and
-answers) into FOLDER, for runs of model ``decoder`` whose variant is ``scratch``: they draw the
-weights themselves. For machines and questions too small for a pretrained decoder.
+answers) into FOLDER, and with ``--epochs`` weights that were trained to write on in those texts,
+for runs of model ``decoder``. Without them its variant is ``scratch``: runs draw their own. For
+machines and questions too small for a published decoder.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainables.config.arm import DataConfig
@@ -19,10 +21,11 @@ from trainables.errors import SweepError, require
 
 END = "<|end|>"  # of an answer; it pads, too
 HEAD_WIDTH = 32
+WINDOW, BATCH, RATE = 128, 16, 3e-3  # of its training
 
 
 def write_small_decoder(
-    folder: Path, texts: Iterable[str], *, layers: int, width: int, words: int, positions: int
+    folder: Path, texts: Sequence[str], *, layers: int, width: int, words: int, positions: int
 ) -> None:
     """Write the folder of a decoder that has no weights yet.
 
@@ -71,6 +74,48 @@ def write_small_decoder(
     config.save_pretrained(folder)
 
 
+def pretrain(folder: Path, texts: Sequence[str], *, epochs: int, seed: int = 0) -> list[float]:
+    """Train the decoder in ``folder`` to write on, and put its weights there.
+
+    The texts, an end after each, are one stream of windows of WINDOW tokens, in a new order every
+    epoch; AdamW with a linear warm-up and fall.
+
+    Returns:
+        the mean loss of every epoch, in nats by token.
+    """
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = [i for text in texts for i in (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)]
+    count = len(ids) // WINDOW
+    require(count >= BATCH, "texts", f"{len(ids)} tokens", f"{BATCH * WINDOW} tokens or more")
+    windows = torch.tensor(ids[: count * WINDOW]).view(count, WINDOW)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        described = AutoConfig.from_pretrained(folder)
+        network = AutoModelForCausalLM.from_config(described)  # type: ignore[no-untyped-call]
+        steps = epochs * (count // BATCH)
+        optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda k: min((k + 1) / (0.05 * steps + 1), (steps - k) / (0.95 * steps))
+        )
+        found = []
+        for _ in range(epochs):
+            losses = []
+            for rows in torch.randperm(count)[: count // BATCH * BATCH].view(-1, BATCH):
+                loss = network(input_ids=windows[rows], labels=windows[rows]).loss
+                optimizer.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+                optimizer.step()
+                schedule.step()
+                losses.append(loss.detach())
+            found.append(float(torch.stack(losses).mean()))
+    network.save_pretrained(folder)
+    return found
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Read the data and write the folder; returns the exit code."""
     from trainables.datasets.text.load import load_text
@@ -84,10 +129,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--name", default="alpaca", help="its name (default: alpaca)")
     for option, default in {"layers": 4, "width": 128, "words": 2048, "positions": 512}.items():
         parser.add_argument(f"--{option}", type=int, default=default, help=f"default: {default}")
+    parser.add_argument("--epochs", type=int, default=0, help="of training (default: none)")
     given = parser.parse_args(arguments)
     try:
         read = load_text(DataConfig(name=given.name, folder=given.data), group="instructions")
-        texts = [text for e in read.split("train") for text in (e.text, e.pair or "")]
+        texts = [f"{example.text}{example.pair}" for example in read.split("train")]
         write_small_decoder(
             given.folder,
             texts,
@@ -96,6 +142,11 @@ def main(arguments: list[str] | None = None) -> int:
             words=given.words,
             positions=given.positions,
         )
+        started = time.monotonic()
+        if given.epochs > 0:
+            losses = pretrain(given.folder, texts, epochs=given.epochs)
+            shown = ", ".join(f"{loss:.2f}" for loss in losses)
+            print(f"loss by epoch: {shown}; {time.monotonic() - started:.0f} s")
     except SweepError as error:
         print(error, file=sys.stderr)
         return 2
