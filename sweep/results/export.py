@@ -1,6 +1,6 @@
 """Export for a paper: tables, configurations that re-run exactly, a manifest.
 
-    tables/{results,layers,shifts,hyperparameters,frontier}.{csv,md,tex}
+    tables/{results,layers,anytime,shifts,hyperparameters,frontier}.{csv,md,tex}
     tables/paper_{results,hyperparameters}.{csv,md,tex}     as the paper arranges them
     tables/tidy.csv             every number of the pairs shown, one a row, each seed alone
     tables/proposals.csv        every proposal on every seed
@@ -29,6 +29,7 @@ from sweep.results.answers import answer_files
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables import formats
+from sweep.results.tables.anytime import anytime_table
 from sweep.results.tables.columns import without_idle
 from sweep.results.tables.formats import Table
 from sweep.results.tables.frontier import frontier_table
@@ -162,7 +163,7 @@ def _contents(
     """Every file by name but the manifest."""
     space = view.definition.space
     files: dict[str, str] = {}
-    for table in tables:
+    for table in (*tables, anytime_table(view)):
         files |= table_files(table, view.definition.name)
     proposals = without_idle(space, list(proposal_rows(view, read)))
     for name, rows in (("tidy", list(tidy_rows(view))), ("proposals", proposals)):

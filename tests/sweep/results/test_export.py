@@ -46,7 +46,7 @@ def test_an_export_holds_tables_winning_configurations_and_a_manifest(
     tables = {
         f"tables/{table}.{form}"
         for table in (
-            "results", "layers", "shifts", "hyperparameters", "frontier",
+            "results", "layers", "anytime", "shifts", "hyperparameters", "frontier",
             "paper_results", "paper_hyperparameters",
         )
         for form in ("csv", "md", "tex")

@@ -17,11 +17,13 @@ from sweep.results.export import export
 from sweep.results.sweep_view import load_sweep
 from sweep.results.tables import hyperparameters as module
 from sweep.results.tables import results as tables
+from sweep.results.tables.anytime import anytime_table, scores_by_layer
 from sweep.results.tables.formats import Table, to_csv, to_markdown
 from sweep.results.tables.frontier import frontier_table
 from sweep.results.tables.hyperparameters import hyperparameters_table
 from sweep.results.tables.latex import to_latex
 from sweep.results.tables.layers import layers_table
+from tests.support.records import evaluation
 from tests.support.sweeps import (
     DIVERGED,
     FEASIBLE,
@@ -93,6 +95,29 @@ def test_the_layers_and_the_frontier_table_are_as_reviewed(
         golden(f"table_{table.name}.csv", masked(to_csv(table)))
         golden(f"table_{table.name}.md", to_markdown(table))
         golden(f"table_{table.name}.tex", to_latex(table, "tiny"))
+
+
+def test_the_anytime_table_is_as_reviewed(
+    objects: ObjectStore, golden: Callable[[str, str], None]
+) -> None:
+    store_sweep(objects, {FIRST: [INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE, DIVERGED]})
+    table = anytime_table(load_sweep(objects, "tiny"))
+    golden("table_anytime.csv", to_csv(table))
+    golden("table_anytime.md", to_markdown(table))
+    golden("table_anytime.tex", to_latex(table, "tiny"))
+
+
+def test_scores_by_layer_follow_from_losses_as_their_root() -> None:
+    """The naive sum: at each gamma RMSE_L sqrt(f_l / f_L); accuracies are as recorded."""
+    found = evaluation(
+        [0.8, 0.4, 0.2],
+        scores={"0.00": 4.0, "0.40": 8.0},
+        layer_losses_by_gamma={"0.00": [1.6, 0.4, 0.1], "0.40": [0.8, 0.8, 0.2]},
+    )
+    assert scores_by_layer(found) == pytest.approx([(16 + 16) / 2, (8 + 16) / 2, 6.0])
+    recorded = replace(found, layer_scores_by_gamma={"0.00": [0.2, 0.4], "0.40": [0.4, 0.8]})
+    assert scores_by_layer(recorded) == pytest.approx([0.3, 0.6])
+    assert scores_by_layer(replace(found, layer_losses_by_gamma={"0.00": [1.0, 0.0]})) is None
 
 
 def test_what_was_not_measured_leaves_a_gap_and_not_an_error(objects: ObjectStore) -> None:
