@@ -21,7 +21,7 @@ SPACE = SearchSpace(
     summary="A small decoder on Alpaca, Lagrangian and detached, on a laptop",
     base=ArmConfig(
         task="instruction_tuning",
-        # the longest prompt of the 52,002 must leave room for an answer; batches are of like length
+        # every prompt must leave room for an answer; batches are of like length
         data=DataConfig(name="alpaca", dev_share=0.1, max_length=512, template="plain"),
         model=ModelConfig(
             name="decoder", layers=LAYERS, checkpoint="small_decoder"
