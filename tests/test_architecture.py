@@ -90,6 +90,7 @@ TREE_START, TREE_END = "<!-- file tree: make tree -->\n```text\n", "```\n<!-- en
 TREE_COMMENTS = {
     ".ci/stamps.json": "slow tests that passed, as what, where, and in how many seconds",
     "benchmarks/landscape/imdb_ut.json": "104 arms of UT with 3 layers on IMDb, 240 steps",
+    "benchmarks/landscape/ped2_ut.json": "104 arms of UT with 5 layers on Ped2, 450 steps",
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
