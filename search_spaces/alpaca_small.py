@@ -22,7 +22,7 @@ SPACE = SearchSpace(
     base=ArmConfig(
         task="instruction_tuning",
         # every prompt must leave room for an answer; batches are of like length
-        data=DataConfig(name="alpaca", dev_share=0.1, max_length=512, template="plain"),
+        data=DataConfig(name="alpaca", dev_share=0.1, max_length=1024, template="plain"),
         model=ModelConfig(
             name="decoder", layers=LAYERS, checkpoint="small_decoder"
         ),

@@ -1,7 +1,8 @@
-"""Answers that both arms of a pair wrote: side by side, and for AlpacaEval.
+"""Answers that both arms of a pair wrote: side by side, and a list an arm and gamma.
 
-Of the first search seed of the pair that a setting shows. AlpacaEval reads a list of objects with
-``instruction``, ``output`` and ``generator`` (github.com/tatsu-lab/alpaca_eval).
+Of the first search seed of the pair that a setting shows. The lists have the fields of AlpacaEval's
+model outputs, one generator a file (github.com/tatsu-lab/alpaca_eval): ``instruction``, ``output``
+and ``generator``. The instruction is the prompt, which is its own with the template ``plain``.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ def answer_files(view: SweepView) -> dict[str, str]:
     pages = []
     for setting in view.settings:
         arms = _arms(setting)
-        rows = [row for name, record in arms.items() for row in _rows(setting, name, record)]
-        if rows:
+        lists = [pair for name, record in arms.items() for pair in _lists(setting, name, record)]
+        for name, rows in lists:
             text = json.dumps(rows, indent=1, ensure_ascii=False)
-            files[f"answers/{setting.setting.name}.json"] = text + "\n"
+            files[f"answers/{setting.setting.name}/{name}.json"] = text + "\n"
+        if lists:
             pages.append(_page(setting, arms))
     if pages:
         files["answers.md"] = "\n".join(["# Answers of both arms", *pages])
@@ -43,14 +45,25 @@ def _answers(record: ArmRecord) -> list[Answer]:
     return [] if record.evaluation is None else record.evaluation.answers
 
 
-def _rows(setting: SettingView, arm: str, record: ArmRecord) -> Iterator[dict[str, Json]]:
-    for answer in _answers(record):
-        yield {
-            "instruction": answer.prompt,
-            "output": answer.written,
-            "generator": f"{setting.setting.name} {arm} gamma {answer.gamma:g}",
-            "dataset": record.config.data.name,
-        }
+def _lists(
+    setting: SettingView, arm: str, record: ArmRecord
+) -> Iterator[tuple[str, list[dict[str, Json]]]]:
+    answers = _answers(record)
+    for gamma in dict.fromkeys(answer.gamma for answer in answers):
+        name = f"{arm}-g{gamma:g}"
+        yield (
+            name,
+            [
+                {
+                    "instruction": answer.prompt.strip(),
+                    "output": answer.written,
+                    "generator": f"{setting.setting.name} {name}",
+                    "dataset": record.config.data.name,
+                }
+                for answer in answers
+                if answer.gamma == gamma
+            ],
+        )
 
 
 def _page(setting: SettingView, arms: dict[str, ArmRecord]) -> str:

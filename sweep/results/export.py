@@ -5,7 +5,7 @@
     tables/tidy.csv             every number of the pairs shown, one a row, each seed alone
     tables/proposals.csv        every proposal on every seed
     answers.md                  what both arms of the pairs shown wrote, side by side
-    answers/<setting>.json      the same in the format that AlpacaEval reads
+    answers/<setting>/          the same in AlpacaEval's fields, a file an arm and gamma
     configs/<setting>.json      the winner: a config per search seed, and what each arm came to
     manifest.json               provenance, and every file with its checksum
 

@@ -220,7 +220,7 @@ class ArmConfig(Section):
             "a frame that is lost cannot be restored from itself.",
         )
         self.require(
-            self.readout_lr is None or facts.reads_texts,
+            self.readout_lr is None or (facts.reads_texts and not facts.answers),
             "readout_lr",
             f"left at None in {task}",
             "its models have no readout.",

@@ -80,7 +80,14 @@ def _tensors_of(batch: Batch) -> tuple[Tensor | None, ...]:
     given = batch.inputs
     if not isinstance(given, Tokens):
         return (given,)
-    return given.ids, given.attention_mask, given.token_type_ids, given.noise, given.places
+    return (
+        given.ids,
+        given.attention_mask,
+        given.token_type_ids,
+        given.noise,
+        given.places,
+        given.sampled,
+    )
 
 
 @contextlib.contextmanager

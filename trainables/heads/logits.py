@@ -24,6 +24,7 @@ class Logits:
     weight: Tensor  # [V, H] of the head
     bias: Tensor | None = None  # [V]
     softcap: float | None = None
+    narrow: torch.dtype | None = None  # what the head's products run in; None: the states' type
 
     @property
     def shape(self) -> torch.Size:
@@ -46,7 +47,10 @@ class Logits:
 
     def judged(self, targets: Tensor) -> TokenOutcomes:
         """Losses and hits [B, A] of tokens [B, A], without the logits of all (token_losses.py)."""
-        return token_losses(self.states, self.weight, targets, bias=self.bias, softcap=self.softcap)
+        with torch.autocast(self.states.device.type, self.narrow, enabled=self.narrow is not None):
+            return token_losses(
+                self.states, self.weight, targets, bias=self.bias, softcap=self.softcap
+            )
 
     def whole(self) -> Tensor:
         """All of them at once: for a few tokens."""

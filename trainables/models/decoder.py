@@ -57,7 +57,7 @@ class Decoder(nn.Module):
         self.network = network
         self.softcap = softcap
         self._before_norm: list[Tensor] = []
-        norm = _final_norm(network)
+        norm = _final_norm(network)  # None is refused by ``build``
         # not a submodule of its own: its parameters are the network's
         self._norm = [nn.Identity() if norm is None else norm]
         if norm is not None:
@@ -75,8 +75,8 @@ class Decoder(nn.Module):
         self._before_norm.clear()
         output = self.network.base_model(
             inputs_embeds=inputs.embeddings,
-            attention_mask=inputs.attention_mask.long(),
-            output_hidden_states=True,
+            output_hidden_states=True,  # no mask: no token sees the padding behind it. Without one
+            # transformers waits for the device once, to see whether texts are packed; with one, too
             use_cache=False,
         )
         *inner, last = output.hidden_states
@@ -97,7 +97,9 @@ class Decoder(nn.Module):
         head = self.network.get_output_embeddings()
         normed = self._norm[0](features)
         self._before_norm.clear()
-        return Logits(normed, head.weight, getattr(head, "bias", None), self.softcap)
+        device = normed.device.type
+        narrow = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+        return Logits(normed, head.weight, getattr(head, "bias", None), self.softcap, narrow)
 
     def forward(self, inputs: TextInputs) -> list[Logits]:
         """L + 1 predictions in reading order."""
@@ -154,6 +156,12 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
     network = _network(found, described, scratch=model.variant == "scratch")
     tried = None if detect_fake_mode() is not None else _tried(network)
     made = Decoder(network, softcap=getattr(described, "final_logit_softcapping", None))
+    if isinstance(made._norm[0], nn.Identity):
+        raise InvalidValue(
+            f"checkpoint {found.name!r} is of type {described.model_type!r}, whose final norm was "
+            "not found (one without weights, or none), so that inner layers cannot be read as the "
+            "last one is. Give a decoder such as Llama, Qwen, Gemma or GPT-2."
+        )
     if tried is not None:
         _check(made, *tried, model.layers, found, described)
     words = len(made.words)

@@ -15,6 +15,7 @@ from statistics import fmean
 from sweep.results.sweep_view import SettingView, SweepView
 from sweep.results.tables.formats import Row, Table, number
 from trainables.records.arm_record import ArmRecord, Evaluation
+from trainables.registry.task_facts import RMSE, Metric
 
 AREA = "area"  # in the place of a layer
 
@@ -25,6 +26,7 @@ def anytime_table(view: SweepView) -> Table:
     rows = [row for setting in view.settings for row in _rows(setting)]
     shown = [
         ("setting", [row["setting"] for row in rows]),
+        ("pair", [f"{r['proposal']}{' (winner)' * bool(r['winner'])}" for r in rows]),
         ("stop after", [str(row["layers"]) for row in rows]),
         *(
             (arm, [number(row[arm], ".4g") for row in rows])
@@ -37,22 +39,24 @@ def anytime_table(view: SweepView) -> Table:
         "layers, mean over the test gammas and the seeds; area: mean over layers 1..L.",
         "The unconstrained arm trains its readout on the last layer alone.",
     ]
-    return Table("anytime", "Scores by the layers that are run", rows, shown, notes, texts=2)
+    return Table("anytime", "Scores by the layers that are run", rows, shown, notes, texts=3)
 
 
-def scores_by_layer(found: Evaluation) -> list[float] | None:
+def scores_by_layer(metric: Metric, found: Evaluation) -> list[float] | None:
     """Mean over the test gammas of the score after layers 0..L; None where it is not known."""
-    rows = [_at_gamma(found, gamma, score) for gamma, score in found.scores.items()]
+    rows = [_at_gamma(metric, found, gamma, score) for gamma, score in found.scores.items()]
     if not rows or any(row is None for row in rows):
         return None
     return [fmean(column) for column in zip(*(row for row in rows if row), strict=True)]
 
 
-def _at_gamma(found: Evaluation, gamma: str, score: float) -> Sequence[float] | None:
+def _at_gamma(
+    metric: Metric, found: Evaluation, gamma: str, score: float
+) -> Sequence[float] | None:
     if found.layer_scores_by_gamma:
         return found.layer_scores_by_gamma.get(gamma)
     losses = found.layer_losses_by_gamma.get(gamma)
-    if not losses or losses[-1] <= 0:
+    if metric != RMSE or not losses or losses[-1] <= 0:
         return None
     return [score * math.sqrt(loss / losses[-1]) for loss in losses]
 
@@ -61,10 +65,8 @@ def _rows(setting: SettingView) -> Iterator[Row]:
     shown = setting.chosen.shown
     if shown is None:
         return
-    arms = [
-        _mean([pair.constrained for pair in shown.pairs]),
-        _mean([pair.unconstrained for pair in shown.pairs]),
-    ]
+    whole = [p for p in shown.pairs if p.unconstrained is not None]
+    arms = [_mean([p.constrained for p in whole]), _mean([p.unconstrained for p in whole])]
     depths = {len(scores) for scores in arms if scores}
     if not depths:
         return
@@ -84,8 +86,12 @@ def _rows(setting: SettingView) -> Iterator[Row]:
 
 
 def _mean(records: Sequence[ArmRecord | None]) -> list[float] | None:
-    found = [scores_by_layer(r.evaluation) for r in records if r is not None and r.evaluation]
-    if not found or any(scores is None for scores in found):
+    found = [
+        scores_by_layer(r.config.facts.metric, r.evaluation)
+        for r in records
+        if r is not None and r.evaluation
+    ]
+    if len(found) < len(records) or not found or any(scores is None for scores in found):
         return None
     return [fmean(column) for column in zip(*(scores for scores in found if scores), strict=True)]
 

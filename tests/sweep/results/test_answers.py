@@ -38,7 +38,11 @@ def test_both_arms_stand_side_by_side(objects: ObjectStore) -> None:
     answered(shown.pairs[0].constrained, "The Nile", "the the")
     answered(shown.pairs[0].unconstrained, "A river.\n\nIt is long.", "")
     files = answer_files(view)
-    assert set(files) == {"answers.md", f"answers/{FIRST}.json"}
+    assert set(files) == {"answers.md"} | {
+        f"answers/{FIRST}/{arm}-g{gamma}.json"
+        for arm in ("constrained", "unconstrained")
+        for gamma in ("0", "0.25")
+    }
     page = files["answers.md"]
     assert f"## {FIRST}" in page
     assert SECOND not in page
@@ -47,11 +51,10 @@ def test_both_arms_stand_side_by_side(objects: ObjectStore) -> None:
         "* unconstrained: (nothing)"
     ) in page
     assert "* unconstrained: A river. It is long." in page
-    rows = json.loads(files[f"answers/{FIRST}.json"])
-    assert [list(row) for row in rows] == [["instruction", "output", "generator", "dataset"]] * 4
-    assert rows[2] == {
+    (row,) = json.loads(files[f"answers/{FIRST}/unconstrained-g0.json"])
+    assert row == {
         "instruction": "Name\na river.",
         "output": "A river.\n\nIt is long.",
-        "generator": f"{FIRST} unconstrained gamma 0",
+        "generator": f"{FIRST} unconstrained-g0",
         "dataset": "photographs",
     }

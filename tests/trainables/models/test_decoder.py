@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, OlmoConfig
 
 from tests.support.data.text_checkpoints import (
     DECODERS,
@@ -88,7 +88,7 @@ def test_norms_are_of_states_before_the_norm_on_every_layer(tmp_path: Path) -> N
     own.model.layers[-1].register_forward_hook(lambda _m, _i, made: seen.append(made))
     with torch.no_grad():
         own(ids, attention_mask=mask.long())
-    torch.testing.assert_close(states[-1], seen[0])
+    torch.testing.assert_close(states[-1][mask], seen[0][mask])
 
 
 def test_weights_are_the_checkpoints_or_drawn_by_the_seed(tmp_path: Path) -> None:
@@ -132,6 +132,16 @@ def test_a_network_that_is_no_decoder_is_refused(
 ) -> None:
     tiny_encoder(tmp_path, kind, **fields)
     with pytest.raises(InvalidValue, match=message):
+        made(tmp_path, **{"model.variant": "scratch"})
+
+
+def test_a_final_norm_without_weights_is_refused(tmp_path: Path) -> None:
+    OlmoConfig(
+        vocab_size=WORDS, hidden_size=16, intermediate_size=32, num_hidden_layers=LAYERS,
+        num_attention_heads=2, max_position_embeddings=24,
+        bos_token_id=None, eos_token_id=None, pad_token_id=None,
+    ).save_pretrained(tmp_path)  # fmt: skip
+    with pytest.raises(InvalidValue, match="is of type 'olmo', whose final norm was not found"):
         made(tmp_path, **{"model.variant": "scratch"})
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.support.data.instruction_runs import LONGEST, instruction_task, tiny_instructions
 from tests.support.data.text_runs import tokens_of
@@ -19,9 +21,10 @@ from trainables.contracts.tasks import check_task
 from trainables.contracts.tiny_runs import training_of
 from trainables.errors import InvalidValue, UnknownName
 from trainables.evaluation import measure, written_answers
+from trainables.heads.logits import Logits
 from trainables.heads.loss_estimators import sample_places
 from trainables.heads.token_losses import IGNORED
-from trainables.layer_losses import layer_losses
+from trainables.layer_losses import layer_losses, layer_predictions
 from trainables.models.decoder import Decoder
 from trainables.random_keys import keyed_generator
 
@@ -220,6 +223,52 @@ def test_sampled_tokens_are_of_decoders_alone_and_train(config: ArmConfig) -> No
     training = training_of(few, instruction_task(few))
     training.run_to(2)
     assert all(bool(p.isfinite().all()) for p in training.parameters)
+
+
+class Reads(TorchDispatchMode):
+    """Which operations gave a number of a tensor to Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if torch.Tag.data_dependent_output in func.tags or func is torch.ops.aten.nonzero.default:
+            self.seen.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_losses_and_gradients_of_a_step_wait_once_for_the_device(
+    config: ArmConfig, share: float
+) -> None:
+    config = config.with_fields({"constraint.inner_tokens": share})
+    training = training_of(config, instruction_task(config))
+    batch = training.task.train_batch(0)
+    with Reads() as reads:
+        losses = layer_losses(training.model, training.task, batch)
+        losses.sum().backward()
+    # transformers asks once a pass whether several texts are packed into one row
+    assert reads.seen == ["aten._local_scalar_dense.default"]
+
+
+def test_under_bfloat16_the_heads_products_are_cast_and_losses_are_not(config: ArmConfig) -> None:
+    config = config.with_fields({"dtype": "bfloat16"})
+    task = instruction_task(config)
+    batch, model = task.train_batch(0), decoder(config)
+    for prediction in layer_predictions(model, task, batch):
+        assert isinstance(prediction, Logits)
+        assert prediction.narrow == torch.bfloat16
+        exact = replace(prediction, narrow=None).judged(batch.targets).losses
+        cast = prediction.judged(batch.targets).losses
+        assert cast.dtype == torch.float32
+        assert not torch.equal(cast, exact)
+        torch.testing.assert_close(cast, exact, rtol=0.02, atol=0.02)
+
+
+def test_a_readout_rate_that_nothing_reads_is_refused(config: ArmConfig) -> None:
+    with pytest.raises(InvalidValue, match="readout_lr must be left at None in instruction_tuning"):
+        config.with_fields({"readout_lr": 0.5})
 
 
 @pytest.mark.slow

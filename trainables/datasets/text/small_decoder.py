@@ -4,8 +4,9 @@
 
 writes config.json and a tokenizer (byte-level BPE, learnt from the training split's prompts and
 answers) into FOLDER, and with ``--epochs`` weights that were trained to write on in those texts,
-for runs of model ``decoder``. Without them its variant is ``scratch``: runs draw their own. For
-machines and questions too small for a published decoder.
+for runs of model ``decoder`` on the same splits (their data.template and data.dev_share). Without
+weights its variant is ``scratch``: runs draw their own. For machines and questions too small for a
+published decoder.
 """
 
 from __future__ import annotations
@@ -127,12 +128,21 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="where it is written")
     parser.add_argument("--data", required=True, help="the folder of the data set")
     parser.add_argument("--name", default="alpaca", help="its name (default: alpaca)")
-    for option, default in {"layers": 4, "width": 128, "words": 2048, "positions": 512}.items():
+    for option, default in {"layers": 4, "width": 128, "words": 2048, "positions": 1024}.items():
         parser.add_argument(f"--{option}", type=int, default=default, help=f"default: {default}")
+    # as the space has them, or what was trained on here is held out there
+    parser.add_argument("--template", default="plain", help="data.template of the runs (plain)")
+    parser.add_argument("--dev-share", type=float, default=0.1, help="data.dev_share (0.1)")
     parser.add_argument("--epochs", type=int, default=0, help="of training (default: none)")
     given = parser.parse_args(arguments)
     try:
-        read = load_text(DataConfig(name=given.name, folder=given.data), group="instructions")
+        data = DataConfig(
+            name=given.name,
+            folder=given.data,
+            template=given.template,
+            dev_share=given.dev_share,
+        )
+        read = load_text(data, group="instructions")
         texts = [f"{example.text}{example.pair}" for example in read.split("train")]
         write_small_decoder(
             given.folder,
