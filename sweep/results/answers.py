@@ -1,4 +1,4 @@
-"""Answers that both arms of a pair wrote: side by side, and a list an arm and gamma.
+"""Answers that both arms of a pair wrote: side by side, and as lists.
 
 Of the first search seed of the pair that a setting shows. The lists have the fields of AlpacaEval's
 model outputs, one generator a file (github.com/tatsu-lab/alpaca_eval): ``instruction``, ``output``
