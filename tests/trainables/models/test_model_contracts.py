@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.support.data.checkpoints import tiny_vit
+from tests.support.data.instruction_runs import tiny_instructions
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from trainables.config.arm import ArmConfig
@@ -36,13 +38,28 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
     return tiny_text(tmp_path_factory.mktemp("text"), steps=2, report_every=1)
 
 
+@pytest.fixture(scope="module")
+def instructions(tmp_path_factory: pytest.TempPathFactory) -> ArmConfig:
+    """A decoder's run; its folder has weights, too, which ``scratch`` does not read."""
+    config = tiny_instructions(tmp_path_factory.mktemp("decoder"), steps=2, report_every=1)
+    folder = str(config.model.checkpoint)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        described = AutoConfig.from_pretrained(folder)
+        AutoModelForCausalLM.from_config(described).save_pretrained(folder)
+    return config
+
+
 @pytest.fixture
-def of_model(checkpoint: Path, text: ArmConfig) -> Callable[[str, str], ArmConfig]:
+def of_model(
+    checkpoint: Path, text: ArmConfig, instructions: ArmConfig
+) -> Callable[[str, str], ArmConfig]:
     """A tiny constrained run of one model and variant, in float32."""
 
     def run(name: str, variant: str = "") -> ArmConfig:
-        if MODELS[name].task == text.task:
-            return text.with_fields({"model.name": name, "model.variant": variant})
+        for config in (text, instructions):
+            if MODELS[name].task == config.task:
+                return config.with_fields({"model.name": name, "model.variant": variant})
         fields: dict[str, Any] = {"model.name": name, "model.variant": variant, "steps": 2}
         fields |= {"report_every": 1, "constraint.alpha": 0.1, "eval_windows": 2}
         if name == "dust":

@@ -102,7 +102,7 @@ def test_typos_come_before_the_tokenizer(config: ArmConfig) -> None:
             texts = [mistyped(example.text, 0.1, generator)]
             if example.pair is not None:
                 texts.append(mistyped(example.pair, 0.1, generator))
-            made = task._tokenizer(*texts, truncation="longest_first", max_length=LONGEST)
+            made = task.tokenizer(*texts, truncation="longest_first", max_length=LONGEST)
             wanted[tuple(made["input_ids"])] += 1
     found: Counter[tuple[int, ...]] = Counter()
     for batch in task.shifted("dev", "typos", 0.1, 0):
