@@ -12,8 +12,8 @@ from search_spaces.space import LogDecay, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 LAYERS = 4
-# Held out, plain training takes layers 1 to 4 to 0.84, 0.95, 0.91 and 0.92 of what came before, after
-# 12 epochs of the decoder's own training: layer 2 meets 0.05 unasked.
+# Held out, plain training takes layers 1 to 4 to 0.84, 0.95, 0.91 and 0.92 of what came before,
+# after 12 epochs of the decoder's own training: layer 2 meets 0.05 unasked.
 ALPHA, LOWEST = 0.08, 0.06
 
 SPACE = SearchSpace(
