@@ -315,6 +315,16 @@ def test_all_damaged_rows_are_told_at_once(tmp_path: Path) -> None:
     )
 
 
+def test_an_input_of_null_is_none_and_of_anything_else_but_text_is_damage(tmp_path: Path) -> None:
+    empty_input = written([*ROWS, row("Name a colour.")], tmp_path / "empty")
+    null = written([*ROWS, row("Name a colour.") | {"input": None}], tmp_path / "null")
+    assert splits_of(loaded(null)) == splits_of(loaded(empty_input))
+    for wrong in (0, False, []):
+        folder = written([*ROWS, row("Name a colour.") | {"input": wrong}], tmp_path / "wrong")
+        with pytest.raises(BadData, match=f"row {len(ROWS)}: its input is no text"):
+            loaded(folder)
+
+
 DAMAGES = (
     *(truncate, flip_bits, flip_in_header, zero_a_run, cut_out, insert, empty, delete),
     *(replace_by_dead_link, replace_by_folder, replace_by_itself, replace_by_pipe),

@@ -170,7 +170,8 @@ def _texts(row: object) -> list[str]:
         raise Damaged("it is no object")
     if missing := [name for name in FIELDS if name not in row]:
         raise Damaged(f"it has no {', '.join(missing)}")
-    row = {**row, "input": row["input"] or ""}  # some tables write null for none
+    if row["input"] is None:  # some tables write null for none
+        row = {**row, "input": ""}
     for name in FIELDS:
         if not isinstance(row[name], str):
             raise Damaged(f"its {name} is no text")
