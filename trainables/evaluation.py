@@ -28,7 +28,7 @@ from trainables.probes import Split, probe_layers
 from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Answer, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
-from trainables.tasks.base import SPLITS, Asks, Batch, LabelTask, Prompt, References, Task
+from trainables.tasks.base import SPLITS, Asks, Batch, LabelTask, References, Task
 
 Floats = NDArray[np.float64]
 
@@ -332,7 +332,7 @@ def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str)
     found = []
     for prompt in task.prompts(split, PROMPTS):
         for gamma in sorted({0.0, config.train_gamma}):
-            noise = partial(_noise_at, prompt, gamma) if gamma > 0 else None
+            noise = partial(prompt.noise, gamma) if gamma > 0 else None
             most = min(LONGEST_ANSWER, task.longest - len(prompt.ids))
             ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
             found.append(
@@ -344,10 +344,6 @@ def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str)
                 )
             )
     return found
-
-
-def _noise_at(prompt: Prompt, gamma: float, place: int) -> Tensor:
-    return prompt.noise(place, gamma)
 
 
 def probe_fields(task: Task, train: Split | None, dev: Split | None) -> Fields:

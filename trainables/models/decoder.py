@@ -44,12 +44,12 @@ _TOLERANCE = 1e-4  # relative and absolute, of logits in float32
 class Decoder(nn.Module):
     """Word embeddings [B, T, H] to L + 1 predictions: logits that are read off where asked."""
 
-    def __init__(self, network: Any, *, softcap: float | None = None) -> None:
+    def __init__(self, network: Any, norm: nn.Module, *, softcap: float | None = None) -> None:
         """Take over a causal network of transformers; its head and final norm serve all layers."""
         super().__init__()
         table = network.get_input_embeddings()
         with torch.no_grad():  # through the module, which may scale: Gemma's does
-            words_VH = table(torch.arange(table.num_embeddings)).detach().clone()
+            words_VH = table(torch.arange(table.num_embeddings))
         self.words: Tensor
         self.register_buffer("words", words_VH, persistent=False)
         if network.get_output_embeddings().weight is not table.weight:
@@ -57,11 +57,8 @@ class Decoder(nn.Module):
         self.network = network
         self.softcap = softcap
         self._before_norm: list[Tensor] = []
-        norm = _final_norm(network)  # None is refused by ``build``
-        # not a submodule of its own: its parameters are the network's
-        self._norm = [nn.Identity() if norm is None else norm]
-        if norm is not None:
-            norm.register_forward_pre_hook(self._keep)
+        self._norm = [norm]  # not a submodule of its own: its parameters are the network's
+        norm.register_forward_pre_hook(self._keep)
 
     def _keep(self, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         self._before_norm.append(given[0])
@@ -79,10 +76,7 @@ class Decoder(nn.Module):
             # transformers waits for the device once, to see whether texts are packed; with one, too
             use_cache=False,
         )
-        *inner, last = output.hidden_states
-        if self._before_norm:
-            last = self._before_norm.pop()
-        return [*inner, last]
+        return [*output.hidden_states[:-1], self._before_norm.pop()]
 
     def features(self, inputs: TextInputs) -> list[Tensor]:
         """The states of layers 0..L at ``inputs.places``, [B, A, H] each; of all tokens if None."""
@@ -155,13 +149,14 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
     _check_length(described, config.data.max_length, found.name)
     network = _network(found, described, scratch=model.variant == "scratch")
     tried = None if detect_fake_mode() is not None else _tried(network)
-    made = Decoder(network, softcap=getattr(described, "final_logit_softcapping", None))
-    if isinstance(made._norm[0], nn.Identity):
+    norm = _final_norm(network)
+    if norm is None:
         raise InvalidValue(
             f"checkpoint {found.name!r} is of type {described.model_type!r}, whose final norm was "
             "not found (one without weights, or none), so that inner layers cannot be read as the "
             "last one is. Give a decoder such as Llama, Qwen, Gemma or GPT-2."
         )
+    made = Decoder(network, norm, softcap=getattr(described, "final_logit_softcapping", None))
     if tried is not None:
         _check(made, *tried, model.layers, found, described)
     words = len(made.words)

@@ -176,7 +176,7 @@ class Prompt:
     text: str
     reference: str  # the data set's answer
     ids: Sequence[int]  # of the text
-    noise: Callable[[int, float], Tensor]  # of the token at a place, at a gamma: [H]
+    noise: Callable[[float, int], Tensor]  # at a gamma, of the token at a place: [H]
 
 
 @runtime_checkable

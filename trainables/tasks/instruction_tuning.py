@@ -103,16 +103,17 @@ class InstructionTuning(TextTask):
         chosen = {name: i for i, name in enumerate(names)}
         samples, tokens = self._unit_samples(split), self.tokens.split(split)
         found = []
+        examples = self.texts.split(split)
         for name in evenly(names, count):
             index = int(samples[chosen[name]][0])
-            example = self.texts.split(split)[index]
+            example = examples[index]
             asked = len(tokens.tokens(index)) - len(_answer(tokens, index))
             ids = tokens.tokens(index)[:asked].tolist()
             noise = partial(self._noise_of_token, (split, name))
             found.append(Prompt(example.text, example.pair or "", ids, noise))
         return found
 
-    def _noise_of_token(self, key: tuple[str, str], place: int, gamma: float) -> Tensor:
+    def _noise_of_token(self, key: tuple[str, str], gamma: float, place: int) -> Tensor:
         generator = keyed_generator("cpu", *key, "written", float(gamma), place)
         return torch.randn(self._width, generator=generator) * (gamma * self.embedding_std)
 
@@ -140,9 +141,7 @@ class InstructionTuning(TextTask):
         """UnknownName: there are no shifts of answers."""
         raise UnknownName.of("shift of instructions", shift, ())
 
-    def _posed(
-        self, padded: PaddedBatch, labels_B: Ints, noise_BTH: Tensor | None
-    ) -> tuple[Tokens, Tensor]:
+    def _posed(self, padded: PaddedBatch, labels_B: Ints) -> tuple[Tokens, Tensor]:
         """Each answer's tokens are targets of the tokens before them."""
         assert padded.types is not None  # 1 on answers
         answered_BT = (padded.types == 1) & padded.mask
@@ -156,9 +155,7 @@ class InstructionTuning(TextTask):
         tokens = Tokens(
             self._on_device(padded.ids),
             self._on_device(padded.mask),
-            None,
-            noise_BTH,
-            self._on_device(answers_BA - 1),
+            places=self._on_device(answers_BA - 1),
         )
         return tokens, self._on_device(np.where(there_BA, targets_BA, IGNORED))
 
@@ -172,6 +169,6 @@ def _answers(tokens: TokenizedSplit) -> NDArray[np.int32]:
 
 def _answer(tokens: TokenizedSplit, sample: int) -> NDArray[np.int32]:
     assert tokens.types_M is not None
-    rows = slice(int(tokens.offsets[sample]), int(tokens.offsets[sample + 1]))
-    words: NDArray[np.int32] = tokens.ids_M[rows][tokens.types_M[rows] == 1]
+    types_T = tokens.types_M[tokens.offsets[sample] : tokens.offsets[sample + 1]]
+    words: NDArray[np.int32] = tokens.tokens(sample)[types_T == 1]
     return words

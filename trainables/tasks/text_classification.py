@@ -74,13 +74,9 @@ class TextClassification(TextTask):
         accuracy = {gamma_key(g): float(right_N.mean()) for g in self._config.test_gammas}
         return References({"constant": accuracy}, {"constant": float(np.mean(losses))})
 
-    def _posed(
-        self, padded: PaddedBatch, labels_B: Ints, noise_BTH: Tensor | None
-    ) -> tuple[Tokens, Tensor]:
+    def _posed(self, padded: PaddedBatch, labels_B: Ints) -> tuple[Tokens, Tensor]:
         types_BT = None if padded.types is None else self._on_device(padded.types)
-        tokens = Tokens(
-            self._on_device(padded.ids), self._on_device(padded.mask), types_BT, noise_BTH
-        )
+        tokens = Tokens(self._on_device(padded.ids), self._on_device(padded.mask), types_BT)
         return tokens, self._on_device(labels_B)
 
     # --- shifts -----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -114,18 +114,17 @@ class TextTask(TaskOfUnits):
         config, split = self._config, self.tokens.train
         epoch, k = divmod(step, self.steps_per_epoch)
         chosen_B = self._epoch_order(epoch)[k]
-        padded = split.padded(chosen_B)
-        mask_BT = self._on_device(padded.mask)
-        noise_BTH = None
+        tokens, targets = self._posed(split.padded(chosen_B), split.labels_N[chosen_B])
         if config.noise_in_training[1] > 0:
             generator = keyed_generator(self.device, config.seed, "train_noise", step)
-            shape = (*padded.mask.shape, self._width)
+            shape = (*tokens.ids.shape, self._width)
             drawn = torch.randn(shape, generator=generator, device=self.device, dtype=self.dtype)
             gammas = self._training_gammas(step, len(chosen_B))
             sigma = gammas * self.embedding_std
             sigma = sigma.view(-1, 1, 1) if isinstance(sigma, Tensor) else sigma
-            noise_BTH = drawn.mul_(sigma).mul_(mask_BT.unsqueeze(-1))
-        return Batch(*self._posed(padded, split.labels_N[chosen_B], noise_BTH))
+            noise_BTH = drawn.mul_(sigma).mul_(tokens.attention_mask.unsqueeze(-1))
+            tokens = replace(tokens, noise=noise_BTH)
+        return Batch(tokens, targets)
 
     def held_out(self, split: str, gamma: float, draw: int) -> Iterator[Batch]:
         """Batches over the units of ``split`` ("train", "dev" or "test"), perturbed at ``gamma``.
@@ -166,16 +165,15 @@ class TextTask(TaskOfUnits):
                 drawn_TH = torch.randn(length, self._width, generator=generator)
                 noise[row, :length] = drawn_TH.mul_(gamma * self.embedding_std)
         labels_B = np.array([text.label for text in texts])
-        on_device = None if noise is None else noise.to(self.device, self.dtype)
-        posed = self._posed(PaddedBatch(ids, mask, types), labels_B, on_device)
-        samples = tuple(text.place for text in texts)
-        return Batch(*posed, tuple(text.unit for text in texts), samples)
+        tokens, targets = self._posed(PaddedBatch(ids, mask, types), labels_B)
+        if noise is not None:
+            tokens = replace(tokens, noise=noise.to(self.device, self.dtype))
+        places = tuple(text.place for text in texts)
+        return Batch(tokens, targets, tuple(text.unit for text in texts), places)
 
     @abstractmethod
-    def _posed(
-        self, padded: PaddedBatch, labels_B: Ints, noise_BTH: Tensor | None
-    ) -> tuple[Tokens, Tensor]:
-        """What a model is given of some samples, and what it should return, on the device."""
+    def _posed(self, padded: PaddedBatch, labels_B: Ints) -> tuple[Tokens, Tensor]:
+        """Clean samples as a model is given them, and what it should return, on the device."""
 
     # --- units ------------------------------------------------------------------------------------
 

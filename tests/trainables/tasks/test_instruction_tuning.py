@@ -159,7 +159,7 @@ def test_answers_are_the_likeliest_tokens_of_whole_forward_passes(config: ArmCon
     asked = task.prompts("dev", 2)
     assert [p.text for p in asked] == [p.text for p in instruction_task(config).prompts("dev", 2)]
     for prompt, gamma in ((p, g) for p in asked for g in (0.0, 2.0)):
-        noise = None if gamma == 0 else (lambda place, p=prompt, g=gamma: p.noise(place, g))
+        noise = None if gamma == 0 else (lambda place, p=prompt, g=gamma: p.noise(g, place))
         found = model.write(prompt.ids, end=task.end, most=7, noise=noise)
         ids = list(prompt.ids)
         for _ in range(7):
