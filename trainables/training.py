@@ -84,19 +84,21 @@ class Training:
         first = self.step
         self.model.train()
         for current in range(first, step):
-            self._one_step(current)
-        self.step = max(step, first)
+            self.optimizer.zero_grad(set_to_none=True)
+            self.finish_step(current, self._backward(current))
         if self._loss_sum.device.type == "cuda":
             torch.cuda.synchronize()
-        self._seconds_timed = time.perf_counter() - started
-        self._steps_timed = step - first
-        self.seconds += self._seconds_timed
+        self.took(max(step - first, 0), time.perf_counter() - started)
 
-    def _one_step(self, step: int) -> None:
+    def finish_step(self, step: int, seen_F: Tensor) -> None:
+        """What follows the gradients of primal step ``step``: primal and dual update, means.
+
+        Args:
+            step: the primal step, from 0.
+            seen_F: the losses (over f_c) that they are of, detached.
+        """
         config = self.config
         factor = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
-        self.optimizer.zero_grad(set_to_none=True)
-        seen_F = self._backward(step)
         grad_norm = nn.utils.clip_grad_norm_(self.parameters, config.grad_clip)
         for group, lr in zip(self.optimizer.param_groups, self._base_lrs, strict=True):
             group["lr"] = lr * factor
@@ -107,6 +109,12 @@ class Training:
         self._loss_sum += seen_F[-1]
         self._grad_norm_sum += grad_norm
         self._since_report += 1
+
+    def took(self, steps: int, seconds: float) -> None:
+        """Count ``steps`` more primal steps, and the seconds that they took."""
+        self.step += steps
+        self._steps_timed, self._seconds_timed = steps, seconds
+        self.seconds += seconds
 
     def _losses(self, step: int, part: Batch) -> Tensor:
         """Per-sample losses [L + 1, B], or [1, B] where nobody looks at those before the last."""
