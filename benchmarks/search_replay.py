@@ -47,9 +47,9 @@ from optuna.samplers import CmaEsSampler
 from benchmarks.constrained_tpe import ConstrainedTPE
 from benchmarks.landscape.landscape import EARLY, FOLDER, Arm, Landscape, told_of
 from benchmarks.trained import lines_of
-from search_spaces.space import SAMPLERS, SearchSpace
+from search_spaces.space import SAMPLERS, STARTUP, SearchSpace
 from sweep.study.proposals import Observation, Point
-from sweep.study.sampler import STARTUP, ask, constraint_of, distributions_of, propose
+from sweep.study.sampler import ask, constraint_of, distributions_of, propose
 from trainables.plain import Json
 
 BUDGETS = (5, 10, 20, 50)

@@ -32,6 +32,8 @@ from trainables.plain import Json
 
 Sampler = Literal["tpe", "random", "quasi_random", "gp"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "quasi_random", "gp")
+# Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
+STARTUP = 3
 ORDER_FREE: tuple[Sampler, ...] = ("random", "quasi_random")  # the k-th point depends on no outcome
 Phase = Literal["search", "confirmation"]
 HOW_IT_RUNS = ("gpus_per_arm", "stall_after_s")  # fields of a space that no number depends on
@@ -359,6 +361,11 @@ class SearchSpace:
         if listed and not self.ranges:
             return listed
         return max(self.n_proposals if most is None else min(most, self.n_proposals), listed)
+
+    @property
+    def asked_blindly(self) -> int:
+        """How many first proposals of a setting depend on no outcome: they may be asked early."""
+        return self.n_proposals if self.sampler in ORDER_FREE else STARTUP
 
     def points_tried(self, setting: Setting) -> int:
         """How many different points the setting's proposals are: one where there is no choice."""

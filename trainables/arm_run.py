@@ -12,6 +12,8 @@ import math
 import socket
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -94,6 +96,7 @@ class ArmRun:
         )
         if self.record.is_final:
             store.drop_training(self.signature)
+        self.has_died = False  # in this driver's hands, since its last checkpoint; known once begun
         self._arm: _Arm | None = None
 
     def advance(self) -> ArmRecord:
@@ -108,10 +111,53 @@ class ArmRun:
             GpuLost: CUDA does not start on this machine; after ARM_STARTS starts that is the
                 arm's outcome, too.
         """
-        if self.record.is_final:
-            return self.record
+        if self.begin():
+            with self._failures_are_outcomes():
+                self.training.run_to(self.next_report)
+        self.settle()
+        return self.record
+
+    def begin(self, like: ArmRun | None = None) -> bool:
+        """Build the arm, where it is not yet; whether it is there to be trained.
+
+        Args:
+            like: a run that has begun, of the same configuration but for the constraint: its task
+                and references are taken, whose batches and draws are the same.
+
+        Raises:
+            StoreError, BadData, GpuShareTooSmall, GpuLost: as ``advance``.
+        """
+        if self._arm is None and not self.record.is_final:
+            with self._failures_are_outcomes():
+                self._arm = self._start(None if like is None else like._arm)
+        return self._arm is not None and not self.record.is_final
+
+    @property
+    def training(self) -> Training:
+        """Of a run that has begun."""
+        assert self._arm is not None
+        return self._arm.training
+
+    @property
+    def next_report(self) -> int:
+        """The step of the next report of a run that has begun."""
+        every = self.config.report_every
+        return min((self.training.step // every + 1) * every, self.config.steps)
+
+    def settle(self) -> None:
+        """Report, and store what the arm came to, where it is trained. Raises as ``advance``."""
+        if self._arm is not None and not self.record.is_final:
+            with self._failures_are_outcomes():
+                self._settle(self._arm)
+
+    def let_go(self) -> None:
+        """Drop what is in memory; the run begins again from its last checkpoint."""
+        self._arm = None
+
+    @contextmanager
+    def _failures_are_outcomes(self) -> Iterator[None]:
         try:
-            self._advance()
+            yield
         except (StoreError, BadData, GpuLost):
             raise
         except SweepError as error:
@@ -119,7 +165,6 @@ class ArmRun:
         except Exception as error:
             self._arm = None  # its memory is free for the next arm of this process
             self._end("failed", self._reason(error))
-        return self.record
 
     def _reason(self, error: Exception) -> str:
         """What an error of training comes to, with advice where there is some.
@@ -136,14 +181,7 @@ class ArmRun:
         last = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
 
-    def _advance(self) -> None:
-        if self._arm is None:
-            self._arm = self._start()
-            if self._arm is None:
-                return
-        arm = self._arm
-        every = self.config.report_every
-        arm.training.run_to(min((arm.training.step // every + 1) * every, self.config.steps))
+    def _settle(self, arm: _Arm) -> None:
         report = self._report(arm)
         self.record.reports.append(report)
         signs = EarlySigns(self.config, arm.task.scales, arm.task.steps_per_epoch, self._tolerance)
@@ -167,7 +205,7 @@ class ArmRun:
             self.store.put_checkpoint(self.signature, arm.training.step, to_bytes(state))
             self.record = self.store.put_record(self.record)
 
-    def _start(self) -> _Arm | None:
+    def _start(self, like: _Arm | None) -> _Arm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         begun_ms = _now_ms()
         torch.set_num_threads(self.config.threads)
@@ -177,6 +215,7 @@ class ArmRun:
         starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
         )
+        self.has_died = starts > 1
         if starts > ARM_STARTS:
             self._end(
                 "failed",
@@ -189,14 +228,20 @@ class ArmRun:
             return None
         reset_peak_memory(device)
         hold_to_share(device, self.gpu_share)
-        task = build_task(self.config, device, dtype)
+        task = build_task(self.config, device, dtype) if like is None else like.task
         model = build_model(self.config, task).to(device=device, dtype=dtype)
-        introduce(model, task)
+        if like is None:
+            introduce(model, task)
         weighting = weighting_of(
             self.config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
         )
         training = Training(self.config, task, model, weighting)
-        arm = _Arm(task, training, task.references(self.config.measured_on), device)
+        arm = _Arm(
+            task,
+            training,
+            like.references if like else task.references(self.config.measured_on),
+            device,
+        )
         if checkpoint is not None:
             state = from_bytes(checkpoint[1], device)
             training.load_state_dict(state)

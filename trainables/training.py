@@ -17,14 +17,14 @@ from __future__ import annotations
 import copy
 import io
 import time
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainables.config.arm import ArmConfig
-from trainables.layer_losses import last_loss, layer_losses
+from trainables.layer_losses import Model, last_loss, layer_losses
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.records import arm_record as results
@@ -49,6 +49,17 @@ def optimizer_of(config: ArmConfig, model: nn.Module) -> torch.optim.Optimizer:
         [{"params": p, "lr": lr, "weight_decay": decay} for (lr, decay), p in groups.items()],
         fused=True,
     )
+
+
+# What a step's gradient is of; where it is of the last loss, the others are measured, or not even.
+Kind = Literal["all layers", "last layer", "last layer alone"]
+
+
+def step_losses(model: Model | nn.Module, task: TrainingTask, part: Batch, kind: Kind) -> Tensor:
+    """Per-sample losses [L + 1, B] of one step, or [1, B] of the last layer alone."""
+    if kind == "last layer alone":
+        return last_loss(model, task, part)
+    return layer_losses(model, task, part, trains_last_alone=kind == "last layer")
 
 
 class Training:
@@ -77,6 +88,12 @@ class Training:
         self._since_report = 0
         self._steps_timed = 0
         self._seconds_timed = 0.0
+
+    def kind(self, step: int) -> Kind:
+        """What primal step ``step`` asks of the losses."""
+        if not self.weighting.is_plain(step):
+            return "all layers"
+        return "last layer" if self.weighting.watches_layers else "last layer alone"
 
     def run_to(self, step: int) -> None:
         """Take primal steps until ``step`` are done."""
@@ -116,19 +133,13 @@ class Training:
         self._steps_timed, self._seconds_timed = steps, seconds
         self.seconds += seconds
 
-    def _losses(self, step: int, part: Batch) -> Tensor:
-        """Per-sample losses [L + 1, B], or [1, B] where nobody looks at those before the last."""
-        plain = self.weighting.is_plain(step)
-        if plain and not self.weighting.watches_layers:
-            return last_loss(self.model, self.task, part)
-        return layer_losses(self.model, self.task, part, trains_last_alone=plain)
-
     def _backward(self, step: int) -> Tensor:
         """The gradient of the weighted sum over the whole batch; its losses, detached."""
         parts = self.task.train_batch(step).parts(self.config.accumulate)
         seen = []
         for part in parts:
-            losses_F = self._losses(step, part).mean(dim=1) / self._constant_loss
+            losses_FB = step_losses(self.model, self.task, part, self.kind(step))
+            losses_F = losses_FB.mean(dim=1) / self._constant_loss
             seen.append(losses_F.detach())
             # with several parts the weights follow no losses (ArmConfig.accumulate)
             objective = (self.weighting.weights(step, seen[-1]) * losses_F).sum()

@@ -1,4 +1,4 @@
-"""Ray Tune trainable: one trial trains one arm, resumed from the arm store.
+"""Ray Tune trainable: a trial trains one arm, or a group, resumed from the store.
 
 A step is one report interval. The run store is the only state: Tune's checkpoints carry nothing,
 and a trial that Tune starts again on another worker resumes there. A step never raises: Tune would
@@ -32,13 +32,12 @@ from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
 
 if TYPE_CHECKING:
-    from trainables.arm_run import ArmRun
+    from trainables.fused.group import ArmGroup
 
 
 # Keys of a result besides Tune's own: `done` is true for stopped and finished trials alike.
-SIGNATURE = "signature"
-FINISHED = "finished"  # the arm's final record is in the store
-PROBLEM = "problem"  # why the arm cannot go on here; it is resumed by a later run
+ARMS = "arms"  # what arms came to, as one JSON string: Tune tracks every number it sees
+PROBLEM = "problem"  # why the arms cannot go on here; they are resumed by a later run
 STORE_PROBLEM = "store_problem"  # whether that was the store, data or code: all arms end then
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
 GPU_LOST = "gpu_lost"  # whether that was the machine's GPU: another machine may do
@@ -46,11 +45,25 @@ NODE = "node"  # Ray's id of the machine; empty outside Ray
 FETCHING = "fetching"  # how far its data are: the result of a step that only waited for them
 FETCH_TOLD_S = 5.0  # at most so often
 GPU_LOST_PAUSE_S = 2.0  # a machine that fails arms at once would else get one after the other
-REPORT = "report"  # the whole last report as one JSON string: Tune tracks every number it sees
+
+
+@dataclasses.dataclass(frozen=True)
+class ArmResult:
+    """What one arm of a trial came to in a step."""
+
+    signature: str
+    finished: bool  # its final record is in the store
+    report: Report | None  # its last; None where it ended without one
+
+    @classmethod
+    def of(cls, record: ArmRecord) -> ArmResult:
+        """Of an arm's record."""
+        last = record.reports[-1] if record.reports else None
+        return cls(record.signature, record.is_final, last)
 
 
 def trial_config(
-    config: ArmConfig,
+    configs: Sequence[ArmConfig],
     root: str,
     patience_s: float,
     *,
@@ -60,22 +73,22 @@ def trial_config(
     driver: str = "",
     avoid: Sequence[str] = (),
 ) -> dict[str, Json]:
-    """What Tune carries for one arm: plain strings, so that it copies and logs next to nothing.
+    """What Tune carries for a trial: plain strings, so that it copies and logs next to nothing.
 
     The driver's code is named, too: a worker that has other code trains nothing.
 
     Args:
-        config: what to train.
+        configs: the arms to train: one, or a group (fused/group.py).
         root: of the storage.
         patience_s: how long a writer waits for a storage that is full or away.
-        bundle: what the arm holds of a machine, in Ray's words.
+        bundle: what the trial holds of a machine, in Ray's words.
         tolerance: the missing share that the sweep still calls feasible.
         landmark: an object of the driver's storage; a worker that does not see it has another one.
-        driver: the run of a driver that starts the arm.
-        avoid: machines that it must not come to, by Ray's ids.
+        driver: the run of a driver that starts the arms.
+        avoid: machines that they must not come to, by Ray's ids.
     """
     return {
-        "run": json.dumps(config.to_json()),
+        "runs": json.dumps([config.to_json() for config in configs]),
         "root": root,
         "patience_s": patience_s,
         "bundle": json.dumps(dict(bundle)),
@@ -88,7 +101,7 @@ def trial_config(
 
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
-    """What Tune asks Ray for, for one arm."""
+    """What Tune asks Ray for, for one trial."""
     bundle, avoid = json.loads(config["bundle"]), config["avoid"]
     if not avoid:
         return PlacementGroupFactory([bundle])
@@ -96,22 +109,31 @@ def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
     return PlacementGroupFactory([bundle], bundle_label_selector=[elsewhere])
 
 
-def report_of(result: dict[str, Json]) -> Report | None:
-    """The report in a result, or None when the arm ended without one."""
-    return Report(**json.loads(result[REPORT])) if result.get(REPORT) else None
+def configs_of(config: dict[str, Json]) -> list[ArmConfig]:
+    """The arms that ``trial_config`` was given."""
+    return [ArmConfig.from_json(run) for run in json.loads(config["runs"])]
+
+
+def arms_of(result: dict[str, Json]) -> list[ArmResult]:
+    """What the arms of a trial came to in the step of this result; empty where none did."""
+
+    def arm(signature: str, finished: bool, report: dict[str, Json] | None) -> ArmResult:
+        return ArmResult(signature, finished, None if report is None else Report(**report))
+
+    return [arm(**one) for one in json.loads(result.get(ARMS, "[]"))]
 
 
 class ArmTrial(Trainable):
-    """One arm at a time; the actor is reused for the next one, torch stays imported."""
+    """One arm or group at a time; the actor is reused for the next, torch stays imported."""
 
     def setup(self, config: dict[str, Json]) -> None:
-        """Take an arm. Nothing can fail here: the arm is built by the first step."""
+        """Take arms. Nothing can fail here: they are built by the first step."""
         self._trial_config = config
-        self._run: ArmRun | None = None
+        self._group: ArmGroup | None = None
         self._fetch: Background | None = None
 
     def reset_config(self, new_config: dict[str, Json]) -> bool:
-        """Take another arm in the same process."""
+        """Take others in the same process."""
         self.setup(new_config)
         return True
 
@@ -121,12 +143,12 @@ class ArmTrial(Trainable):
         Problems are told in the result.
         """
         try:
-            if self._run is None:
+            if self._group is None:
                 self._refuse_other_code()
                 if how_far := self._fetching():
-                    return {FINISHED: False, FETCHING: how_far, "done": False}
-                self._run = self._arm_run()
-            return _result(self._run.advance())
+                    return {FETCHING: how_far, "done": False}
+                self._group = self._arm_group()
+            return _result(self._group.advance(), done=self._group.is_final)
         except (OtherCode, StoreError) as error:
             return _problem(str(error), STORE_PROBLEM)
         except BadData as error:
@@ -148,12 +170,12 @@ class ArmTrial(Trainable):
         """Nothing: the first step resumes from the run store."""
 
     def cleanup(self) -> None:
-        """Let go of the model."""
-        self._run = None
+        """Let go of the models."""
+        self._group = None
 
     def _fetching(self) -> str:
         """How far the data and weights are that lie at addresses; empty: they are here."""
-        config = ArmConfig.from_json(json.loads(self._trial_config["run"]))
+        config = configs_of(self._trial_config)[0]  # they read the same
         if not is_address(config.data.folder) and not is_address(config.model.checkpoint):
             return ""
         if self._fetch is None:
@@ -174,13 +196,13 @@ class ArmTrial(Trainable):
                 "differ), or leave the files alone while a sweep runs; then resume it."
             )
 
-    def _arm_run(self) -> ArmRun:
+    def _arm_group(self) -> ArmGroup:
         from trainables import memory
         from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
+        from trainables.fused.group import ArmGroup
 
         if memory.gpu_is_lost():  # to an arm before this one, whose outcome that is
-            os._exit(1)  # Tune starts this arm again, in a new process
-        config = ArmConfig.from_json(json.loads(self._trial_config["run"]))
+            os._exit(1)  # Tune starts these arms again, in a new process
         told = self._trial_config
         objects = RetryingStore(told["root"], patience_s=told["patience_s"])
         if told["landmark"] and not objects.exists(told["landmark"]):
@@ -189,30 +211,30 @@ class ArmTrial(Trainable):
                 "an arm is to be trained. Give a --storage that every machine of the cluster sees: "
                 "object storage, or a folder that all of them mount."
             )
-        return ArmRun(
-            config,
-            ArmStore(objects, driver=told["driver"]),
-            gpu_share=json.loads(told["bundle"]).get("GPU", 1.0),
-            tolerance=told["tolerance"],
-        )
+        store = ArmStore(objects, driver=told["driver"])
+        share = json.loads(told["bundle"]).get("GPU", 1.0)
+        runs = [
+            ArmRun(config, store, gpu_share=share, tolerance=told["tolerance"])
+            for config in configs_of(told)
+        ]
+        return ArmGroup(runs)
 
 
 def _problem(text: str, *kinds: str) -> dict[str, Json]:
-    """The result of an arm that cannot go on here."""
+    """The result of arms that cannot go on here."""
     kind = {name: name in kinds for name in (STORE_PROBLEM, NEEDS_WHOLE_GPU, GPU_LOST)}
     node = ray.get_runtime_context().get_node_id() if ray.is_initialized() else ""
-    return {FINISHED: False, PROBLEM: text, **kind, NODE: node, "done": True}
+    return {PROBLEM: text, **kind, NODE: node, "done": True}
 
 
-def _result(record: ArmRecord) -> dict[str, Json]:
-    """At most eight numbers, the signature, and the report as one string."""
-    last = record.reports[-1] if record.reports else None
+def _result(records: Sequence[ArmRecord], *, done: bool) -> dict[str, Json]:
+    """What the arms came to as one string, and at most eight numbers, of the first."""
+    arms = [ArmResult.of(record) for record in records]
     result: dict[str, Json] = {
-        SIGNATURE: record.signature,
-        FINISHED: record.is_final,
-        "done": record.is_final,
-        REPORT: "" if last is None else json.dumps(dataclasses.asdict(last)),
+        "done": done,
+        ARMS: json.dumps([dataclasses.asdict(arm) for arm in arms]),
     }
+    last = arms[0].report if arms else None
     if last is not None:
         result["step"] = last.step
         for name in (results.REPORTED_LOSS, results.REPORTED_MISSING_SHARE):

@@ -38,6 +38,7 @@ def run(
     start_from: Sequence[str] = (),
     where: Where = "local",
     workers: int | None = None,
+    fuse: int | None = None,
     max_arms: int | None = None,
     max_hours: float | None = None,
     max_gpu_hours: float | None = None,
@@ -60,6 +61,7 @@ def run(
             --start-from.
         where: local (a Ray cluster of this machine), cluster, or inline (this process).
         workers: arms at a time; default: as many as there is room for.
+        fuse: so many arms that a worker may train together; default: each alone.
         max_arms: begin no more arms once so many of the sweep are begun, unconstrained ones
             included.
         max_hours: the same after so many hours of this call.
@@ -71,7 +73,7 @@ def run(
     """
     if where not in get_args(Where):
         raise UnknownName.of("value of where", where, get_args(Where))
-    executor, budget = Executor(where, workers), Budget(max_arms, max_hours, max_gpu_hours)
+    executor, budget = Executor(where, workers, fuse), Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
     found = (
         catalog.Found(space, space.name)

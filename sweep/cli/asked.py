@@ -97,6 +97,13 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         help="How many arms train at a time; default: as many as the CPUs hold, or this sweep's "
         "share of a cluster.",
     ),
+    "fuse": click.option(
+        "--fuse",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Let a worker train up to N arms of one configuration and seed together, to the same "
+        "numbers as alone: for small models (docs/fusion.md). Default: each alone.",
+    ),
     "max_arms": click.option(
         "--max-arms",
         type=click.IntRange(min=1),

@@ -22,6 +22,7 @@ from sweep.cli.options import (
 )
 from sweep.cluster import ask
 from sweep.cluster.submission import ANSWER, Submission
+from sweep.executors.executor import Executor
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
 from sweep.study import advice
@@ -53,6 +54,7 @@ notify_option = click.option(
 @collected(asked=Asked)
 @storage_option
 @OPTIONS["workers"]
+@OPTIONS["fuse"]
 @collected(budget=Budget)
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
@@ -62,6 +64,7 @@ def submit(
     asked: Asked,
     storage: str,
     workers: int | None,
+    fuse: int | None,
     budget: Budget,
     mlflow: str | None,
     notify: str | None,
@@ -85,14 +88,14 @@ def submit(
         asked=tuple(wanted),
         mlflow=mlflow,
     )
-    send(where, sent, asked, workers, notify, budget)
+    send(where, sent, asked, Executor("cluster", workers, fuse), notify, budget)
 
 
 def send(
     address: str,
     sent: Submission,
     options: SweepOptions,
-    workers: int | None,
+    executor: Executor,
     notify: str | None,
     budget: Budget = NO_LIMIT,
 ) -> None:
@@ -103,7 +106,7 @@ def send(
         storage=given_storage(),
         asked_from=advice.place(address, given_storage()),
         notify=_for_the_head(notify),
-        options=(*_driver_options(options, workers), *budget.options),
+        options=(*_driver_options(options, executor), *budget.options),
     )
     with ask.cluster(address) as jobs:
         job, answer = ask.submit(jobs, sent, ACCEPT_S)
@@ -140,9 +143,14 @@ def _for_the_head(notify: str | None) -> str | None:
     return None
 
 
-def _driver_options(of: SweepOptions, workers: int | None) -> tuple[str, ...]:
+def _driver_options(of: SweepOptions, executor: Executor) -> tuple[str, ...]:
     folder = None if of.data is None or catalog.is_data_set(of.data) else of.data
-    given = {"--data": folder, "--workers": workers, "--stall-after": of.stall_after}
+    given = {
+        "--data": folder,
+        "--workers": executor.workers,
+        "--fuse": executor.fuse,
+        "--stall-after": of.stall_after,
+    }
     return tuple(
         word for name, value in given.items() if value is not None for word in (name, str(value))
     )

@@ -388,7 +388,7 @@ def _there(
     if said.strip():  # else its head said what is missing
         sent = Submission(own, any_version=True)
         nothing = SweepOptions(None, None, None, None)
-        send(address, sent, nothing, executor.workers, notify, budget)
+        send(address, sent, nothing, executor, notify, budget)
 
 
 def _given_words() -> list[str]:

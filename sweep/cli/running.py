@@ -189,7 +189,7 @@ def resume(
             seeds=options.seeds,
             retry_failed=retry_failed,
         )
-        send(at.address, sent, options, executor.workers, notify, budget)
+        send(at.address, sent, options, executor, notify, budget)
         return
     require_torch()
     objects = open_store(at.storage)

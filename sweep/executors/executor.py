@@ -18,17 +18,19 @@ class Executor:
     """One place to train; ``run_sweep`` is given it.
 
     Raises:
-        InvalidValue: fewer than one worker.
+        InvalidValue: fewer than one worker, or than one arm together.
     """
 
     # local: a Ray cluster of this machine alone; cluster: the running one that this machine belongs
     # to; inline: this process, one arm at a time
     where: Where = "local"
     workers: int | None = None  # arms at a time; None: what the machine holds, or a fair share
+    fuse: int | None = None  # so many arms that a worker may train together; None: each alone
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
-            raise InvalidValue(f"workers must be at least 1, got {self.workers}.")
+        for name, count in (("workers", self.workers), ("fuse", self.fuse)):
+            if count is not None and count < 1:
+                raise InvalidValue(f"{name} must be at least 1, got {count}.")
 
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out.
@@ -37,12 +39,13 @@ class Executor:
             Failure: there is no Ray.
             Misuse: there is no machine that can hold an arm.
         """
+        most = self.fuse or 1
         if self.where == "inline":
             from sweep.executors.inline import train_inline
 
-            train_inline(coordinator)
+            train_inline(coordinator, most=most)
         elif not coordinator.is_over:
             from sweep.executors import tune  # imports Ray: a second nobody else pays
 
             train = tune.train_on_cluster if self.where == "cluster" else tune.train_on_local_ray
-            train(coordinator, workers=self.workers, patience_s=patience_s)
+            train(coordinator, workers=self.workers, most=most, patience_s=patience_s)

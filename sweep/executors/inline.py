@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import time
 
+from sweep.executors.groups import next_group
 from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm
 from trainables.errors import StoreError
 from trainables.retries import RECORD_LOOK_S
 
 
-def train_inline(coordinator: Coordinator) -> None:
-    """Train every arm that the coordinator hands out. An error in our own code is raised."""
-    from trainables.arm_run import ArmRun  # imports torch
+def train_inline(coordinator: Coordinator, *, most: int = 1) -> None:
+    """Train every arm that the coordinator hands out. An error in our own code is raised.
 
-    tolerance = coordinator.definition.space.tolerance
-    while (arm := coordinator.next_arm()) is not None or coordinator.looks_for_ended:
-        if arm is None:
+    Args:
+        coordinator: hands out arms.
+        most: so many arms may be trained together.
+    """
+    while (arms := next_group(coordinator, most=most)) or coordinator.looks_for_ended:
+        if not arms:
             time.sleep(RECORD_LOOK_S)
             continue
-        try:
-            run = ArmRun(arm.config, coordinator.runs, tolerance=tolerance)
-            while not run.record.is_final and not coordinator.stopping:
-                record = run.advance()
-                if record.reports:
-                    coordinator.report(arm.signature, record.reports[-1])
-        except StoreError as error:
-            coordinator.unfinished(arm.signature)
-            coordinator.store_trouble(str(error))
-            continue
-        if run.record.is_final:
-            coordinator.finished(arm.signature)
-        else:
-            coordinator.unfinished(arm.signature)
+        _train(coordinator, arms)
+
+
+def _train(coordinator: Coordinator, arms: list[Arm]) -> None:
+    from trainables.arm_run import ArmRun  # imports torch
+    from trainables.fused.group import ArmGroup
+
+    left = {arm.signature for arm in arms}
+    tolerance = coordinator.definition.space.tolerance
+    try:
+        runs = [ArmRun(arm.config, coordinator.runs, tolerance=tolerance) for arm in arms]
+        group, records = ArmGroup(runs), [run.record for run in runs]
+        while True:
+            for record in records:
+                if record.is_final and record.signature in left:
+                    left.remove(record.signature)
+                    coordinator.finished(record.signature)
+                elif record.reports:
+                    coordinator.report(record.signature, record.reports[-1])
+            if group.is_final or coordinator.stopping:
+                break
+            records = group.advance()
+    except StoreError as error:
+        coordinator.store_trouble(str(error))
+    for signature in left:
+        coordinator.unfinished(signature)

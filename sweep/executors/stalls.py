@@ -1,15 +1,15 @@
-"""Stall detection: arms in training without a report for too long.
+"""Stall detection: trials in training without a report for too long.
 
-Pure, but for a clock. Such an arm's worker is ended, and the arm goes on from its last checkpoint.
+Pure, but for a clock. Such a trial's worker is ended, and its arm goes on from its last checkpoint.
 When it hangs again before it has come to another report, it is failed: something of its own hangs
-it.
+it. Trials are known by any name that stays.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from trainables.retries import ARM_STALLS
@@ -19,11 +19,11 @@ FIRST_TAKES = 4  # times as long: its worker may have data to decode, which the 
 
 @dataclass(frozen=True)
 class Stall:
-    """An arm that hangs."""
+    """A trial that hangs."""
 
-    signature: str
+    trial: str
     seconds: float  # since its last report, or since its worker has it
-    is_last: bool  # the arm is not to be tried again
+    is_last: bool  # what it trains is not to be tried again
 
 
 class Stalls:
@@ -39,47 +39,52 @@ class Stalls:
         """
         self.after_s = after_s
         self._clock = clock
-        self._since: dict[str, float] = {}  # by signature: the last sign of life
+        self._since: dict[str, float] = {}  # by trial: the last sign of life
         self._have_reported: set[str] = set()  # that have reported since their worker has them
         self._counts: dict[str, int] = {}  # of stalls since the last report
         self._looked = -math.inf
 
-    def reported(self, signature: str) -> None:
+    def reported(self, trial: str) -> None:
         """An arm came to a report."""
-        self._since[signature] = self._clock()
-        self._have_reported.add(signature)
-        self._counts.pop(signature, None)
+        self._since[trial] = self._clock()
+        self._have_reported.add(trial)
+        self._counts.pop(trial, None)
 
-    def lives(self, signature: str) -> None:
+    def lives(self, trial: str) -> None:
         """An arm that has not reported shows that it gets on: its time begins anew."""
-        self._since[signature] = self._clock()
+        self._since[trial] = self._clock()
 
-    def ended(self, signature: str) -> None:
+    def ended(self, trial: str) -> None:
         """An arm is done with, or given back."""
-        self._since.pop(signature, None)
-        self._have_reported.discard(signature)
-        self._counts.pop(signature, None)
+        self._since.pop(trial, None)
+        self._have_reported.discard(trial)
+        self._counts.pop(trial, None)
 
-    def hanging(self, training: Collection[str]) -> list[Stall]:
-        """Those of ``training``, arms that a worker has now, that hang; each is counted.
+    def hanging(self, training: Mapping[str, int]) -> list[Stall]:
+        """Those of ``training``, trials that a worker has now, that hang; each is counted.
 
-        Time counts from when an arm is first seen here: what waits for a worker does not hang. To
+        Time counts from when a trial is first seen here: what waits for a worker does not hang. To
         be called often: reports wait while nobody looks, so that an arm is not to blame for it.
+
+        Args:
+            training: by trial, how many arms its worker trains together: a report of theirs takes
+                so many times as long.
         """
         now = self._clock()
         if now - self._looked > self.after_s / 2:
             self._since.clear()
         self._looked = now
         self._have_reported.intersection_update(training)
-        for signature in set(self._since) - set(training):
-            del self._since[signature]
+        for trial in set(self._since) - set(training):
+            del self._since[trial]
         stalls = []
-        for signature in training:
-            seconds = now - self._since.setdefault(signature, now)
-            if seconds > self.after_s * (1 if signature in self._have_reported else FIRST_TAKES):
-                self._since[signature] = now  # its next worker gets its own time
-                self._have_reported.discard(signature)
-                self._counts[signature] = self._counts.get(signature, 0) + 1
-                is_last = self._counts[signature] >= ARM_STALLS
-                stalls.append(Stall(signature, seconds, is_last))
+        for trial, arms in training.items():
+            patience_s = arms * self.after_s
+            seconds = now - self._since.setdefault(trial, now)
+            if seconds > patience_s * (1 if trial in self._have_reported else FIRST_TAKES):
+                self._since[trial] = now  # its next worker gets its own time
+                self._have_reported.discard(trial)
+                self._counts[trial] = self._counts.get(trial, 0) + 1
+                is_last = self._counts[trial] >= ARM_STALLS
+                stalls.append(Stall(trial, seconds, is_last))
         return stalls

@@ -8,16 +8,18 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sweep.executors.capacity import Capacity
+from sweep.executors.groups import next_group
 from sweep.executors.resources import ROUNDING, ResourceClass, ResourceClasses
 from sweep.executors.stalls import FIRST_TAKES, Stall, Stalls
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
 from trainables.errors import StoreError
-from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arm_record import ArmRecord
+from trainables.trial import ArmResult
 
 log = logging.getLogger(__name__)
 FETCH_TOLD_EVERY_S = 30.0
@@ -25,24 +27,25 @@ FETCH_TOLD_EVERY_S = 30.0
 
 @dataclass
 class LiveTrial:
-    """An arm in the hands of a trial."""
+    """Arms in the hands of a trial: one, or a group that its worker trains together."""
 
-    arm: Arm
+    arms: list[Arm]  # those without an outcome; where a worker died, they are trained in this order
     kind: ResourceClass
     host: str = ""  # of its worker, once it has reported
     is_leaving: bool = False  # told to give way
-
-    @property
-    def signature(self) -> str:
-        """The arm's."""
-        return self.arm.signature
 
 
 class LiveTrials:
     """What the driver's trials train. Trials are known by their ids."""
 
     def __init__(
-        self, coordinator: Coordinator, classes: ResourceClasses, capacity: Capacity, stalls: Stalls
+        self,
+        coordinator: Coordinator,
+        classes: ResourceClasses,
+        capacity: Capacity,
+        stalls: Stalls,
+        *,
+        most: int = 1,
     ) -> None:
         """No trial has an arm yet.
 
@@ -51,8 +54,10 @@ class LiveTrials:
             classes: what each arm holds.
             capacity: how many may be handed out.
             stalls: which of them hang.
+            most: so many arms may be trained together.
         """
         self.coordinator = coordinator
+        self._most = most
         self.assigned: dict[str, LiveTrial] = {}  # by trial
         self.lost_gpus: set[str] = set()  # machines on which CUDA did not start
         self._classes, self._capacity, self._stalls = classes, capacity, stalls
@@ -60,43 +65,50 @@ class LiveTrials:
         self._fetch_told: dict[str, float] = {}  # by host: when the log last heard of its fetch
 
     def assign(self, trial: str) -> LiveTrial | None:
-        """The next arm, for this trial; None when there is none now, or no place for it."""
+        """The next arms, for this trial; None when there are none now, or no place for them."""
         coordinator = self.coordinator
         coordinator.look_for_ended()
-        if self._used() >= self._places() - ROUNDING:
+        free = self._places() - self._used()
+        if free <= ROUNDING:
             return None
-        arm = coordinator.next_arm()
-        if arm is None:
+        arms = next_group(coordinator, most=self._most, places=free)
+        if not arms:
             return None
         try:
-            kind = self._classes.of(arm, coordinator.plan.baselines[arm.setting])
+            kind = self._classes.of(arms[0], coordinator.plan.baselines[arms[0].setting])
         except StoreError as error:
-            coordinator.unfinished(arm.signature)
+            for arm in arms:
+                coordinator.unfinished(arm.signature)
             coordinator.store_trouble(str(error))
             return None
-        coordinator.live[arm.signature].gpus = kind.gpus
-        self.assigned[trial] = LiveTrial(arm, kind)
+        for arm in arms:
+            coordinator.live[arm.signature].gpus = kind.gpus / len(arms)
+        self.assigned[trial] = LiveTrial(arms, kind)
         return self.assigned[trial]
 
     def is_taken_back(self, trial: str) -> bool:
         """Whether a trial that waits for a worker is to end without one."""
         assigned = self.assigned.get(trial)
-        return self.coordinator.takes_back("" if assigned is None else assigned.signature)
+        arms = [] if assigned is None else assigned.arms
+        return all(self.coordinator.takes_back(arm.signature) for arm in arms)
 
-    def reported(self, trial: str, report: Report | None, host: str) -> None:
-        """A trial's arm came to a report."""
+    def reported(self, trial: str, arms: Sequence[ArmResult], host: str) -> None:
+        """Arms of a trial came to reports; those that finished leave the others at work."""
         assigned = self.assigned[trial]
         assigned.host = host
-        self._stalls.reported(assigned.signature)
-        if report is not None:
-            self.coordinator.report(assigned.signature, report)
+        self._stalls.reported(trial)
+        for arm in arms:
+            if arm.report is not None:
+                self.coordinator.report(arm.signature, arm.report)
+        self._settle(assigned, arms)
 
     def fetches(self, trial: str, how_far: str, host: str) -> None:
-        """The machine of a trial fetches what its arm reads; the log hears of it now and then."""
+        """The machine of a trial fetches what its arms read; the log hears of it now and then."""
         assigned, now = self.assigned[trial], time.monotonic()
         assigned.host = host
-        self._stalls.lives(assigned.signature)
-        self.coordinator.fetches(assigned.signature, how_far)
+        self._stalls.lives(trial)
+        for arm in assigned.arms:
+            self.coordinator.fetches(arm.signature, how_far)
         if now >= self._fetch_told.get(host, -math.inf) + FETCH_TOLD_EVERY_S:
             self._fetch_told[host] = now
             log.warning("%s", how_far)
@@ -111,12 +123,22 @@ class LiveTrials:
         )
         return assigned.is_leaving
 
-    def ended(self, trial: str) -> LiveTrial:
-        """A trial has no arm any more; the caller says to the coordinator what became of it."""
+    def ended(self, trial: str, arms: Sequence[ArmResult] = ()) -> list[str]:
+        """A trial is over; its arms that have not finished, by signature.
+
+        The caller says to the coordinator what became of those.
+        """
         assigned = self.assigned.pop(trial)
         self._training.discard(trial)
-        self._stalls.ended(assigned.signature)
-        return assigned
+        self._stalls.ended(trial)
+        self._settle(assigned, arms)
+        return [arm.signature for arm in assigned.arms]
+
+    def _settle(self, assigned: LiveTrial, arms: Sequence[ArmResult]) -> None:
+        finished = {arm.signature for arm in arms if arm.finished}
+        for arm in [arm for arm in assigned.arms if arm.signature in finished]:
+            assigned.arms.remove(arm)
+            self.coordinator.finished(arm.signature)
 
     def needs_whole_gpu(self, signature: str) -> None:
         """An arm outgrew its share: it is handed out again, with a GPU of its own."""
@@ -134,36 +156,36 @@ class LiveTrials:
     def hanging(self, training: Collection[str]) -> list[str]:
         """Trials, of those whose arm a worker has now, whose worker is to be ended: it hangs."""
         self._training = {trial for trial in training if trial in self.assigned}
-        trials = {self.assigned[trial].signature: trial for trial in self._training}
-        stalls = self._stalls.hanging(trials)
+        sizes = {trial: len(self.assigned[trial].arms) for trial in self._training}
+        stalls = self._stalls.hanging(sizes)
         for stall in stalls:
-            self._tell(stall, self.assigned[trials[stall.signature]])
-        return [trials[stall.signature] for stall in stalls]
+            self._tell(stall, self.assigned[stall.trial])
+        return [stall.trial for stall in stalls]
 
     def _tell(self, stall: Stall, assigned: LiveTrial) -> None:
         """Say that an arm hangs; store that it is failed, when this was not the first time.
 
-        The worker that takes it over finds the final record and ends at once.
+        The worker that takes it over finds the final record; of a group, it then trains the others.
         """
-        live = self.coordinator.live.get(stall.signature)
+        signature = assigned.arms[0].signature
+        live = self.coordinator.live.get(signature)
         step = 0 if live is None or live.report is None else live.report.step
         where = f" on {assigned.host}" if assigned.host else ""
         what = f"no report for {stall.seconds:.0f} s, after step {step}{where}"
         then = "it is failed" if stall.is_last else "its worker is ended, and it is tried once more"
-        log.warning("arm %s hangs: %s; %s", stall.signature, what, then)
-        self.coordinator.stalled(stall.signature, f"{what}; {then}.")
+        log.warning("arm %s hangs: %s; %s", signature, what, then)
+        self.coordinator.stalled(signature, f"{what}; {then}.")
         if not stall.is_last:
             return
+        self._stalls.ended(stall.trial)
         try:
-            self._store_failure(assigned, what)
+            self._store_failure(assigned.arms[0], what)
         except StoreError as error:
             self.coordinator.store_trouble(str(error))
 
-    def _store_failure(self, assigned: LiveTrial, what: str) -> None:
+    def _store_failure(self, arm: Arm, what: str) -> None:
         runs = self.coordinator.runs
-        record = runs.record(assigned.signature) or ArmRecord(
-            signature=assigned.signature, config=assigned.arm.config
-        )
+        record = runs.record(arm.signature) or ArmRecord(signature=arm.signature, config=arm.config)
         record.status = "failed"
         record.reason = (
             f"it hangs: {what}, and as long before. Its reports must come within "

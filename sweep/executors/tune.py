@@ -7,7 +7,6 @@ experiment, one in ``on_trial_complete`` trains the finished arm again.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
@@ -38,11 +37,10 @@ from sweep.run.coordinator import Coordinator
 from sweep.study import advice
 from sweep.study.definition import definition_name
 from trainables import trial
-from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.plain import Json
 from trainables.retries import WORKER_DEATHS
-from trainables.trial import ArmTrial, report_of, resources_of, trial_config
+from trainables.trial import ArmTrial, arms_of, configs_of, resources_of, trial_config
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +49,9 @@ WATCH_EVERY_S = 1.0  # for arms that hang
 KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cache")
 
 
-def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
+def train_on_local_ray(
+    coordinator: Coordinator, *, workers: int | None, most: int, patience_s: float
+) -> None:
     """Start a Ray cluster of this machine alone, train every arm on it, and end it."""
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
     cpus = len(os.sched_getaffinity(0))
@@ -64,10 +64,12 @@ def train_on_local_ray(coordinator: Coordinator, *, workers: int | None, patienc
         if classes.on_gpu and workers is not None:
             classes.pack(workers, gpus)
         capacity = FixedCapacity(workers or max(1, classes.standard.slots(machines)), machines)
-        _fit(coordinator, classes, capacity, patience_s, scratch)
+        _fit(coordinator, classes, capacity, most, patience_s, scratch)
 
 
-def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_s: float) -> None:
+def train_on_cluster(
+    coordinator: Coordinator, *, workers: int | None, most: int, patience_s: float
+) -> None:
     """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
 
     Raises:
@@ -85,7 +87,7 @@ def train_on_cluster(coordinator: Coordinator, *, workers: int | None, patience_
         if told := unused_gpus(classes.standard, there, sweep, stop=stop):
             log.warning(told)
         try:
-            _fit(coordinator, classes, capacity, patience_s, scratch)
+            _fit(coordinator, classes, capacity, most, patience_s, scratch)
         finally:
             with suppress(Exception):  # the head may be gone; the others see silence, too
                 shares.leave()
@@ -95,11 +97,12 @@ def _fit(
     coordinator: Coordinator,
     classes: ResourceClasses,
     capacity: Capacity,
+    most: int,
     patience_s: float,
     scratch: Path,
 ) -> None:
     stalls = Stalls(coordinator.definition.space.stall_after_s)
-    live = LiveTrials(coordinator, classes, capacity, stalls)
+    live = LiveTrials(coordinator, classes, capacity, stalls, most=most)
     tuner = Tuner(
         tune.with_resources(ArmTrial, resources_of),
         tune_config=TuneConfig(
@@ -196,7 +199,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             over: Json = Searcher.FINISHED
             return over if self._coordinator.is_over else None
         return trial_config(
-            assigned.arm.config,
+            [arm.config for arm in assigned.arms],
             self._coordinator.objects.root,
             self._patience_s,
             driver=self._coordinator.runs.driver,
@@ -212,7 +215,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             if how_far := result.get(trial.FETCHING):
                 self._live.fetches(trial_id, how_far, result.get("hostname", ""))
             else:
-                self._live.reported(trial_id, report_of(result), result.get("hostname", ""))
+                self._live.reported(trial_id, arms_of(result), result.get("hostname", ""))
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Json] | None = None, error: bool = False
@@ -220,25 +223,27 @@ class _PlanSearcher(_WithoutState, Searcher):
         """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
         with self._errors_end_it():
             result = result or {}
-            coordinator, assigned = self._coordinator, self._live.ended(trial_id)
-            problem = result.get(trial.PROBLEM)
-            if error:
-                coordinator.lost(assigned.signature)
-            elif result.get(trial.FINISHED):
-                coordinator.finished(assigned.signature)
-            elif result.get(trial.NEEDS_WHOLE_GPU):
-                self._live.needs_whole_gpu(assigned.signature)
-            elif result.get(trial.GPU_LOST):
-                self._live.lost_gpu(assigned.signature, result[trial.NODE], str(problem))
-            elif result.get(trial.STORE_PROBLEM):
-                coordinator.unfinished(assigned.signature)
-                coordinator.store_trouble(str(problem), "a worker cannot train")
-            elif problem:
-                coordinator.unfinished(assigned.signature, str(problem))
-            elif coordinator.stopping:
-                coordinator.unfinished(assigned.signature)
-            else:  # it gave way: it goes on from its checkpoint when there is room
-                coordinator.lost(assigned.signature)
+            for signature in self._live.ended(trial_id, [] if error else arms_of(result)):
+                self._left(signature, result, error=error)
+
+    def _left(self, signature: str, result: dict[str, Json], *, error: bool) -> None:
+        """Say what became of an arm that is not finished, whose trial is over."""
+        coordinator, problem = self._coordinator, result.get(trial.PROBLEM)
+        if error:
+            coordinator.lost(signature)
+        elif result.get(trial.NEEDS_WHOLE_GPU):
+            self._live.needs_whole_gpu(signature)
+        elif result.get(trial.GPU_LOST):
+            self._live.lost_gpu(signature, result[trial.NODE], str(problem))
+        elif result.get(trial.STORE_PROBLEM):
+            coordinator.unfinished(signature)
+            coordinator.store_trouble(str(problem), "a worker cannot train")
+        elif problem:
+            coordinator.unfinished(signature, str(problem))
+        elif coordinator.stopping:
+            coordinator.unfinished(signature)
+        else:  # it gave way: it goes on from its checkpoint when there is room
+            coordinator.lost(signature)
 
     @contextmanager
     def _errors_end_it(self) -> Iterator[None]:
@@ -337,8 +342,8 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         if trial.trial_id in self._ended_by_us:
             self._ended_by_us.discard(trial.trial_id)
             return
-        config = ArmConfig.from_json(json.loads(trial.config["run"]))
-        log.warning(
-            "a worker died (out of memory?); arm %s goes on from its last checkpoint",
-            config.signature(),
-        )
+        signatures = [config.signature() for config in configs_of(trial.config)]
+        goes_on = f"arm {signatures[0]} goes on from its last checkpoint"
+        if len(signatures) > 1:
+            goes_on = f"its {len(signatures)} arms go on from their last checkpoints"
+        log.warning("a worker died (out of memory?); %s", goes_on)

@@ -3,8 +3,7 @@
 The one place that holds a sweep while it runs. Every executor is a loop over it: take ``next_arm``,
 train it, say ``report`` and then ``finished`` or ``unfinished``. Nothing here is state: all of it
 is rebuilt from the store at the next start. Errors of a search retire its setting; errors of the
-store stop the sweep. Both are recorded and told at the end, and neither is thrown at the executor,
-which would train finished arms again.
+store stop the sweep. Both are told at the end: an executor would train finished arms again.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm, OnRecord, RecordReader, arms_of_proposal
 from sweep.study.definition import Definition
 from sweep.study.pairs import ProposalResult, join
-from sweep.study.plan import Ask, Plan
+from sweep.study.plan import Ask, Fits, Plan
 from sweep.study.proposals import (
     Observation,
     Point,
@@ -88,8 +87,8 @@ class Coordinator:
         Args:
             objects: the storage root.
             definition: what is asked for.
-            on_record: told of every arm whose stored record grew, or is final: at its end, and at
-                the start of those that were final before. It reads what it needs.
+            on_record: told of arms whose stored records grew, or are final: at their end, and at
+                the start of those final before. It reads what it needs.
             on_proposal: told of every proposal whose arms are all final, once per run.
             on_final: told of arms that ended in this run, for the display.
             on_event: told of what somebody who does not look wants to know; may come from a thread.
@@ -159,17 +158,20 @@ class Coordinator:
         judged = (outcome for of in self.outcomes.values() for outcome in of.values())
         self.spending.count(self.runs, (s for outcome in judged for s in outcome.signatures))
 
-    def next_arm(self) -> Arm | None:
-        """The next arm to train, or None when there is none now. Never raises."""
+    def next_arm(self, fits: Fits | None = None) -> Arm | None:
+        """The next arm to train, or the next that ``fits``; None: none now. Never raises."""
         self.look_for_ended()
         try:
             while not self.begins_no_more:
                 again = self._given_back  # all that goes on under a budget that is reached
-                step = self.plan.next_of(again) if self.budget_reached else self.plan.next()
+                if fits is not None:
+                    step = None if self.budget_reached else self.plan.next_fitting(fits)
+                else:
+                    step = self.plan.next_of(again) if self.budget_reached else self.plan.next()
+                if step is None:
+                    return None
                 if isinstance(step, Ask):
                     self._search(step)
-                elif step is None:
-                    return None
                 elif not self._settle_if_final(step):
                     gpus = gpus_of(step.config, self.definition.space)
                     self.live[step.signature] = LiveArm(step, time.monotonic(), gpus)

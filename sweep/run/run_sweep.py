@@ -38,6 +38,10 @@ class Executor(Protocol):
     def workers(self) -> int | None:
         """Arms at a time; None: as many as there is room for."""
 
+    @property
+    def fuse(self) -> int | None:
+        """Arms that a worker may train together; None: the executor's own choice."""
+
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out until it has no more, or is stopped."""
 
@@ -126,5 +130,6 @@ def run_again(
         objects.root,
         where=executor.where,
         workers=executor.workers,
+        fuse=executor.fuse,
         more=budget.options,
     )

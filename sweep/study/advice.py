@@ -66,10 +66,12 @@ def resume(
     *,
     where: str = "local",
     workers: int | None = None,
+    fuse: int | None = None,
     more: Sequence[str] = (),
 ) -> str:
     """What continues a sweep the way that it was started here, with ``more`` options."""
-    how = [] if workers is None else ["--workers", str(workers)]
+    given = {"--workers": workers, "--fuse": fuse}
+    how = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
     if where != "local" and not os.environ.get(ASKED_FROM):
         how += ["--where", where]
     return command("resume", sweep, *how, *more, storage=storage)

@@ -13,7 +13,7 @@ work is left.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from search_spaces.space import Setting
@@ -21,6 +21,7 @@ from sweep.study.arms import Arm, arms_of_proposal, baselines
 from sweep.study.definition import Definition
 from trainables.plain import Json
 
+Fits = Callable[[Arm], bool]
 # The order of everything: (proposal number or -1 for baselines, setting, seed).
 _Key = tuple[int, int, int]
 
@@ -107,6 +108,34 @@ class Plan:
         if arm is not None:
             self._out.add(arm.signature)
         return arm
+
+    def next_fitting(self, fits: Fits) -> Arm | Ask | None:
+        """The next arm that fits, whatever comes before; else a proposal that brings one.
+
+        Proposals that depend on no outcome are asked for before their turn; of a setting and seed
+        whose unconstrained arm fits, constrained ones are taken to.
+        """
+        arm = next((arm for arm in self.remaining() if fits(arm)), None)
+        if arm is not None:
+            self._out.add(arm.signature)
+            return arm
+        ask = next(self._asks_ahead(fits), None)
+        if ask is not None:
+            self._settings[ask.setting].asked.add(ask.number)
+        return ask
+
+    def count_fitting(self, fits: Fits) -> int:
+        """How many arms ``next_fitting`` would bring, one after the other."""
+        to_come = sum(1 for _ in self._asks_ahead(fits))
+        return sum(map(fits, self.remaining())) + to_come
+
+    def _asks_ahead(self, fits: Fits) -> Iterator[Ask]:
+        ahead = self.definition.space.asked_blindly
+        for name, state in self._settings.items():
+            if not state.retired and any(map(fits, self.baselines[name])):
+                for number in range(min(state.wanted, ahead)):
+                    if number not in state.proposed and number not in state.asked:
+                        yield Ask(name, number)
 
     def give_back(self, arm: Arm) -> None:
         """A handed-out arm was not trained after all: it comes again, at its place."""

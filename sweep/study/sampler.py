@@ -24,12 +24,10 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 from scipy.stats import qmc
 
 from search_spaces.ranges import at_share
-from search_spaces.space import Choice, Range, SearchSpace, Setting
+from search_spaces.space import STARTUP, Choice, Range, SearchSpace, Setting
 from sweep.study.proposals import Observation, Point
 from trainables.plain import Json
 
-# Points before a model is trusted, the default point included; Optuna's 10 are whole sweeps.
-STARTUP = 3
 GP_LIMIT = 100  # outcomes a GP is fitted to (1.3 s an ask; 15 s at 1,000); then TPE takes over
 # TPE's ask takes longer the more it is told (3 dimensions: 15 ms at 200, 150 ms at 2,000). What it
 # models as good is 25 outcomes at most, which are always among the best ones here.

@@ -9,6 +9,7 @@ from tests.support.oracles import TINY
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import FAMILIES, severity_key
 from trainables.primal_dual.constraints import Scales
+from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Evaluation, Report
 
 SCORES = {"0.00": 1.0, "0.20": 4.0, "0.40": 9.0}  # the metric by test gamma
@@ -108,3 +109,23 @@ def pair_config(seed: int = 0, **constraint: Any) -> ArmConfig:
     return TINY.with_fields(
         {"seed": seed, "test_gammas": gammas} | {f"constraint.{k}": v for k, v in fields.items()}
     )
+
+
+TIMED = {
+    results.TRAIN_STEPS_PER_S,
+    results.TRAIN_SECONDS,
+    results.EVAL_SECONDS,
+    results.TRAIN_PEAK_MEMORY_MB,
+}
+
+
+def numbers(record: ArmRecord) -> dict[str, Any]:
+    """Everything of a record that must not depend on when and in how many pieces it was trained."""
+    plain = record.to_json()
+    for name in ("started_ms", "ended_ms", "idle_ms", "environment"):
+        del plain[name]
+    for report in plain["reports"]:
+        del report["timestamp_ms"]
+        for name in TIMED:
+            del report["scalars"][name]
+    return plain

@@ -15,6 +15,7 @@ import torch
 from sweep.study.pairs import ProposalResult, join
 from sweep.study.selection import select
 from tests.support.oracles import TINY
+from tests.support.records import numbers
 from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task
 from trainables.config.arm import ArmConfig
@@ -48,26 +49,6 @@ def run(config: ArmConfig, store: ArmStore) -> ArmRecord:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> ArmRecord:
     """TINY, trained without a disturbance; to be read."""
     return run(TINY, ArmStore(ObjectStore(tmp_path_factory.mktemp("whole"))))
-
-
-TIMED = {
-    results.TRAIN_STEPS_PER_S,
-    results.TRAIN_SECONDS,
-    results.EVAL_SECONDS,
-    results.TRAIN_PEAK_MEMORY_MB,
-}
-
-
-def numbers(record: ArmRecord) -> dict[str, Any]:
-    """Everything of a record that must not depend on when and in how many pieces it was trained."""
-    plain = record.to_json()
-    for name in ("started_ms", "ended_ms", "idle_ms", "environment"):
-        del plain[name]
-    for report in plain["reports"]:
-        del report["timestamp_ms"]
-        for name in TIMED:
-            del report["scalars"][name]
-    return plain
 
 
 def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store: ArmStore) -> None:

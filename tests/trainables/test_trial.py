@@ -25,17 +25,21 @@ from trainables.records.objects import ObjectStore
 from trainables.retries import ARM_STARTS
 from trainables.training import Training
 from trainables.trial import (
-    FINISHED,
+    ARMS,
     GPU_LOST,
     NEEDS_WHOLE_GPU,
     PROBLEM,
-    REPORT,
-    SIGNATURE,
     STORE_PROBLEM,
     ArmTrial,
-    report_of,
+    arms_of,
+    configs_of,
     resources_of,
 )
+
+
+def finished(result: dict[str, Any]) -> bool:
+    arms = arms_of(result)
+    return bool(arms) and all(one.finished for one in arms)
 
 
 def arm(seed: int = 0) -> ArmConfig:
@@ -56,12 +60,12 @@ def test_a_step_is_a_report_interval_and_the_last_one_says_finished(objects: Obj
     trial = trial_of(objects, arm())
     first, last = trial.train(), trial.train()
     assert [first["step"], last["step"]] == [10, 20]
-    assert [first[FINISHED], last[FINISHED]] == [False, True]
+    assert [finished(first), finished(last)] == [False, True]
     assert [first["done"], last["done"]] == [False, True]
-    assert last[SIGNATURE] == arm().signature()
+    assert [one.signature for one in arms_of(last)] == [arm().signature()]
     record = ArmStore(objects).record(arm().signature())
     assert record is not None
-    assert [report_of(first), report_of(last)] == record.reports
+    assert [one.report for one in arms_of(first) + arms_of(last)] == record.reports
 
 
 OTHER_CODE = """
@@ -98,21 +102,21 @@ def test_at_most_eight_numbers_of_ours_go_to_tune(objects: ObjectStore) -> None:
     ours = trial_of(objects, arm()).step()
     numbers = [k for k, v in ours.items() if isinstance(v, int | float)]
     assert len(numbers) <= 8
-    assert isinstance(ours[REPORT], str)
+    assert isinstance(ours[ARMS], str)
 
 
 def test_a_reused_actor_trains_the_next_arm(objects: ObjectStore) -> None:
     trial = trial_of(objects, arm(seed=0))
     trial.train()
     assert trial.reset_config(told(arm(seed=1), objects.root)) is True
-    assert trial.train()[SIGNATURE] == arm(seed=1).signature()
+    assert [one.signature for one in arms_of(trial.train())] == [arm(seed=1).signature()]
     assert sorted(objects.names("arms")) == sorted(arm(seed=s).signature() for s in (0, 1))
 
 
 def test_a_trial_that_starts_again_resumes_from_the_store(objects: ObjectStore) -> None:
     trial_of(objects, arm()).train()
     assert trial_of(objects, arm()).train()["step"] == 20
-    assert trial_of(objects, arm()).train()[FINISHED] is True  # and then there is nothing to do
+    assert finished(trial_of(objects, arm()).train()) is True  # and then there is nothing to do
 
 
 def test_a_store_that_cannot_be_written_is_told_not_raised(
@@ -123,7 +127,7 @@ def test_a_store_that_cannot_be_written_is_told_not_raised(
 
     monkeypatch.setattr(ObjectStore, "_put_local", staticmethod(full))
     result = trial_of(objects, arm()).train()
-    assert (result[FINISHED], result[STORE_PROBLEM], result["done"]) == (False, True, True)
+    assert (finished(result), result[STORE_PROBLEM], result["done"]) == (False, True, True)
     assert "No space left on device" in result[PROBLEM]
 
 
@@ -135,10 +139,10 @@ def test_an_arm_that_outgrows_its_share_of_a_gpu_is_told_not_failed(
 
     monkeypatch.setattr(Training, "run_to", too_large)
     shared = ArmTrial(config=told(arm(), objects.root, bundle={"CPU": 1.0, "GPU": 0.5})).train()
-    assert (shared[FINISHED], shared[NEEDS_WHOLE_GPU], shared["done"]) == (False, True, True)
+    assert (finished(shared), shared[NEEDS_WHOLE_GPU], shared["done"]) == (False, True, True)
     assert "0.5 of its GPU" in shared[PROBLEM]
     whole = ArmTrial(config=told(arm(), objects.root, bundle={"CPU": 1.0, "GPU": 1.0})).train()
-    assert (whole[FINISHED], whole.get(NEEDS_WHOLE_GPU)) == (True, None)
+    assert (finished(whole), whole.get(NEEDS_WHOLE_GPU)) == (True, None)
     record = ArmStore(objects).record(arm().signature())
     assert record is not None
     assert record.status == "failed"
@@ -177,7 +181,7 @@ def test_an_unexpected_error_is_told_not_raised(
 
     monkeypatch.setattr(ArmStore, "record", broken)
     result = trial_of(objects, arm()).train()
-    assert (result[FINISHED], result[STORE_PROBLEM], result["done"]) == (False, False, True)
+    assert (finished(result), result[STORE_PROBLEM], result["done"]) == (False, False, True)
     assert "ZeroDivisionError: a defect of ours" in result[PROBLEM]
 
 
@@ -214,12 +218,12 @@ def test_a_machine_whose_gpu_is_lost_fails_no_arm_at_once(
     config = replace(arm(), device="cuda")
     for _ in range(ARM_STARTS - 1):
         result = trial_of(objects, config).train()
-        assert (result[FINISHED], result[GPU_LOST], result["done"]) == (False, True, True)
+        assert (finished(result), result[GPU_LOST], result["done"]) == (False, True, True)
         assert result[STORE_PROBLEM] is False
         assert f"CUDA does not start on {socket.gethostname()}" in result[PROBLEM]
         assert "nvidia-smi" in result[PROBLEM]
         assert ArmStore(objects).record(config.signature()) is None
-    assert trial_of(objects, config).train()[FINISHED] is True
+    assert finished(trial_of(objects, config).train()) is True
     record = ArmStore(objects).record(config.signature())
     assert record is not None
     assert record.status == "failed"
@@ -241,7 +245,7 @@ def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path:
     config = told(arm(), objects.root, bundle={"CPU": 2.0, "GPU": 0.25})
     assert all(isinstance(value, str | int | float) for value in config.values())
     assert resources_of(config).bundles == [{"CPU": 2.0, "GPU": 0.25}]
-    assert ArmConfig.from_json(json.loads(config["run"])) == arm()
+    assert configs_of(config) == [arm()]
     trial = trial_of(objects, arm())
     assert trial.save_checkpoint(str(tmp_path)) == {}
     trial.load_checkpoint({})

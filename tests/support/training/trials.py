@@ -13,6 +13,8 @@ def trial_of(objects: ObjectStore, config: ArmConfig) -> ArmTrial:
     return ArmTrial(config=told(config, objects.root))
 
 
-def told(config: ArmConfig, root: str, **more: Any) -> dict[str, Any]:
-    """What Tune carries for an arm on one CPU."""
-    return trial_config(config, root, **{"patience_s": 0, "bundle": {"CPU": 1.0}, **more})
+def told(config: ArmConfig, root: str, *others: ArmConfig, **more: Any) -> dict[str, Any]:
+    """What Tune carries for an arm, or a group of them, on one CPU."""
+    return trial_config(
+        [config, *others], root, **{"patience_s": 0, "bundle": {"CPU": 1.0}, **more}
+    )

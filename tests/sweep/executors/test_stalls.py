@@ -10,7 +10,7 @@ def hanging(stalls: Stalls, clock: Clock, until: float, *training: str) -> dict[
     """Who is found to hang up to that time, and whether it is not tried again."""
     found = {}
     for _ in looks(clock, until):
-        found |= {stall.signature: stall.is_last for stall in stalls.hanging(training)}
+        found |= {s.trial: s.is_last for s in stalls.hanging(dict.fromkeys(training, 1))}
     return found
 
 
@@ -85,3 +85,13 @@ def test_what_hangs_at_once_is_told_together() -> None:
     stalls.ended("a")
     hanging(stalls, clock, 6)
     assert hanging(stalls, clock, 10.5, "a", "b") == {"a": False, "b": True}
+
+
+def test_a_group_is_given_as_many_times_the_time_as_it_has_arms() -> None:
+    clock = Clock()
+    stalls = Stalls(10, clock=clock)
+    stalls.hanging({"three": 3})
+    stalls.reported("three")
+    found = [(clock.now, s.trial) for _ in looks(clock, 40) for s in stalls.hanging({"three": 3})]
+    assert [(round(when), trial) for when, trial in found] == [(30, "three")]
+    assert found[0][0] > 30

@@ -23,13 +23,14 @@ from sweep.executors.trials import LiveTrial, LiveTrials
 from sweep.executors.tune import _PlanSearcher, _Scheduler
 from sweep.run.budget import NO_LIMIT, Budget, Spending
 from sweep.run.events import Event
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition, started
 from tests.support.training.stand_ins import Clock, looks
 from trainables.records.arm_record import Report
 from trainables.records.objects import ObjectStore
-from trainables.trial import GPU_LOST, NODE, PROBLEM
+from trainables.trial import GPU_LOST, NODE, PROBLEM, ArmResult
 
 
 class Capacity:
@@ -54,6 +55,7 @@ class Work:
         capacity: Capacity,
         asked: Definition | None = None,
         budget: Budget = NO_LIMIT,
+        most: int = 1,
     ) -> None:
         self.event: list[Event] = []
         asked = asked or definition()
@@ -61,7 +63,8 @@ class Work:
         self.coordinator = started(objects, asked, on_event=self.event.append, spending=spending)
         self.clock, self.capacity, self.trials = Clock(), capacity, 0
         classes = ResourceClasses(asked, self.coordinator.runs.record)
-        self.live = LiveTrials(self.coordinator, classes, capacity, Stalls(10, clock=self.clock))
+        stalls = Stalls(10, clock=self.clock)
+        self.live = LiveTrials(self.coordinator, classes, capacity, stalls, most=most)
 
     def assign(self) -> list[str]:
         """Trials for all that is handed out now."""
@@ -72,9 +75,22 @@ class Work:
         return handed
 
     def finish(self, trial: str) -> None:
-        assigned = self.live.ended(trial)
-        self.coordinator.runs.put_record(finished(assigned.arm.config, LOSSES))
-        self.coordinator.finished(assigned.signature)
+        done = [self.end(arm) for arm in self.assigned(trial).arms]
+        assert self.live.ended(trial, done) == []
+
+    def end(self, arm: Arm) -> ArmResult:
+        """What a worker says of an arm whose final record it has stored."""
+        record = finished(arm.config, LOSSES)
+        self.coordinator.runs.put_record(record)
+        return ArmResult.of(record)
+
+    def arms(self, trial: str) -> list[str]:
+        return [arm.signature for arm in self.assigned(trial).arms]
+
+    def reported(self, trial: str, step: int, host: str = "here") -> None:
+        """All arms of a trial came to this report."""
+        told = [ArmResult(arm, False, report(step)) for arm in self.arms(trial)]
+        self.live.reported(trial, told, host)
 
     def hanging(self, until: float, *training: str) -> list[str]:
         """Who is found to hang up to that time."""
@@ -145,17 +161,17 @@ def test_arms_give_way_down_to_the_share_and_only_when_others_wait(objects: Obje
     trials = work.assign()
     work.capacity.count = 2
     for trial in trials:
-        work.live.reported(trial, report(10), "here")
+        work.reported(trial, 10)
     assert not any(map(work.live.gives_way, trials))  # nobody waits: a shrunken share stands
     work.capacity.others_wait = True
     assert [work.live.gives_way(trial) for trial in trials] == [True, True, False, False]
     assert not work.live.gives_way(trials[0])  # told once
-    gone = [work.live.ended(trial).signature for trial in trials[:2]]
+    gone = [signature for trial in trials[:2] for signature in work.live.ended(trial)]
     for signature in gone:
         work.coordinator.lost(signature)
     assert work.assign() == []
     work.capacity.count = 4
-    assert [work.assigned(trial).signature for trial in work.assign()] == gone  # first in line
+    assert [arm for trial in work.assign() for arm in work.arms(trial)] == gone  # first in line
 
 
 def test_arms_of_other_classes_take_places_by_what_they_hold(objects: ObjectStore) -> None:
@@ -166,10 +182,10 @@ def test_arms_of_other_classes_take_places_by_what_they_hold(objects: ObjectStor
     trials = work.assign()
     assert len(trials) == 8
     assert work.assigned("t0").kind.bundle == {"CPU": 1.0, "GPU": 0.25}
-    outgrown = work.live.ended("t0").signature
+    (outgrown,) = work.live.ended("t0")
     work.live.needs_whole_gpu(outgrown)
     assert work.assign() == ["t8"]
-    assert (work.assigned("t8").signature, work.assigned("t8").kind.gpus) == (outgrown, 1.0)
+    assert (work.arms("t8"), work.assigned("t8").kind.gpus) == ([outgrown], 1.0)
     for trial in ("t1", "t2", "t3"):
         work.finish(trial)
     assert work.assign() == []  # a whole GPU is four places
@@ -181,12 +197,12 @@ def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work(objects, Capacity(2))
-    met = [work.live.ended(trial).signature for trial in work.assign()]
+    met = [signature for trial in work.assign() for signature in work.live.ended(trial)]
     for signature in met:
         work.live.lost_gpu(signature, "node-7", "CUDA does not start on host-7.")
     assert work.live.lost_gpus == {"node-7"}
     assert caplog.text.count("CUDA does not start on host-7.") == 1
-    assert [work.assigned(trial).signature for trial in work.assign()] == met
+    assert [arm for trial in work.assign() for arm in work.arms(trial)] == met
     assert work.coordinator.problems == []
 
 
@@ -195,11 +211,11 @@ def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
 ) -> None:
     work = Work(objects, Capacity(2))
     first, second = work.assign()
-    assigned = work.assigned(first)
+    (assigned,) = work.assigned(first).arms
     assert work.hanging(0, first, second) == []
-    work.live.reported(first, report(20), "node-7")
+    work.reported(first, 20, "node-7")
     work.clock.now = 5
-    work.live.reported(second, report(20), "node-8")
+    work.reported(second, 20, "node-8")
     assert work.hanging(11, first, second) == [first]
     assert "no report for 10 s, after step 20 on node-7; its worker is ended" in caplog.text
     assert work.coordinator.runs.record(assigned.signature) is None
@@ -208,7 +224,7 @@ def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     assert work.hanging(53, first, second) == [second, first]  # it has yet to report to its new one
     record = work.coordinator.runs.record(assigned.signature)
     assert record is not None
-    assert (record.status, record.config) == ("failed", assigned.arm.config)
+    assert (record.status, record.config) == ("failed", assigned.config)
     assert "no report for 40 s, after step 20 on node-7" in record.reason
     assert "within 10 s, the first, for which data may be decoded, within 40 s" in record.reason
     assert "--stall-after" in record.reason
@@ -219,11 +235,64 @@ def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     assert assigned.signature not in work.coordinator.live
 
 
+def test_an_arm_that_ends_leaves_its_group_at_work(objects: ObjectStore) -> None:
+    work = Work(objects, Capacity(1), most=4)
+    (trial,) = work.assign()
+    arms = list(work.assigned(trial).arms)
+    assert len(arms) == 4
+    ended, *others = (arm.signature for arm in arms)
+    told = [work.end(arms[0]), *(ArmResult(arm, False, report(10)) for arm in others)]
+    work.live.reported(trial, told, "here")
+    assert work.arms(trial) == others
+    assert list(work.coordinator.live) == others
+    assert work.coordinator.plan.is_final(ended)
+    assert [work.coordinator.live[arm].report for arm in others] == [report(10)] * 3
+    assert work.live.ended(trial) == others  # its worker is gone
+    for signature in others:
+        work.coordinator.lost(signature)
+    handed = []
+    while assigned := work.assign():
+        handed.append(work.arms(assigned[0]))
+        work.finish(assigned[0])
+    assert others in handed
+
+
+def test_a_group_shares_the_gpu_that_its_worker_holds(objects: ObjectStore) -> None:
+    asked = definition()
+    space = replace(asked.space.with_base({"device": "cuda"}), gpus_per_arm=0.5)
+    machines = [{"CPU": 16.0, "GPU": 1.0}]
+    work = Work(objects, Capacity(1, machines), replace(asked, space=space), most=4)
+    (trial,) = work.assign()
+    assert work.assigned(trial).kind.gpus == 0.5
+    assert [arm.gpus for arm in work.coordinator.live.values()] == [0.125] * 4
+
+
+def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(
+    objects: ObjectStore,
+) -> None:
+    """Its second worker trains one arm after the other (fused/group.py)."""
+    work = Work(objects, Capacity(1), most=4)
+    (trial,) = work.assign()
+    first, *others = list(work.assigned(trial).arms)
+    work.hanging(0, trial)
+    assert work.hanging(159, trial) == []  # four arms, whose first reports may take 40 s each
+    assert work.hanging(161, trial) == [trial]
+    assert work.coordinator.runs.record(first.signature) is None
+    work.hanging(162)
+    assert work.hanging(323, trial) == [trial]
+    record = work.coordinator.runs.record(first.signature)
+    assert record is not None
+    assert record.status == "failed"
+    work.live.reported(trial, [ArmResult.of(record)], "here")
+    assert work.arms(trial) == [arm.signature for arm in others]
+    assert not any(work.coordinator.runs.record(arm.signature) for arm in others)
+
+
 def test_a_hanging_arm_keeps_the_reports_that_it_came_to(objects: ObjectStore) -> None:
     work = Work(objects, Capacity(1))
     (trial,) = work.assign()
-    assigned = work.assigned(trial)
-    running = replace(finished(assigned.arm.config, LOSSES), status="running", evaluation=None)
+    (assigned,) = work.assigned(trial).arms
+    running = replace(finished(assigned.config, LOSSES), status="running", evaluation=None)
     work.coordinator.runs.put_record(running)
     work.hanging(0, trial)
     assert work.hanging(41, trial) == [trial]
@@ -269,7 +338,7 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     searcher.on_trial_complete("t0", lost)
     again = searcher.suggest("t1")
     assert again is not None
-    assert (again["run"], again["avoid"]) == (first["run"], "a")
+    assert (again["runs"], again["avoid"]) == (first["runs"], "a")
     controller.live = [waiting("t1", again)]
     assert scheduler.choose_trial_to_run(controller) is controller.live[0]
     nodes.pop()  # what it waits for will not come
@@ -279,7 +348,7 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     searcher.on_trial_complete("t1")
     last = searcher.suggest("t2")
     assert last is not None
-    assert (last["run"], last["avoid"]) == (first["run"], "")
+    assert (last["runs"], last["avoid"]) == (first["runs"], "")
     assert not live.coordinator.problems
 
 

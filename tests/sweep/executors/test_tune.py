@@ -72,6 +72,21 @@ def test_ray_and_inline_come_to_the_same_numbers(
     assert not list(Path.home().iterdir())
 
 
+def test_a_group_whose_workers_are_killed_comes_to_the_numbers_of_arms_alone(
+    objects: ObjectStore, start: Callable[..., Driver], tmp_path: Path, trained_inline: ObjectStore
+) -> None:
+    """Killed between the checkpoints of a group's arms, and as one arm of it puts its weights."""
+    asked = put_definition(objects, tiny(n_proposals=3, steps=60, report_every=10))
+    faults = Faults(tmp_path / "faults")
+    faults.kill("checkpoint", "after", skip=5)
+    faults.kill("weights", "half", skip=1)
+    code, out, err = start(fuse=4, environment=faults.environment()).wait()
+    assert code == 0, out + err
+    assert sorted(death.split()[0] for death in faults.deaths()) == ["checkpoint", "weights"]
+    assert "arms go on from their last checkpoints" in err
+    assert table(objects, asked) == undisturbed(trained_inline, asked)
+
+
 def test_tune_keeps_no_trials_that_are_over(objects: ObjectStore) -> None:
     """It would keep 50 KB of every arm, and ask each of them at every step whether it is over."""
     asked = put_definition(objects, tiny(n_proposals=24))

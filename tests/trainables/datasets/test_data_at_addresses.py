@@ -28,7 +28,7 @@ from trainables.config.arm import ArmConfig
 from trainables.fetching import fetched_folders
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.trial import FETCHING, FINISHED, REPORT
+from trainables.trial import FETCHING, arms_of
 
 ADDRESS = f"s3://{BUCKET}/data"
 
@@ -130,8 +130,9 @@ def test_a_worker_says_how_far_it_is_until_its_data_are_there(
     told = [result[FETCHING] for result in results if FETCHING in result]
     assert told
     assert all(line.startswith("fetching data: ") for line in told)
-    assert [REPORT in result for result in results[-2:]] == [True, True]
-    assert results[-1][FINISHED]
+    reported = [[arm.report is not None for arm in arms_of(result)] for result in results[-2:]]
+    assert reported == [[True], [True]]
+    assert arms_of(results[-1])[0].finished
     assert ArmStore(objects).record(run.signature()) is not None
 
 

@@ -1,0 +1,36 @@
+"""Groups of arms that one worker trains together: which, and how many."""
+
+from __future__ import annotations
+
+import math
+
+from sweep.run.coordinator import Coordinator
+from sweep.study.arms import Arm
+
+
+def next_group(coordinator: Coordinator, *, most: int, places: float = 1.0) -> list[Arm]:
+    """The next arm, and arms of its configuration and seed that may be trained with it.
+
+    Their proposals are asked for before their turn only where no outcome could move them. Those
+    that fit are shared out among the places that are free, so that no worker idles for another's
+    group.
+
+    Args:
+        coordinator: hands them out.
+        most: so many arms; 1: no groups.
+        places: how many more workers could begin now.
+    """
+    first = coordinator.next_arm()
+    if first is None:
+        return []
+    group, common = [first], first.config.unconstrained()
+
+    def fits(arm: Arm) -> bool:
+        return arm.config.unconstrained() == common
+
+    if most > 1 and first.config.matched_capacity:  # else plain arms have another network
+        fitting = 1 + coordinator.plan.count_fitting(fits)
+        size = min(most, math.ceil(fitting / max(1.0, places)))
+        while len(group) < size and (arm := coordinator.next_arm(fits)) is not None:
+            group.append(arm)
+    return group

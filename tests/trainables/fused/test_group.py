@@ -1,0 +1,143 @@
+"""Groups of arms against arms alone: whole runs, early ends, kills, resumes and failures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.support.data.text_runs import tiny_text
+from tests.support.oracles import TINY
+from tests.support.records import numbers
+from trainables.arm_run import ArmRun
+from trainables.config.arm import ArmConfig
+from trainables.fused.group import ArmGroup
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.training import Training
+
+# The third wants what no layer gives, and is ended early; the fourth diverges.
+HARD = {"constraint.alpha": 0.9, "constraint.dual_lr": 2.0, "constraint.signal_clip": 0.4}
+STEEP = {"constraint.dual_lr": 1e37, "constraint.signal_clip": None}
+
+
+def company(base: ArmConfig) -> list[ArmConfig]:
+    others: Sequence[dict[str, Any]] = ({"constraint.alpha": 0.35}, HARD, STEEP)
+    return [base, *(base.with_fields(fields) for fields in others), base.unconstrained()]
+
+
+@pytest.fixture(params=["ut", "dust", "text_ut"])
+def configs(request: pytest.FixtureRequest, tmp_path: Path) -> list[ArmConfig]:
+    if request.param == "text_ut":
+        base = tiny_text(tmp_path, batch_size=15, **{"model.name": "text_ut"})
+        return company(replace(base, steps=12, report_every=3))
+    more = {"model.atoms_per_side": 6} if request.param == "dust" else {}
+    return company(TINY.with_fields({"model.name": request.param, "dtype": "float32", **more}))
+
+
+def store_in(folder: Path) -> ArmStore:
+    return ArmStore(ObjectStore(folder))
+
+
+def alone(configs: list[ArmConfig], store: ArmStore) -> None:
+    for config in configs:
+        run = ArmRun(config, store)
+        while not run.advance().is_final:
+            pass
+
+
+def group_of(configs: list[ArmConfig], store: ArmStore) -> ArmGroup:
+    return ArmGroup([ArmRun(config, store) for config in configs])
+
+
+def finish(group: ArmGroup) -> None:
+    while not group.is_final:
+        group.advance()
+
+
+def require_same(configs: list[ArmConfig], one: ArmStore, other: ArmStore) -> None:
+    for signature in (config.signature() for config in configs):
+        mine, theirs = one.record(signature), other.record(signature)
+        assert mine is not None
+        assert theirs is not None
+        assert numbers(mine) == numbers(theirs)
+        assert one.weights(signature) == other.weights(signature)
+
+
+def test_a_group_leaves_the_records_and_weights_of_arms_alone(
+    configs: list[ArmConfig], tmp_path: Path
+) -> None:
+    by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
+    alone(configs, by_itself)
+    group = group_of(configs, together)
+    finish(group)
+    assert group.fuses
+    require_same(configs, by_itself, together)
+    ends = [by_itself.record(config.signature()) for config in configs]
+    lengths = {(record.status, record.reports[-1].step) for record in ends if record}
+    assert len(lengths) > 1  # some left before the others
+
+
+def test_a_group_that_was_killed_goes_on_together_or_alone(
+    configs: list[ArmConfig], tmp_path: Path
+) -> None:
+    """The kill came between two checkpoints: one arm lies an interval behind the others."""
+    by_itself, killed = store_in(tmp_path / "alone"), store_in(tmp_path / "killed")
+    alone(configs, by_itself)
+    behind = ArmRun(configs[0], killed)
+    behind.advance()
+    others = group_of(configs[1:], killed)
+    others.advance()
+    others.advance()
+    alone(configs[1:2], killed)
+    group = group_of(configs, killed)
+    finish(group)
+    assert group.fuses
+    require_same(configs, by_itself, killed)
+
+
+def test_after_a_process_died_its_arms_are_trained_one_after_the_other(tmp_path: Path) -> None:
+    configs = company(TINY)
+    by_itself, died = store_in(tmp_path / "alone"), store_in(tmp_path / "died")
+    alone(configs, by_itself)
+    group_of(configs, died).advance()
+    again = group_of(configs, died)
+    again.advance()  # the store has newer checkpoints: nobody died
+    other = group_of(configs, died)
+    for config in configs:  # another process started them, and came to no report
+        died.count_attempt(config.signature(), 20)
+    steps = []
+    while not other.is_final:
+        steps.append([record.signature for record in other.advance()])
+    assert max(map(len, steps)) == 1
+    assert [names for i, names in enumerate(steps) if names not in steps[:i]] == [
+        [signature] for signature in (config.signature() for config in configs)
+        if [signature] in steps
+    ]  # fmt: skip
+    require_same(configs, by_itself, died)
+
+
+def test_an_arm_that_fails_in_a_group_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = company(TINY)
+    by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
+    alone(configs, by_itself)
+    finish_step = Training.finish_step
+
+    def out_of_memory(training: Training, step: int, seen_F: torch.Tensor) -> None:
+        if training.config == configs[1] and step == 15:
+            raise MemoryError("no more")
+        finish_step(training, step, seen_F)
+
+    monkeypatch.setattr(Training, "finish_step", out_of_memory)
+    finish(group_of(configs, together))
+    failed = together.record(configs[1].signature())
+    assert failed is not None
+    assert failed.status == "failed"
+    assert failed.reason.startswith("out of CPU memory (no more)")
+    require_same([configs[0], *configs[2:]], by_itself, together)

@@ -1,0 +1,174 @@
+"""Fused training: arms that differ in their constraints alone, in one forward pass
+
+Arms of one configuration and seed see the same batches, and their networks have the same shape: K
+of them are one network whose parameters have K rows (horizontal fusion; Wang et al. 2021, arXiv
+2102.02344). ``torch.vmap`` makes that network of any model as it is. Forward and backward pass are
+the stack's; clipping, the primal optimiser, the weighting and its dual variables stay each arm's
+own, in its own ``Training``, so that an arm may leave, be stored, and go on alone at any step.
+
+The numbers are those of training alone, bit for bit, or there is no fusion: products of a stack may
+run in other kernels, which round in another order (on a CPU those of very small matrices do).
+``same_bits`` tries that on the group itself.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from trainables.tasks.base import Batch, TrainingTask
+from trainables.training import Kind, Training, step_losses
+
+Parameters = dict[str, Tensor]
+
+
+class _Losses(nn.Module):
+    """``step_losses`` as a module, in which other parameters can be put in the model's place."""
+
+    def __init__(self, model: nn.Module, task: TrainingTask) -> None:
+        super().__init__()
+        self.model = model
+        self._task = (task,)  # a task that is a module adds no parameters
+
+    def forward(self, part: Batch, kind: Kind) -> Tensor:
+        """Mean losses over f_c, [L + 1] or [1]."""
+        (task,) = self._task
+        losses_FB = step_losses(self.model, task, part, kind)
+        return losses_FB.mean(dim=1) / task.scales.constant_loss
+
+
+class FusedTraining:
+    """Trainings of one task at one step that advance together; each stays whole by itself."""
+
+    def __init__(self, trainings: Sequence[Training]) -> None:
+        """Take trainings whose configurations differ in ``constraint`` alone, at the same step."""
+        self._trainings = list(trainings)
+        self._first = trainings[0]
+        self._losses = _Losses(self._first.model, self._first.task)
+        self._parameters: list[Parameters] = [
+            {f"model.{name}": p for name, p in t.model.named_parameters() if p.requires_grad}
+            for t in trainings
+        ]
+
+    def run_to(self, step: int) -> None:
+        """Take primal steps until ``step`` are done; each arm counts its share of the time."""
+        started = time.perf_counter()
+        first = self._first.step
+        for training in self._trainings:
+            training.model.train()
+        for current in range(first, step):
+            self._one_step(current)
+        if self._first.parameters[0].is_cuda:
+            torch.cuda.synchronize()
+        seconds = (time.perf_counter() - started) / len(self._trainings)
+        for training in self._trainings:
+            training.took(max(step - first, 0), seconds)
+
+    def _one_step(self, step: int) -> None:
+        stack = _stacked(self._parameters)
+        seen_KF = self._backward(step, stack)
+        for row, training in enumerate(self._trainings):
+            for name, parameter in self._parameters[row].items():
+                parameter.grad = _row(stack[name].grad, row)
+            training.finish_step(step, seen_KF[row])
+
+    def _backward(self, step: int, stack: Parameters) -> Tensor:
+        """The gradients of all arms' weighted losses; the losses (over f_c) [K, L + 1], detached.
+
+        Each row of the sum's gradient is that of its arm alone.
+        """
+        parts = self._parts(step)
+        seen = []
+        for part in parts:
+            losses_KF = self._fused_losses(stack, part)
+            seen.append(losses_KF.detach())
+            weights_KF = torch.stack(
+                [t.weighting.weights(step, seen[-1][row]) for row, t in enumerate(self._trainings)]
+            )
+            objective = (weights_KF * losses_KF).sum()
+            (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
+        return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)
+
+    def _parts(self, step: int) -> list[Batch]:
+        return self._first.task.train_batch(step).parts(self._first.config.accumulate)
+
+    def _fused_losses(self, stack: Parameters, part: Batch) -> Tensor:
+        """Mean losses over f_c of every arm and layer, [K, L + 1]."""
+        losses_KF: Tensor = torch.vmap(
+            lambda arm: functional_call(self._losses, arm, (part, "all layers"))
+        )(stack)
+        return losses_KF
+
+    # --- trying it out ---------------------------------------------------------------------------
+
+    def same_bits(self) -> bool:
+        """Whether losses and gradients of a step are those of every arm alone, bit for bit.
+
+        Tried with parameters and weights in general position: a start at zero hides what rounding
+        does. False, too, where the model has operations that ``torch.vmap`` must loop over, and in
+        bfloat16, whose sums over the uses of a parameter depend on what else is summed.
+        """
+        if self._first.task.autocast is not None:
+            return False
+        generator = torch.Generator().manual_seed(0)
+        arms = [
+            {
+                name: p.detach() + 0.02 * torch.randn(p.shape, generator=generator).to(p)
+                for name, p in of_arm.items()
+            }
+            for of_arm in self._parameters
+        ]
+        weights_F = 1.0 + torch.rand(self._first.config.model.layers + 1, generator=generator)
+        weights_F = weights_F.to(self._first.parameters[0])
+        last_F = torch.zeros_like(weights_F)
+        last_F[-1] = 1.0
+        part = self._parts(self._first.step)[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            try:
+                return all(
+                    self._is_alone(arms, kind, weights_F if kind == "all layers" else last_F, part)
+                    for kind in self._kinds()
+                )
+            except (RuntimeError, UserWarning):
+                return False
+
+    def _kinds(self) -> set[Kind]:
+        steps = (self._first.step, self._first.config.steps - 1)
+        return {training.kind(step) for training in self._trainings for step in steps}
+
+    def _is_alone(self, arms: list[Parameters], kind: Kind, weights_F: Tensor, part: Batch) -> bool:
+        """Whether every row of a fused step is what that arm's own step of this kind is."""
+        stack = _stacked(arms)
+        losses_KF = self._fused_losses(stack, part)
+        (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
+        for row, arm in enumerate(arms):
+            alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
+            losses_F: Tensor = functional_call(self._losses, alone, (part, kind))
+            (weights_F[-len(losses_F) :] * losses_F).sum().backward()  # type: ignore[no-untyped-call]
+            same = torch.equal(losses_F, losses_KF[row, -len(losses_F) :]) and all(
+                _equal(alone[name].grad, _row(stack[name].grad, row)) for name in alone
+            )
+            if not same:
+                return False
+        return True
+
+
+def _stacked(arms: Sequence[Parameters]) -> Parameters:
+    """All arms' parameters, [K, ...] each: copies, with gradients of their own."""
+    return {
+        name: torch.stack([arm[name].detach() for arm in arms]).requires_grad_() for name in arms[0]
+    }
+
+
+def _row(stacked: Tensor | None, row: int) -> Tensor | None:
+    return None if stacked is None else stacked[row]
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is other if one is None or other is None else torch.equal(one, other)
