@@ -9,7 +9,7 @@ from scipy.fft import dctn
 from torch import Tensor
 
 from trainables.models.attention import inner_products, squared_norms
-from trainables.models.ut import UT, VARIANTS, dct_matrix
+from trainables.models.ut import UT, VARIANTS, _transformed, dct_matrix
 
 EVERY_UT = sorted(VARIANTS)
 
@@ -98,6 +98,13 @@ def test_the_dct_equals_scipys() -> None:
     np.testing.assert_allclose(
         (matrix @ image @ matrix.T).numpy(), dctn(image.numpy(), norm="ortho"), atol=1e-12
     )
+
+
+def test_along_each_axis_a_transform_is_the_whole_one() -> None:
+    matrix, x_BTP = dct_matrix(4), tokens(torch.float64)
+    for one in (matrix, matrix.mT):  # both ways
+        by_axis, whole = (_transformed(x_BTP, m) for m in (one, torch.kron(one, one)))
+        torch.testing.assert_close(by_axis, whole, rtol=0, atol=1e-14)
 
 
 # --- attention scores -----------------------------------------------------------------------------
