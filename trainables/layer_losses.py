@@ -60,15 +60,18 @@ def layer_losses(
     *inner, last = layer_predictions(model, task, batch)
     if trains_last_alone:
         inner = [prediction.detach() for prediction in inner]
-    sampled = batch.inputs.sampled if isinstance(batch.inputs, Tokens) else None
-    if sampled is None or not isinstance(last, Logits):
+    if not isinstance(last, Logits):
         return torch.stack([task.loss(p, batch.targets) for p in (*inner, last)])
+    read, targets = cast(list[Logits], inner), batch.targets
+    whole_B = task.loss(last, targets)
+    sampled = batch.inputs.sampled if isinstance(batch.inputs, Tokens) else None
+    if sampled is None:
+        return torch.cat([task.loss(Logits.stacked(read), targets), whole_B[None]])
     places = sampled.clamp(min=0)
-    targets = batch.targets.gather(1, places).where(sampled >= 0, IGNORED)
-    whole_B = task.loss(last, batch.targets)
+    targets = targets.gather(1, places).where(sampled >= 0, IGNORED)
     control_B = (whole_B - task.loss(last.at(places).detach(), targets)).detach()
-    few = [cast(Logits, prediction).at(places) for prediction in inner]
-    return torch.stack([*(task.loss(p, targets) + control_B for p in few), whole_B])
+    few = Logits.stacked([prediction.at(places) for prediction in read])
+    return torch.cat([task.loss(few, targets) + control_B, whole_B[None]])
 
 
 def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:
