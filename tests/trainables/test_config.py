@@ -97,6 +97,7 @@ OTHER_VALUES = {
     "constraint.warmup_steps": 3, "constraint.form": "ratio",
     "constraint.resilience_form": "slack", "constraint.dual_every": 2,
     "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
+    "constraint.dual_noise": 0.5,
     "constraint.alpha_ramp_steps": 4, "constraint.weights_by": "last_layer",
     "constraint.supervision": 0.5, "constraint.supervision_decay": 0.5, "constraint.penalty": 2.0,
     "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],

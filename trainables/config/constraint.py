@@ -69,6 +69,9 @@ class ConstraintConfig(Section):
     dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
     violation_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
     # ^ share of the dual signal that is kept from the step before
+    dual_noise: Positive[float | None] = None
+    # ^ sgd: the noise of a layer's signal (standard deviation from step to step) that halves its
+    #   dual steps; None: no noise does
     alpha_ramp_steps: NotNegative[int] = 0
     # ^ steps after the warm-up in which alpha grows from 0 to its value
     warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
@@ -105,6 +108,13 @@ class ConstraintConfig(Section):
             "resilience",
             "below 1 with dual_optimizer 'bare_decay'",
             "it is the share of a multiplier that one dual step takes off.",
+        )
+        self.require(
+            self.dual_noise is None or (is_sgd and is_decay and self.violation_ema == 0),
+            "dual_noise",
+            "None but with dual_optimizer 'sgd', resilience_form 'decay' and violation_ema 0",
+            "elsewhere multipliers do not rest at the same point at every rate, or noise is "
+            "averaged already.",
         )
         self.require(
             self.resilience_form == "decay" or self.resilience > 0,
