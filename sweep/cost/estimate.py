@@ -254,8 +254,11 @@ def _of_its_shape(config: ArmConfig) -> ArmConfig:
     """The run with defaults in all fields that the cost of a step does not depend on."""
     data, constraint = config.data, config.constraint
     if constraint is not None:
-        inner_tokens = constraint.inner_tokens
-        constraint = replace(default_constraint(config.task), inner_tokens=inner_tokens)
+        constraint = replace(
+            default_constraint(config.task),
+            inner_tokens=constraint.inner_tokens,
+            inner_layers=constraint.inner_layers,
+        )
     return ArmConfig(
         task=config.task,
         data=DataConfig(

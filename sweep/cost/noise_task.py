@@ -73,7 +73,11 @@ class NoiseAnswers(NoiseTask):
     def __init__(self, config: ArmConfig) -> None:
         """Draw as for all, and know of which share of tokens inner layers' losses are."""
         super().__init__(config)
-        self._share = 1.0 if config.constraint is None else config.constraint.inner_tokens
+        self._share, self._layers = 1.0, None
+        if config.constraint is not None:
+            self._share = config.constraint.inner_tokens
+            count = config.constraint.inner_layers
+            self._layers = None if count is None else tuple(range(1, 1 + count))
 
     def calibrate(self, embed: Embed) -> None:
         """No noise is added to the embeddings."""
@@ -88,6 +92,7 @@ class NoiseAnswers(NoiseTask):
             torch.ones_like(ids, dtype=torch.bool),
             places=places,
             sampled=None if self._share == 1.0 else few,
+            layers=self._layers,
         )
         return Batch(tokens, ids[:, 1:])
 

@@ -58,6 +58,9 @@ class ConstraintConfig(Section):
     inner_tokens: Annotated[float, Rule(lambda share: 0 < share <= 1, "in (0, 1]")] = 1.0
     # ^ decoders: of which share of an answer's tokens inner layers' losses are in training, as
     #   unbiased samples; the last layer's and all that is judged are exact
+    inner_layers: Positive[int | None] = None
+    # ^ decoders: how many inner layers' losses a training step takes, drawn anew, as unbiased
+    #   estimates of all; None: every layer's
     dual_penalty: NotNegative[float] = 0.01  # augmented: p, multiplier per unit of the signal
     dual_penalty_growth: Annotated[float, at_least(1, "1 keeps the penalty as it is.")] = 1.0
     # ^ augmented: p of a layer times this at a dual step that finds it violated and no better
@@ -150,6 +153,11 @@ class ConstraintConfig(Section):
             "replayed_weights",
             "a weight for each of the layers 0..L with weights_by 'replayed'",
         )
+
+    @property
+    def first_layer(self) -> int:
+        """The first layer that a constraint bounds."""
+        return 0 if self.reference == "bound_zero" else 1
 
     @property
     def is_control(self) -> bool:

@@ -46,6 +46,7 @@ class Tokens:
     # ^ [B, A] int64: the tokens that predictions are read off; None: as the model pools them
     sampled: Tensor | None = None
     # ^ [B, K] int64: which of ``places`` inner layers' losses are of, -1 beyond; None: all of them
+    layers: tuple[int, ...] | None = None  # before the last, whose losses are taken; None: all
 
     def __len__(self) -> int:
         """B."""
@@ -55,7 +56,7 @@ class Tokens:
         """The same of some rows of the batch, as a tensor's."""
         parts = (self.token_type_ids, self.noise, self.places, self.sampled)
         others = (None if part is None else part[rows] for part in parts)
-        return Tokens(self.ids[rows], self.attention_mask[rows], *others)
+        return Tokens(self.ids[rows], self.attention_mask[rows], *others, layers=self.layers)
 
 
 @dataclass(frozen=True)
