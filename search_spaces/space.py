@@ -46,6 +46,7 @@ _JOINT = tuple(
         "alpha",
         "dual_kp",
         "dual_lr",
+        "dual_noise",
         "dual_optimizer",
         "dual_penalty",
         "dual_penalty_growth",

@@ -94,6 +94,8 @@ TREE_COMMENTS = {
     "benchmarks/results/calibration.json": "the run that docs/statistics.md has its figures from",
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
+    "benchmarks/results/decoder_step.json": "exact and estimated inner losses: what a step costs",
+    "benchmarks/results/estimator_noise.json": "noise of sampled tokens and layers on Alpaca",
     "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",

@@ -56,19 +56,32 @@ def layer_losses(
     alone). With ``trains_last_alone`` the losses before the last have no gradient: what has weight
     0 is only measured, not passed back through. Of a batch with sampled tokens those before the
     last are unbiased estimates (heads/loss_estimators.py), with the last one's as control variate.
+    Of one with drawn layers those of the others are 0.
     """
     *inner, last = layer_predictions(model, task, batch)
     if trains_last_alone:
         inner = [prediction.detach() for prediction in inner]
-    sampled = batch.inputs.sampled if isinstance(batch.inputs, Tokens) else None
-    if sampled is None or not isinstance(last, Logits):
+    if not isinstance(last, Logits):
         return torch.stack([task.loss(p, batch.targets) for p in (*inner, last)])
-    places = sampled.clamp(min=0)
-    targets = batch.targets.gather(1, places).where(sampled >= 0, IGNORED)
-    whole_B = task.loss(last, batch.targets)
-    control_B = (whole_B - task.loss(last.at(places).detach(), targets)).detach()
-    few = [cast(Logits, prediction).at(places) for prediction in inner]
-    return torch.stack([*(task.loss(p, targets) + control_B for p in few), whole_B])
+    assert isinstance(batch.inputs, Tokens)
+    drawn, sampled = batch.inputs.layers, batch.inputs.sampled
+    read, targets = cast(list[Logits], inner), batch.targets
+    if drawn is not None:
+        read = [read[layer] for layer in drawn]
+    whole_B = task.loss(last, targets)
+    if sampled is None:
+        found_MB = task.loss(Logits.stacked(read), targets)
+    else:
+        places = sampled.clamp(min=0)
+        targets = targets.gather(1, places).where(sampled >= 0, IGNORED)
+        control_B = (whole_B - task.loss(last.at(places).detach(), targets)).detach()
+        few = Logits.stacked([prediction.at(places) for prediction in read])
+        found_MB = task.loss(few, targets) + control_B
+    if drawn is None:
+        return torch.cat([found_MB, whole_B[None]])
+    rows = dict(zip(drawn, found_MB.unbind(), strict=True))
+    nothing_B = torch.zeros_like(whole_B)
+    return torch.stack([*(rows.get(layer, nothing_B) for layer in range(len(inner))), whole_B])
 
 
 def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:

@@ -24,11 +24,14 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainables.config.arm import ArmConfig
+from trainables.heads.loss_estimators import estimated_losses, updated_controls
 from trainables.layer_losses import Model, last_loss, layer_losses
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.records import arm_record as results
-from trainables.tasks.base import Batch, TrainingTask
+from trainables.tasks.base import Batch, Tokens, TrainingTask
+
+GAP_RATE = 0.2  # of the running means of layers that are not read at every step
 
 
 def optimizer_of(config: ArmConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -83,6 +86,12 @@ class Training:
         self._average = get_ema_multi_avg_fn(config.weight_ema)  # type: ignore[no-untyped-call]
         self._constant_loss = task.scales.constant_loss
         first = self.parameters[0]
+        self._gaps_M: Tensor | None = None
+        constraint = config.constraint
+        if constraint is not None and constraint.inner_layers is not None:
+            among = config.model.layers - constraint.first_layer
+            self._gaps_M = torch.zeros(among, device=first.device, dtype=first.dtype)
+            # ^ of inner layers' losses to the last one's, over f_c: running means
         self._loss_sum = torch.zeros((), device=first.device, dtype=first.dtype)
         self._grad_norm_sum = torch.zeros_like(self._loss_sum)
         self._since_report = 0
@@ -136,15 +145,34 @@ class Training:
     def _backward(self, step: int) -> Tensor:
         """The gradient of the weighted sum over the whole batch; its losses, detached."""
         parts = self.task.train_batch(step).parts(self.config.accumulate)
-        seen = []
+        seen, gaps_M = [], self._gaps_M  # one draw for all parts: their controls are of before it
         for part in parts:
             losses_FB = step_losses(self.model, self.task, part, self.kind(step))
             losses_F = losses_FB.mean(dim=1) / self._constant_loss
+            if gaps_M is not None:
+                losses_F = self._estimated(losses_F, part, gaps_M)
             seen.append(losses_F.detach())
             # with several parts the weights follow no losses (ArmConfig.accumulate)
             objective = (self.weighting.weights(step, seen[-1]) * losses_F).sum()
             (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
         return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)
+
+    def _estimated(self, losses_F: Tensor, part: Batch, gaps_M: Tensor) -> Tensor:
+        """All losses where some layers' were taken: unbiased estimates, with their gradient.
+
+        The control variate of a layer is the last one's loss and the mean gap to it so far, which
+        follows the drawn layers.
+        """
+        assert isinstance(part.inputs, Tokens)
+        assert part.inputs.layers is not None
+        assert self._gaps_M is not None
+        *others, last = losses_F.unbind()
+        first = len(others) - len(gaps_M)
+        taken = {layer - first: others[layer] for layer in part.inputs.layers}
+        gaps = {at: loss - last for at, loss in taken.items()}
+        self._gaps_M = updated_controls(self._gaps_M, gaps, GAP_RATE)
+        estimates_M = estimated_losses(taken, last.detach() + gaps_M)
+        return torch.cat([losses_F[:first], estimates_M, last[None]])
 
     @torch.no_grad()
     def _average_weights(self, step: int) -> None:
@@ -182,6 +210,8 @@ class Training:
             "optimizer": self.optimizer.state_dict(),
             "weighting": self.weighting.state_dict(),
         }
+        if self._gaps_M is not None:
+            state["gaps"] = self._gaps_M
         if self.evaluated is not self.model:
             state["evaluated"] = self.evaluated.state_dict()
         return state
@@ -191,6 +221,8 @@ class Training:
         self.step = state["step"]
         self.seconds = state["seconds"]
         self.model.load_state_dict(state["model"])
+        if self._gaps_M is not None:
+            self._gaps_M = state["gaps"].clone()
         if self.evaluated is not self.model:
             self.evaluated.load_state_dict(state["evaluated"])
         self.optimizer.load_state_dict(state["optimizer"])

@@ -215,6 +215,11 @@ def register(
             "it confirms."
         )
     _, view = open_sweep(storage, name)
+    if view.definition.space.base.facts.answers:
+        raise Misuse(
+            f"the networks of {name} cannot be registered as models: they write answers token by "
+            "token, which a model of one input does not. Their weights are in the store."
+        )
     kept = catalog.matching([s.setting.name for s in view.settings], patterns, name)
     settings = [s for s in view.settings if s.setting.name in kept]
     won = {s.setting.name: s.chosen.winner for s in settings if s.chosen.winner is not None}

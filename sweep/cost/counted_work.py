@@ -27,7 +27,7 @@ from trainables.build import build_model, depth_of, parameter_dtype
 from trainables.config.arm import ArmConfig, ModelConfig
 from trainables.errors import BadData, Misuse, SweepError, UnknownName
 from trainables.fetching.remote_folders import is_address
-from trainables.layer_losses import layer_losses
+from trainables.layer_losses import last_loss, layer_losses
 
 # Of checkpoints that are not here, by a word in their name; of others, and in all else, the
 # defaults of transformers: 12 layers of width 768.
@@ -41,6 +41,19 @@ SIZES: Mapping[str, dict[str, int]] = {
         "num_attention_heads": 16,
     },
 }
+
+# The same of decoders, of the shape of Llama 3; of others, Llama's with a vocabulary of 32,000.
+DECODERS: Mapping[str, dict[str, int]] = {
+    "8b": {
+        "num_hidden_layers": 32,
+        "hidden_size": 4096,
+        "intermediate_size": 14_336,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "vocab_size": 128_256,
+    },
+}
+SMALL_DECODER = {"hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12}
 
 # What torch's counter has no formula for: the kernel that attention is on a CPU.
 _UNCOUNTED = {
@@ -107,13 +120,16 @@ def _counted(config: ArmConfig) -> Work:
         return tensor
 
     counter = FlopCounterMode(display=False, custom_mapping=_UNCOUNTED)
+    # as training does; elsewhere what the layers before the last are read by costs next to nothing
+    reads_last = config.constraint is None and config.facts.answers
+    read = last_loss if reads_last else layer_losses
     with counter, saved_tensors_hooks(keep, lambda tensor: tensor):
-        losses_FB = layer_losses(model, task, part)
+        read(model, task, part)
     trained = [p for p in model.parameters() if p.requires_grad]
     others = [*(p for p in model.parameters() if not p.requires_grad), *model.buffers()]
     own = {tensor.untyped_storage()._cdata for tensor in (*trained, *others)}
     return Work(
-        layers=len(losses_FB) - 1,
+        layers=config.model.layers,
         forward_flops=counter.get_total_flops() / len(part.targets),
         parameters=sum(p.numel() for p in trained),
         state_bytes=sum(4 * p.nbytes for p in trained) + sum(t.nbytes for t in others),
@@ -162,14 +178,17 @@ def _described(config: ArmConfig, folder: Path) -> ModelConfig:
             return replace(model, layers=model.layers or depth)
         except (UnknownName, BadData):  # a run says what is wrong; here the cost is asked
             pass
-    sizes = {"num_hidden_layers": 12}
-    for word, of_word in SIZES.items():
+    is_decoder = config.facts.answers
+    sizes = {"num_hidden_layers": 12} | (SMALL_DECODER if is_decoder else {})
+    for word, of_word in (DECODERS if is_decoder else SIZES).items():
         sizes |= of_word if word in name.lower() else {}
     if model.layers:
         sizes["num_hidden_layers"] = model.layers
     side = data.frame_size
     described: dict[str, object] = {"model_type": "vit", "image_size": side}
-    if config.facts.reads_texts:
+    if is_decoder:
+        described = {"model_type": "llama", "max_position_embeddings": max(2048, data.max_length)}
+    elif config.facts.reads_texts:
         described = {"model_type": "bert", "max_position_embeddings": max(512, data.max_length)}
     images = {"image_processor_type": "ViTImageProcessor", "size": {"height": side, "width": side}}
     (folder / "config.json").write_text(json.dumps(described | sizes))

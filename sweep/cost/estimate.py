@@ -46,7 +46,7 @@ KERNELS_PER_LAYER = 60  # of one step: forward, loss, backward, Adam
 class TextShape:
     """What texts of one data set are like."""
 
-    tokens: int  # of a sample, cut at 256
+    tokens: int  # of a sample, cut at 256; of instructions with their answer
     examples: float  # of the data set's own training split, of which dev is a share
     tests: float  # of its test split
 
@@ -54,6 +54,7 @@ class TextShape:
 TEXTS: Mapping[str, TextShape] = {
     "imdb": TextShape(230, 25_000, 25_000),
     "mnli": TextShape(45, 392_702, 9_815),
+    "alpaca": TextShape(117, 46_800, 5_200),
 }
 TEST_FRAMES = {"ucsd_ped1": 7_200, "ucsd_ped2": 2_010, "avenue": 15_324, "shanghaitech": 40_791}
 
@@ -197,9 +198,16 @@ def gpu_called(name: str) -> str | None:
 
 def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     """Seconds that one arm trains and is evaluated."""
-    step = _step_seconds(config, gpu)
     samples = config.batch_size * (1 + BACKWARD)  # as many forward passes as one step costs
-    return START_S + step * (config.steps + evaluated_samples(config) / samples)
+    passes = evaluated_samples(config) * _step_seconds(_as_evaluated(config), gpu) / samples
+    return START_S + config.steps * _step_seconds(config, gpu) + passes
+
+
+def _as_evaluated(config: ArmConfig) -> ArmConfig:
+    """The run whose step reads what an evaluation does: a decoder's head after every layer."""
+    if not config.facts.answers:
+        return config
+    return replace(config, constraint=default_constraint(config.task))
 
 
 def evaluated_samples(config: ArmConfig) -> float:
@@ -244,7 +252,13 @@ def is_timed(config: ArmConfig) -> bool:
 @lru_cache(maxsize=4096)
 def _of_its_shape(config: ArmConfig) -> ArmConfig:
     """The run with defaults in all fields that the cost of a step does not depend on."""
-    data = config.data
+    data, constraint = config.data, config.constraint
+    if constraint is not None:
+        constraint = replace(
+            default_constraint(config.task),
+            inner_tokens=constraint.inner_tokens,
+            inner_layers=constraint.inner_layers,
+        )
     return ArmConfig(
         task=config.task,
         data=DataConfig(
@@ -258,7 +272,7 @@ def _of_its_shape(config: ArmConfig) -> ArmConfig:
         accumulate=config.accumulate,
         dtype=config.dtype,
         threads=config.threads,
-        constraint=None if config.constraint is None else default_constraint(config.task),
+        constraint=constraint,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -69,14 +70,30 @@ class NoiseAnswers(NoiseTask):
 
     vocabulary = 0  # of its tokenizer; there is none
 
+    def __init__(self, config: ArmConfig) -> None:
+        """Draw as for all, and know of which share of tokens inner layers' losses are."""
+        super().__init__(config)
+        self._share, self._layers = 1.0, None
+        if config.constraint is not None:
+            self._share = config.constraint.inner_tokens
+            count = config.constraint.inner_layers
+            self._layers = None if count is None else tuple(range(1, 1 + count))
+
     def calibrate(self, embed: Embed) -> None:
         """No noise is added to the embeddings."""
 
     def train_batch(self, step: int) -> Batch:
-        """Texts of one length, whose every prediction counts."""
+        """Texts of one length, whose every prediction counts; of a sample the first few do."""
         ids = torch.zeros(self._clean.shape, dtype=torch.int64)
         places = torch.arange(ids.shape[1] - 1).expand(len(ids), -1)
-        tokens = Tokens(ids, torch.ones_like(ids, dtype=torch.bool), places=places)
+        few = places[:, : math.ceil(self._share * places.shape[1])]
+        tokens = Tokens(
+            ids,
+            torch.ones_like(ids, dtype=torch.bool),
+            places=places,
+            sampled=None if self._share == 1.0 else few,
+            layers=self._layers,
+        )
         return Batch(tokens, ids[:, 1:])
 
     def loss(self, prediction: Logits, targets: Tensor) -> Tensor:

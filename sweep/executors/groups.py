@@ -26,11 +26,17 @@ def next_group(coordinator: Coordinator, *, most: int, places: float = 1.0) -> l
     group, common = [first], first.config.unconstrained()
 
     def fits(arm: Arm) -> bool:
-        return arm.config.unconstrained() == common
+        return arm.config.unconstrained() == common and not _draws_losses(arm)
 
-    if most > 1 and first.config.matched_capacity:  # else plain arms have another network
+    if most > 1 and first.config.matched_capacity and not _draws_losses(first):
+        # ^ without matched capacity plain arms have another network
         fitting = 1 + coordinator.plan.count_fitting(fits)
         size = min(most, math.ceil(fitting / max(1.0, places)))
         while len(group) < size and (arm := coordinator.next_arm(fits)) is not None:
             group.append(arm)
     return group
+
+
+def _draws_losses(arm: Arm) -> bool:
+    """Whether its batches are not those of its siblings: they hold draws for its constraint."""
+    return arm.config.constraint is not None and arm.config.constraint.draws_losses

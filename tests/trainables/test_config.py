@@ -97,6 +97,7 @@ OTHER_VALUES = {
     "constraint.warmup_steps": 3, "constraint.form": "ratio",
     "constraint.resilience_form": "slack", "constraint.dual_every": 2,
     "constraint.dual_every_unit": "epoch", "constraint.violation_ema": 0.5,
+    "constraint.dual_noise": 0.5, "constraint.inner_layers": 1,
     "constraint.alpha_ramp_steps": 4, "constraint.weights_by": "last_layer",
     "constraint.supervision": 0.5, "constraint.supervision_decay": 0.5, "constraint.penalty": 2.0,
     "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],
@@ -116,7 +117,8 @@ INSTRUCTIONS = TEXT | {"task": "instruction_tuning", "model.name": "decoder", "d
 SUPERVISED = {"constraint.weights_by": "deep_supervision"}
 OF_MODEL = {  # what a run needs beside a field that only one model or setter of weights has
     "constraint.supervision": SUPERVISED, "constraint.supervision_decay": SUPERVISED,
-    "constraint.inner_tokens": INSTRUCTIONS, "data.template": INSTRUCTIONS,
+    "constraint.inner_tokens": INSTRUCTIONS, "constraint.inner_layers": INSTRUCTIONS,
+    "data.template": INSTRUCTIONS,
     "constraint.penalty": {"constraint.weights_by": "penalty"},
     "constraint.dual_kp": {"constraint.dual_optimizer": "nupi"},
     "constraint.dual_penalty": {"constraint.dual_optimizer": "augmented"},

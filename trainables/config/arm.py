@@ -126,6 +126,18 @@ class ArmConfig(Section):
             "its samples have one prediction each, of which no part can be sampled.",
         )
         constraint.require(
+            self.facts.answers or constraint.inner_layers is None,
+            "inner_layers",
+            f"left at None in {self.task}",
+            "its layers are read at next to no cost.",
+        )
+        inner = self.model.layers - constraint.first_layer
+        constraint.require(
+            self.model.layers == 0 or (constraint.inner_layers or 1) <= max(inner, 1),
+            "inner_layers",
+            f"None or at most {inner}, the layers before the last that a constraint bounds",
+        )
+        constraint.require(
             self.facts.has_identity or constraint.reference_unit != "identity",
             "reference_unit",
             f"'constant' or 'absolute' in {self.task}",

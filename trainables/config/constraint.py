@@ -58,6 +58,9 @@ class ConstraintConfig(Section):
     inner_tokens: Annotated[float, Rule(lambda share: 0 < share <= 1, "in (0, 1]")] = 1.0
     # ^ decoders: of which share of an answer's tokens inner layers' losses are in training, as
     #   unbiased samples; the last layer's and all that is judged are exact
+    inner_layers: Positive[int | None] = None
+    # ^ decoders: how many inner layers' losses a training step takes, drawn anew, as unbiased
+    #   estimates of all; None: every layer's
     dual_penalty: NotNegative[float] = 0.01  # augmented: p, multiplier per unit of the signal
     dual_penalty_growth: Annotated[float, at_least(1, "1 keeps the penalty as it is.")] = 1.0
     # ^ augmented: p of a layer times this at a dual step that finds it violated and no better
@@ -69,6 +72,9 @@ class ConstraintConfig(Section):
     dual_every_unit: Literal["step", "epoch"] = "step"  # ... on the mean violation since the last
     violation_ema: Annotated[float, Rule(lambda share: 0 <= share < 1, "in [0, 1)")] = 0.0
     # ^ share of the dual signal that is kept from the step before
+    dual_noise: Positive[float | None] = None
+    # ^ sgd: the noise of a layer's signal (standard deviation from step to step) that halves its
+    #   dual steps; None: no noise does
     alpha_ramp_steps: NotNegative[int] = 0
     # ^ steps after the warm-up in which alpha grows from 0 to its value
     warmup_steps: NotNegative[int] = 0  # plain steps before the constraints act, inside the budget
@@ -107,6 +113,13 @@ class ConstraintConfig(Section):
             "it is the share of a multiplier that one dual step takes off.",
         )
         self.require(
+            self.dual_noise is None or (is_sgd and is_decay and self.violation_ema == 0),
+            "dual_noise",
+            "None but with dual_optimizer 'sgd', resilience_form 'decay' and violation_ema 0",
+            "elsewhere multipliers do not rest at the same point at every rate, or noise is "
+            "averaged already.",
+        )
+        self.require(
             self.resilience_form == "decay" or self.resilience > 0,
             "resilience",
             f"positive with resilience_form {self.resilience_form!r}",
@@ -140,6 +153,16 @@ class ConstraintConfig(Section):
             "replayed_weights",
             "a weight for each of the layers 0..L with weights_by 'replayed'",
         )
+
+    @property
+    def first_layer(self) -> int:
+        """The first layer that a constraint bounds."""
+        return 0 if self.reference == "bound_zero" else 1
+
+    @property
+    def draws_losses(self) -> bool:
+        """Whether training steps take inner layers' losses from draws of tokens or of layers."""
+        return self.inner_tokens < 1 or self.inner_layers is not None
 
     @property
     def is_control(self) -> bool:

@@ -71,9 +71,17 @@ def tensors_in(state: Any) -> Iterator[Tensor]:
 
 def equal(one: Batch, other: Batch) -> bool:
     """Whether a model is given the same, and should return the same, bit for bit."""
-    same = one.units == other.units and torch.equal(one.targets, other.targets)
+    same = (
+        one.units == other.units
+        and _layers_of(one) == _layers_of(other)
+        and torch.equal(one.targets, other.targets)
+    )
     pairs = zip(_tensors_of(one), _tensors_of(other), strict=True)
     return same and all(a is b if a is None or b is None else torch.equal(a, b) for a, b in pairs)
+
+
+def _layers_of(batch: Batch) -> tuple[int, ...] | None:
+    return batch.inputs.layers if isinstance(batch.inputs, Tokens) else None
 
 
 def _tensors_of(batch: Batch) -> tuple[Tensor | None, ...]:

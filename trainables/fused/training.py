@@ -1,4 +1,4 @@
-"""Fused training: arms that differ in their constraints alone, in one forward pass.
+"""Fused training: arms that differ in their constraint, in one forward pass.
 
 Arms of one configuration and seed see the same batches, and their networks have the same shape: K
 of them are one network whose parameters have K rows (horizontal fusion; Wang et al. 2021, arXiv

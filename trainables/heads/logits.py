@@ -5,6 +5,7 @@ Shape suffixes: B batch, A answer tokens, H width of the states, V words.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -39,6 +40,11 @@ class Logits:
         """Without gradients."""
         bias = None if self.bias is None else self.bias.detach()
         return replace(self, states=self.states.detach(), weight=self.weight.detach(), bias=bias)
+
+    @classmethod
+    def stacked(cls, layers: Sequence[Logits]) -> Logits:
+        """Those [M, B, A, V] of M layers that share a head, for one pass through it."""
+        return replace(layers[0], states=torch.stack([layer.states for layer in layers]))
 
     def at(self, places: Tensor) -> Logits:
         """Those at some of the A places alone, [B, K] int64."""

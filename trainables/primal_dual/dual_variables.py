@@ -72,6 +72,48 @@ class _Projected:
             self._adam.load_state_dict(state["adam"])
 
 
+class SignalNoise:
+    """Variance [L] of the dual signal from step to step, and what it leaves of a dual step.
+
+    Half the squared change between two signals estimates it without bias, where draws are
+    independent, whatever drifts slowly; here the mean of the last changes, weighted KEPT^age. The
+    share of a step does not depend on the signal that the step follows, so that no draw is weighed
+    by its own size.
+    """
+
+    KEPT: ClassVar[float] = 0.95
+
+    def __init__(self, count: int, tau: float, device: torch.device, dtype: torch.dtype) -> None:
+        """No signal seen: steps are whole until there were two."""
+        self._tau = tau
+        self._last_L = torch.zeros(count, device=device, dtype=dtype)
+        self._mean_L = torch.zeros_like(self._last_L)
+        self._seen = 0
+
+    def share(self) -> Tensor:
+        """1 / (1 + V / tau^2) in (0, 1], [L]."""
+        weight = 1.0 - self.KEPT ** max(self._seen - 1, 0)
+        variance_L = self._mean_L / weight if weight > 0 else self._mean_L
+        return 1.0 / (1.0 + variance_L / self._tau**2)
+
+    def see(self, signal_L: Tensor) -> None:
+        """Count the change since the signal before."""
+        if self._seen > 0:
+            change_L = (signal_L - self._last_L).square() / 2
+            self._mean_L = self.KEPT * self._mean_L + (1.0 - self.KEPT) * change_L
+        self._last_L = signal_L
+        self._seen += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed run needs to continue bit for bit."""
+        return {"last": self._last_L, "mean": self._mean_L, "seen": self._seen}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from ``state_dict``."""
+        self._last_L, self._mean_L = state["last"].clone(), state["mean"].clone()
+        self._seen = state["seen"]
+
+
 class Multipliers(_Projected):
     """lambda_L, its optimiser and its state; of an augmented Lagrangian its mu, and p beside it."""
 
@@ -87,6 +129,9 @@ class Multipliers(_Projected):
         self._largest_penalty = PENALTY_CEILING * config.dual_penalty
         self._penalty_L = torch.full_like(self.values_L, config.dual_penalty)
         self._previous_L = torch.zeros_like(self.values_L)  # the signal of the last dual step
+        self._noise: SignalNoise | None = None
+        if config.dual_noise is not None:
+            self._noise = SignalNoise(count, config.dual_noise, device, dtype)
 
     @torch.no_grad()
     def ascend(self, signal_L: Tensor, lr_factor: float) -> None:
@@ -95,7 +140,11 @@ class Multipliers(_Projected):
         if self._adam is not None:
             self._adam_step(self._adam, signal_L, dual_lr)
             return
-        self.values_L.copy_(self._stepped(signal_L, dual_lr))
+        if self._noise is None:
+            self.values_L.copy_(self._stepped(signal_L, dual_lr))
+        else:
+            self.values_L.copy_(self._stepped(signal_L, dual_lr * self._noise.share()))
+            self._noise.see(signal_L)
         if self._optimizer == "augmented" and self._growth > 1.0:
             self._penalty_L = grown_penalties(
                 self._penalty_L,
@@ -106,8 +155,8 @@ class Multipliers(_Projected):
             )
         self._previous_L = signal_L
 
-    def _stepped(self, signal_L: Tensor, dual_lr: float) -> Tensor:
-        rates = {"dual_lr": dual_lr, "resilience": self._resilience}
+    def _stepped(self, signal_L: Tensor, dual_lr: float | Tensor) -> Tensor:
+        rates: dict[str, Any] = {"dual_lr": dual_lr, "resilience": self._resilience}
         stepped_L: Tensor
         if self._optimizer == "nupi":
             stepped_L = nupi_step(self.values_L, signal_L, self._previous_L, kp=self._kp, **rates)
@@ -137,6 +186,7 @@ class Multipliers(_Projected):
             **super().state_dict(),
             "previous_signal": self._previous_L,
             "penalty": self._penalty_L,
+            "noise": None if self._noise is None else self._noise.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -145,6 +195,8 @@ class Multipliers(_Projected):
         if "penalty" in state:
             self._previous_L = state["previous_signal"].clone()
             self._penalty_L = state["penalty"].clone()
+        if self._noise is not None:
+            self._noise.load_state_dict(state["noise"])
 
 
 class Slacks(_Projected):

@@ -132,6 +132,8 @@ class Watched:
         self._plain = LastLayer(layers, device, dtype)
         self._violation_sum_L = torch.zeros(len(constraints.bounds_L), device=device, dtype=dtype)
         self._observed = 0  # steps since the last report
+        self._seen_L: Tensor | None = None  # the violations of the step before, since then
+        self._change_sum_L = torch.zeros_like(self._violation_sum_L)  # of squares, between steps
         self._weight_sum_F = torch.zeros(layers + 1, device=device, dtype=dtype)
         self._weighed = 0  # parts of batches since the last report
 
@@ -159,16 +161,27 @@ class Watched:
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Measure the violations."""
-        self._violation_sum_L += violations(self.in_force(step), losses_F)
+        found_L: Tensor = violations(self.in_force(step), losses_F)
+        self._violation_sum_L += found_L
+        if self._seen_L is not None:
+            self._change_sum_L += (found_L - self._seen_L).square()
+        self._seen_L = found_L
         self._observed += 1
 
     def series(self) -> dict[str, Tensor]:
-        """Means over the steps since the last report, which it resets."""
+        """Means over the steps since the last report, which it resets.
+
+        The noise of a violation is the root of half its mean squared change from step to step (von
+        Neumann et al. 1941): the standard deviation of independent draws, whatever its slow drift.
+        """
         means = {
             "violations": self._violation_sum_L / max(self._observed, 1),
+            "violation_noise": (self._change_sum_L / max(2 * (self._observed - 1), 1)).sqrt(),
             "weights": self._weight_sum_F / max(self._weighed, 1),
         }
         self._violation_sum_L = torch.zeros_like(self._violation_sum_L)
+        self._change_sum_L = torch.zeros_like(self._violation_sum_L)
+        self._seen_L = None
         self._weight_sum_F = torch.zeros_like(self._weight_sum_F)
         self._observed = self._weighed = 0
         return means

@@ -79,6 +79,7 @@ LAYER_SERIES = {
     "accuracies": "dev at train_gamma, of texts; layers 0..L",
     "missing_shares": "dev; constrained layers: 1..L or 0..L",
     "violations": "mean over the batches since the last report",
+    "violation_noise": "their standard deviation from step to step; not in older reports",
     "multipliers": "",
     "slacks": "",
     "weights": "mean over the steps since the last report; layers 0..L",

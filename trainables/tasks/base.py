@@ -17,7 +17,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
@@ -46,6 +46,7 @@ class Tokens:
     # ^ [B, A] int64: the tokens that predictions are read off; None: as the model pools them
     sampled: Tensor | None = None
     # ^ [B, K] int64: which of ``places`` inner layers' losses are of, -1 beyond; None: all of them
+    layers: tuple[int, ...] | None = None  # before the last, whose losses are taken; None: all
 
     def __len__(self) -> int:
         """B."""
@@ -53,9 +54,19 @@ class Tokens:
 
     def __getitem__(self, rows: slice) -> Tokens:
         """The same of some rows of the batch, as a tensor's."""
-        parts = (self.token_type_ids, self.noise, self.places, self.sampled)
-        others = (None if part is None else part[rows] for part in parts)
-        return Tokens(self.ids[rows], self.attention_mask[rows], *others)
+
+        def of_rows(part: Tensor | None) -> Tensor | None:
+            return None if part is None else part[rows]
+
+        return replace(
+            self,
+            ids=self.ids[rows],
+            attention_mask=self.attention_mask[rows],
+            token_type_ids=of_rows(self.token_type_ids),
+            noise=of_rows(self.noise),
+            places=of_rows(self.places),
+            sampled=of_rows(self.sampled),
+        )
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from trainables.config.test_conditions import gamma_key
 from trainables.datasets.text.tokenized import PaddedBatch, TokenizedSplit
 from trainables.errors import UnknownName
 from trainables.heads.logits import Logits
-from trainables.heads.loss_estimators import sample_places
+from trainables.heads.loss_estimators import draw_layers, sample_places
 from trainables.heads.token_losses import IGNORED
 from trainables.primal_dual.constraints import Scales
 from trainables.random_keys import keyed_generator
@@ -124,18 +124,27 @@ class InstructionTuning(TextTask):
     # --- batches ----------------------------------------------------------------------------------
 
     def train_batch(self, step: int) -> Batch:
-        """As every text's; inner layers are read off a sample of tokens where the run asks for it.
+        """As every text's; where the run asks for it a sample of tokens, and of inner layers.
 
         Which is keyed by (seed, step), and no part of what a model is given.
         """
         batch, constraint = super().train_batch(step), self._config.constraint
-        if constraint is None or constraint.inner_tokens == 1.0:
+        if constraint is None:
             return batch
-        generator = keyed_generator("cpu", self._config.seed, "inner_tokens", step)
-        drawn = sample_places(self._lengths, constraint.inner_tokens, generator)
-        places_BK = drawn.places_BK.masked_fill(~drawn.drawn_BK, -1)
         assert isinstance(batch.inputs, Tokens)
-        return replace(batch, inputs=replace(batch.inputs, sampled=self._moved(places_BK)))
+        inputs, seed = batch.inputs, self._config.seed
+        if constraint.inner_tokens < 1.0:
+            generator = keyed_generator("cpu", seed, "inner_tokens", step)
+            drawn = sample_places(self._lengths, constraint.inner_tokens, generator)
+            places_BK = drawn.places_BK.masked_fill(~drawn.drawn_BK, -1)
+            inputs = replace(inputs, sampled=self._moved(places_BK))
+        if constraint.inner_layers is not None:
+            generator = keyed_generator("cpu", seed, "inner_layers", step)
+            first = constraint.first_layer
+            among = self._config.model.layers - first
+            at = draw_layers(among, constraint.inner_layers, generator)
+            inputs = replace(inputs, layers=tuple(first + place for place in at))
+        return replace(batch, inputs=inputs)
 
     def shifted(self, split: str, shift: str, severity: float, draw: int) -> Iterator[Batch]:
         """UnknownName: there are no shifts of answers."""

@@ -81,6 +81,7 @@ def _cells(record: ArmRecord, found: Evaluation, judgement: Judgement | None) ->
         "multiplier": found.multipliers,
         "descent_share": found.descent_share,
         "hidden_norm": found.hidden_norms,
+        "violation_noise": record.reports[-1].layers.get("violation_noise", ()),
     }
     if judgement is not None:
         at_train_gamma |= {

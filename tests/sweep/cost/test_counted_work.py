@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -190,6 +191,36 @@ def test_encoders_of_every_kind_are_counted(kind: str, tmp_path: Path) -> None:
     assert work.layers == 3
     # an MLP of 2 widths; MPNet's and Electra's further products are small
     assert work.forward_flops == pytest.approx(of_blocks(3, 20, 16) - 3 * 8 * 20 * 16**2, rel=0.1)
+
+
+DECODER = ArmConfig(
+    task="instruction_tuning",
+    data=DataConfig(name="alpaca", max_length=21),
+    model=ModelConfig(name="decoder", layers=0, checkpoint="someone/Llama-3.1-8B"),
+    batch_size=BATCH,
+)
+EXACT = replace(
+    DECODER, constraint=ConstraintConfig(reference="virtual_layer0", reference_unit="constant")
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("share", [1.0, 0.25])
+def test_a_decoder_that_is_not_here_is_llamas_and_its_heads_are_counted(share: float) -> None:
+    """As published: 8,030,261,248 parameters, of which the words are not trained."""
+    plain = counted_work(DECODER)
+    few = counted_work(EXACT.with_fields({"constraint.inner_tokens": share}))
+    words = 128_256 * 4096
+    assert plain.layers == few.layers == 32
+    assert plain.parameters == 8_030_261_248 - words
+    head = 2.0 * words  # of one token; the last layer's are 20, all but the first of 21
+    blocks = plain.forward_flops - 20 * head
+    of_products = 2.0 * (plain.parameters - words)  # of one token; norms have next to none
+    attention = 32 * 4.0 * 21**2 * 4096
+    assert blocks == pytest.approx(21 * of_products + attention, rel=1e-3)
+    inner = 32 * math.ceil(20 * share)  # layers 0 to 31
+    control = math.ceil(20 * share) * (share < 1)  # of the last layer at the sampled places
+    assert few.forward_flops - plain.forward_flops == pytest.approx((inner + control) * head)
 
 
 # --- models of other packages ---------------------------------------------------------------------

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from search_spaces.alpaca_small import SPACE as ALPACA_SMALL
 from search_spaces.space import Sampler, Setting
 from sweep.executors.groups import next_group
 from sweep.run.budget import Budget, Spending
@@ -96,6 +97,17 @@ def test_arms_of_networks_of_another_size_are_no_company(objects: ObjectStore) -
     dust = {"model.name": "dust", "model.variant": "paper"}
     asked = Definition(asked.name, asked.space.with_base(dust))
     assert [len(group) for group in groups(started(objects, asked))] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("drawn", [{"inner_tokens": 0.5}, {"inner_layers": 2}])
+def test_arms_whose_batches_hold_draws_for_their_constraint_are_no_company(
+    objects: ObjectStore, drawn: dict[str, float]
+) -> None:
+    """A group shares the batches of its first arm: only plain arms could, and there is one."""
+    few = {f"constraint.{name}": value for name, value in drawn.items()}
+    assert max(map(len, groups(started(objects, Definition("exact", ALPACA_SMALL))))) > 1
+    drawing = Definition("drawn", ALPACA_SMALL.with_base(few))
+    assert set(map(len, groups(started(objects, drawing)))) == {1}
 
 
 def test_a_budget_of_arms_ends_a_group_too(objects: ObjectStore) -> None:

@@ -14,7 +14,9 @@ import pandas
 import pytest
 import torch
 
+from search_spaces.alpaca_small import SPACE as ALPACA_SMALL
 from sweep.results.sweep_view import load_sweep
+from sweep.study.definition import Definition, put_definition
 from sweep.study.pairs import ProposalResult, join
 from sweep.tracking import descent_sweep_loader
 from sweep.tracking.address import TrackingError, sweep_id, tracking_uri
@@ -295,6 +297,8 @@ def test_what_cannot_be_registered_is_told(stored: ObjectStore) -> None:
     assert "tiny was never tracked in MLflow" in refused("register", "tiny")
     assert "`sweep best tiny" in refused("register", "tiny", "--only", SECOND)
     assert "unknown setting of tiny" in refused("register", "tiny", "--only", "third")
+    put_definition(stored, Definition("answers", ALPACA_SMALL))
+    assert "they write answers token by token" in refused("register", "answers")
     with pytest.raises(Misuse, match=r"has no place for files.*mlflow server"):
         Models("postgresql://me@host/db", stored, "tiny", "id")
 

@@ -35,6 +35,7 @@ from tests.support.data.damage import (
 from trainables.config.arm import DataConfig
 from trainables.contracts.data_sets import check_instructions
 from trainables.contracts.promises import BrokenContract
+from trainables.datasets.text.alpaca import is_test
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText, TextSplits
 from trainables.datasets.text.load import load_text, resolve_instructions
 from trainables.errors import BadData, UnknownName
@@ -154,6 +155,14 @@ def test_test_is_a_tenth_of_the_instructions(tmp_path: Path) -> None:
     assert abs(texts.lengths["test"] - 500) < 4 * (5000 * 0.1 * 0.9) ** 0.5
     held_in = texts.lengths["train"] + texts.lengths["dev"]
     assert texts.lengths["dev"] == -(-held_in // 4)
+
+
+def test_instructions_of_which_none_is_drawn_for_the_test_split_are_refused(
+    tmp_path: Path,
+) -> None:
+    rows = [r for r in ROWS if not is_test(r["instruction"])]
+    with pytest.raises(BadData, match=r"the test split of alpaca in .* is empty, .* add more of"):
+        loaded(written(rows, tmp_path))
 
 
 def test_prompts_that_come_out_alike_are_in_one_split(tmp_path: Path) -> None:

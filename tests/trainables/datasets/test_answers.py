@@ -101,6 +101,16 @@ def test_tokens_are_the_prompts_then_the_answers(both: Both) -> None:
         assert plain.decode(ids[1:-1]) == prompt + answer
 
 
+def test_a_text_that_spells_a_special_token_ends_nothing(both: Both) -> None:
+    tokenizer, plain, begin, end = both
+    spelt = tokenizer.eos_token
+    made = encode_answers(tokenizer, [Example(f"Say {spelt}.", f"a{spelt}b", 0, "0" * 16)], 512)
+    assert [made.ids[0][0], made.ids[0][-1]] == [begin, end]
+    inside = made.ids[0][1:-1]
+    assert not {begin, end} & set(inside)
+    assert plain.decode(inside) == f"Say {spelt}.a{spelt}b"
+
+
 def test_without_a_beginning_token_the_prompt_begins(tmp_path: Path) -> None:
     folder, plain = write_trained(tmp_path / "small")
     made = encode_answers(load_tokenizer(folder, answers=True), EXAMPLES[:1], 512)

@@ -182,7 +182,8 @@ def test_a_control_measures_its_violations(name: str) -> None:
         losses, alpha=plain.alpha, f0=f0, reference=plain.reference, scale=plain.scale
     )
     np.testing.assert_allclose(layers["violations"], expected, rtol=1e-9)
-    assert set(layers) == {"violations", "weights"}
+    assert set(layers) == {"violations", "violation_noise", "weights"}
+    assert layers["violation_noise"] == [0.0] * len(expected)  # one step tells of no change
 
 
 @pytest.mark.parametrize("name", CONTROLS)

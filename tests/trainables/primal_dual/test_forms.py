@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +59,7 @@ class ByHand:
     dual_steps: int = 0
     last_signal: list[float] = field(default_factory=list)
     penalties: list[float] = field(default_factory=list)
+    signals_seen: list[list[float]] = field(default_factory=list)  # of every dual step
 
     def __post_init__(self) -> None:
         assert self.config.constraint is not None
@@ -75,6 +77,7 @@ class ByHand:
         self.model = model_of(self.config)
         self.primal = torch.optim.Adam(self.model.parameters(), lr=self.config.primal_lr)
         self.averaged: list[Tensor] = []
+        self.found: list[list[float]] = []  # violations of every step
         self.weights: list[list[float]] = []  # of every step: the slopes of what is minimised
 
     def alpha(self, step: int) -> float:
@@ -116,6 +119,8 @@ class ByHand:
         batch: Batch = the_task().train_batch(step)
         predictions = self.model(batch.inputs)
         f = [((p - batch.targets) ** 2).sum(-1).mean() / self.unit for p in predictions]
+        values = [x.item() for x in f]
+        self.found.append(self.violations(values, step, values))
         f[0].requires_grad_()  # where layer 0 is the input, nothing else asks for its slope
         value = f[-1]
         if step >= self.c.warmup_steps:
@@ -158,8 +163,9 @@ class ByHand:
         self.seen = []
         signals = self.signals(means, step)
         self.dual_steps += 1
-        kept, eta, c = self.c.violation_ema, self.c.dual_lr * rate, self.c.resilience
+        kept, c = self.c.violation_ema, self.c.resilience
         for i, signal in enumerate(signals):
+            eta = self.c.dual_lr * rate * self.share(i)
             self.mean_signal[i] = kept * self.mean_signal[i] + (1 - kept) * signal
             push = self.mean_signal[i] / (1 - kept**self.dual_steps)
             relief = c * self.multipliers[i]
@@ -185,6 +191,17 @@ class ByHand:
                 if self.c.dual_optimizer == "adam":
                     moved = self.slack_adam[i].step(slope, rate)
                 self.slacks[i] = max(0.0, self.slacks[i] - moved)
+        self.signals_seen.append(signals)
+
+    def share(self, i: int) -> float:
+        """What noise leaves of a dual step: a weighted mean over all changes, the last first."""
+        seen = [signals[i] for signals in self.signals_seen]
+        if self.c.dual_noise is None or len(seen) < 2:
+            return 1.0
+        changes = [(b - a) ** 2 / 2 for a, b in itertools.pairwise(seen)][::-1]
+        weights = [0.95**age for age in range(len(changes))]
+        variance = np.dot(weights, changes) / sum(weights)
+        return float(1 / (1 + variance / self.c.dual_noise**2))
 
 
 def the_same(training: Training, other: Training) -> bool:
@@ -232,6 +249,8 @@ def test_a_form_equals_the_loop_written_by_hand_and_differs_from_its_neighbour(n
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
     expected_F = np.mean(by_hand.weights, axis=0)
     np.testing.assert_allclose(measured(name)["weights"], expected_F, rtol=1e-6, atol=1e-9)
+    noise_L = (np.diff(by_hand.found, axis=0) ** 2 / 2).mean(axis=0) ** 0.5
+    np.testing.assert_allclose(measured(name)["violation_noise"], noise_L, rtol=1e-6, atol=1e-9)
     theirs = dual_of(trained()).multipliers.values_L
     mine = dual.multipliers.values_L[-len(theirs) :]
     assert float((mine - theirs).abs().max()) > 1e-3

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.support.data.instruction_runs import LONGEST, instruction_task, tiny_instructions
+from tests.support.data.instruction_runs import LAYERS, LONGEST, instruction_task, tiny_instructions
 from tests.support.data.text_runs import tokens_of
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
@@ -27,6 +27,7 @@ from trainables.heads.token_losses import IGNORED
 from trainables.layer_losses import layer_losses, layer_predictions
 from trainables.models.decoder import Decoder
 from trainables.random_keys import keyed_generator
+from trainables.training import from_bytes, to_bytes
 
 
 @pytest.fixture(name="config")
@@ -223,6 +224,62 @@ def test_sampled_tokens_are_of_decoders_alone_and_train(config: ArmConfig) -> No
     training = training_of(few, instruction_task(few))
     training.run_to(2)
     assert all(bool(p.isfinite().all()) for p in training.parameters)
+
+
+@pytest.mark.parametrize(("reference", "among"), [("virtual_layer0", 2), ("bound_zero", 3)])
+def test_losses_and_gradients_of_drawn_layers_are_unbiased(
+    config: ArmConfig, reference: str, among: int
+) -> None:
+    """Means over every draw of one layer are the exact ones, with gaps that are no zeros."""
+    exact = config.with_fields({"constraint.reference": reference})
+    drawn = exact.with_fields({"constraint.inner_layers": 1})
+    training = training_of(drawn, instruction_task(drawn))
+    training.run_to(2)
+    batch, gaps_M = training.task.train_batch(2), training._gaps_M
+    assert gaps_M is not None
+    assert len(gaps_M) == among
+    assert bool(gaps_M.any())
+    weights_F = torch.tensor([0.4 * (among == 3), 0.7, -0.2, 1.1])
+
+    def found(layers: tuple[int, ...] | None) -> torch.Tensor:
+        inputs = replace(tokens_of(batch), layers=layers)
+        part = replace(batch, inputs=inputs)
+        losses_F = layer_losses(training.model, training.task, part).mean(1)
+        losses_F = losses_F / training.task.scales.constant_loss
+        if layers is not None:
+            losses_F = training._estimated(losses_F, part, gaps_M)
+        slopes = torch.autograd.grad(weights_F @ losses_F, training.parameters)
+        first = LAYERS - among
+        return torch.cat([losses_F[first:].detach(), *(slope.flatten() for slope in slopes)])
+
+    each = [found((layer,)) for layer in range(LAYERS - among, LAYERS)]
+    torch.testing.assert_close(torch.stack(each).mean(0), found(None), rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(each[0], each[1], rtol=0.1)
+    steps = [tokens_of(training.task.train_batch(step)).layers for step in range(30)]
+    assert set(steps) == {(layer,) for layer in range(LAYERS - among, LAYERS)}
+
+
+def test_a_run_of_drawn_layers_resumes_bit_for_bit_and_draws_all_it_has(config: ArmConfig) -> None:
+    few = config.with_fields(
+        {"constraint.inner_layers": 1, "constraint.inner_tokens": 0.5, "accumulate": 2}
+    )
+    whole, resumed = (training_of(few, instruction_task(few)) for _ in range(2))
+    whole.run_to(2)
+    whole.measured()
+    resumed.load_state_dict(from_bytes(to_bytes(whole.state_dict()), torch.device("cpu")))
+    for training in (whole, resumed):
+        training.run_to(4)
+    for a, b in zip(whole.parameters, resumed.parameters, strict=True):
+        assert torch.equal(a, b)
+    assert whole.measured()[1] == resumed.measured()[1]
+    both = config.with_fields({"constraint.inner_layers": 2})
+    ends = [training_of(run, instruction_task(run)) for run in (config, both)]
+    for training in ends:
+        training.run_to(3)
+    for a, b in zip(*(training.parameters for training in ends), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
+    with pytest.raises(InvalidValue, match="inner_layers must be None or at most 2, the layers"):
+        config.with_fields({"constraint.inner_layers": 3})
 
 
 class Reads(TorchDispatchMode):

@@ -107,6 +107,12 @@ def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
     held_in = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(held_in["train"], held_in["dev"], raw, data)
     test, skipped = _test(raw, data)
+    if not test:
+        raise BadData(
+            f"the test split of {data.name} in {raw.root} is empty, so that no winner could be "
+            "confirmed. Add the data set's test examples; of instructions without a split of their "
+            "own a tenth is drawn: add more of them."
+        )
     for split, examples in held_in.items():
         write_examples(folder / f"{split}.jsonl", examples)
     splits = {**held_in, "test": test}

@@ -154,7 +154,7 @@ def tokenized(
         "libraries": [version("transformers"), version("tokenizers")],
     }
     if answers:
-        key["encoding"] = "answers"
+        key["encoding"] = "answers, specials spelt out"
     loaded = functools.cache(lambda: load_tokenizer(tokenizer, answers=answers))
 
     def open_split(name: str) -> Path:

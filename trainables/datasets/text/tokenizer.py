@@ -245,11 +245,15 @@ def special_ids(tokenizer: Tokenizer) -> list[int]:
 
 
 def read_texts(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
-    """The tokens of whole texts, without special ones. BadData where the tokenizer fails."""
+    """The tokens of whole texts, without special ones. BadData where the tokenizer fails.
+
+    A text that spells a special token has that spelling's own tokens: it cannot end an answer.
+    """
     try:
         made = tokenizer(
             list(texts),
             add_special_tokens=False,
+            split_special_tokens=True,
             truncation=False,
             padding=False,
             return_attention_mask=False,
