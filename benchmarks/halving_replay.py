@@ -216,13 +216,14 @@ def searched(landscape: Landscape, telling: str, seed: int, size: int) -> tuple[
 def telling_compared(landscape: Landscape, size: int, searches: int) -> dict[str, Json]:
     """Every way to tell, on the same sampler seeds."""
     best = landscape.best(landscape.arms)
-    worst = max(arm["objective"] for arm in landscape.arms if landscape.wins(arm))
+    worst = max((arm["objective"] for arm in landscape.arms if landscape.wins(arm)), default=None)
     result: dict[str, Json] = {}
     for telling in TELLING:
         runs = [searched(landscape, telling, seed, size) for seed in range(searches)]
+        regrets = [] if worst is None else [min(found, worst) - best for found, _ in runs]
         result[telling] = {
             "with_a_winner": mean_and_error(float(math.isfinite(found)) for found, _ in runs),
-            "regret_or_worst": mean_and_error(min(found, worst) - best for found, _ in runs),
+            "regret_or_worst": mean_and_error(regrets),
             "proposals": mean_and_error(float(count) for _, count in runs),
         }
     return result

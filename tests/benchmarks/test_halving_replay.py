@@ -93,3 +93,10 @@ def test_saved_steps_buy_proposals() -> None:
     compared = telling_compared(of, 8, 1)
     assert compared["none stopped"]["proposals"][0] == 8.0
     assert all(math.isfinite(one["regret_or_worst"][0]) for one in compared.values())
+
+
+def test_a_landscape_without_a_winner_has_no_regret() -> None:
+    of = landscape_of(lattice(3), lambda x, y: {"objective": y, "missing": [1.0] * 4})
+    compared = telling_compared(of, 4, 2)
+    assert {tuple(one["regret_or_worst"]) for one in compared.values()} == {(None, None)}
+    assert all(one["with_a_winner"][0] == 0.0 for one in compared.values())
