@@ -151,7 +151,8 @@ FIGURES: Mapping[str, Drawing] = {
     "trade-off": Drawing(
         "In distribution against out of distribution",
         f"Every proposal's score on seen and unseen gammas, mean over seeds. {_MARKS} Square: "
-        "plain training.",
+        "plain training. Line: the Pareto front, feasible proposals that no other one beats in "
+        "both scores.",
         search.trade_off,
     ),
     "progress": Drawing(

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 ABLATED = ("alpha", "dual_lr")
+SEEN, UNSEEN = "constrained_seen_mean", "constrained_unseen_mean"
 _MEANS = (
-    "constrained_objective", "constrained_seen_mean", "constrained_unseen_mean",
+    "constrained_objective", SEEN, UNSEEN,
     "unconstrained_seen_mean", "unconstrained_unseen_mean", "worst_missing_share",
 )  # fmt: skip
 
@@ -157,13 +158,18 @@ def importance(data: Measured) -> Figure | None:
 
 
 def trade_off(data: Measured) -> Figure | None:
-    """Score on seen against unseen gammas, of every proposal and of plain training."""
+    """Score on seen against unseen gammas: proposals, their Pareto front, plain training."""
 
     def drawn(axis: Axes, setting: str) -> bool:
-        rows = proposals(data, setting).dropna(subset="constrained_unseen_mean")
+        rows = proposals(data, setting).dropna(subset=UNSEEN)
         if rows.empty:
             return False
-        points(axis, rows, rows["constrained_seen_mean"], rows["constrained_unseen_mean"])
+        points(axis, rows, rows[SEEN], rows[UNSEEN])
+        front = pareto_front(rows, data.metric.higher_is_better)
+        if len(front) > 1:
+            axis.plot(
+                front[SEEN], front[UNSEEN], color="black", linewidth=0.8, label="Pareto front"
+            )
         plain = rows[["unconstrained_seen_mean", "unconstrained_unseen_mean"]].dropna()
         if len(plain):
             label, colour, _, marker = ARMS["unconstrained"]
@@ -174,6 +180,18 @@ def trade_off(data: Measured) -> Figure | None:
     return per_setting(
         data, (drawn, f"{label} on seen gammas, {unit}", f"{label} on unseen, {unit}")
     )
+
+
+def pareto_front(rows: pd.DataFrame, higher_is_better: bool) -> pd.DataFrame:
+    """Feasible proposals than which none is better in one score and no worse in the other.
+
+    In order of the seen score, the best first; of proposals with the same two scores one is there.
+    """
+    feasible = rows[rows["outcome"] == "feasible"]
+    sign = -1 if higher_is_better else 1
+    losses = (sign * feasible[[SEEN, UNSEEN]]).sort_values([SEEN, UNSEEN])
+    least_before = losses[UNSEEN].cummin().shift(fill_value=np.inf)
+    return feasible.loc[losses.index[losses[UNSEEN] < least_before]]
 
 
 def progress(data: Measured) -> Figure | None:

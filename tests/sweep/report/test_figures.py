@@ -16,6 +16,7 @@ from sweep.report.confirmed import _labels
 from sweep.report.figures import draw
 from sweep.report.layers import median_of
 from sweep.report.measured import Measured, confirmations, measured
+from sweep.report.search import SEEN, UNSEEN, pareto_front
 from sweep.results.sweep_view import load_sweep
 from tests.support import confirmations as confirming
 from tests.support.records import SCORES
@@ -198,6 +199,24 @@ def test_importance_needs_five_proposals(objects: ObjectStore) -> None:
     assert axis.get_title() == f"{FIRST}\nproposals: 5 feasible, 6 finished"
     bars = {bar.get_label(): [one.get_width() for one in bar] for bar in axis.containers}
     assert bars["objective"] == [pytest.approx(-1)]  # a larger alpha, a lower objective
+
+
+@pytest.mark.parametrize("higher", [False, True])
+def test_the_pareto_front_is_that_of_a_naive_search(higher: bool) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        scores = rng.integers(0, 6, (12, 2)).astype(float)  # small whole numbers: ties
+        rows = pd.DataFrame(scores, columns=[SEEN, UNSEEN])
+        rows["outcome"] = rng.choice(["feasible", "infeasible"], 12)
+        losses = -scores if higher else scores
+        feasible = losses[rows["outcome"] == "feasible"]
+        naive = {
+            tuple(one)
+            for one in feasible
+            if not any((other <= one).all() and (other < one).any() for other in feasible)
+        }
+        front = pareto_front(rows, higher)[[SEEN, UNSEEN]].to_numpy() * (-1 if higher else 1)
+        assert [tuple(one) for one in front] == sorted(naive)
 
 
 def test_a_mean_over_fewer_seeds_than_asked_for_says_so(objects: ObjectStore) -> None:
