@@ -384,6 +384,13 @@ class SearchSpace:
         """The fields that a proposal sets, and in which it may differ from its baseline."""
         return tuple(self.listed(setting, number) or self.ranges)
 
+    def draws_losses(self, setting: Setting) -> bool:
+        """Whether its constrained arms may train on draws of tokens or layers: of their own."""
+        fields = {"constraint.inner_tokens", "constraint.inner_layers"}
+        constraint = self.base.with_fields(setting.fields).constraint
+        drawn = constraint is not None and constraint.draws_losses
+        return drawn or not fields.isdisjoint(self.ranges_of(setting))
+
     def is_in_box(self, setting: Setting, point: Mapping[str, Json]) -> bool:
         """Whether a point is one of its ranges, and sets nothing else."""
         ranges = self.ranges_of(setting)

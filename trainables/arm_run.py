@@ -23,7 +23,7 @@ from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns
 from trainables.environment import environment
-from trainables.errors import BadData, GpuLost, GpuShareTooSmall, StoreError, SweepError
+from trainables.errors import BadData, Crowded, GpuLost, GpuShareTooSmall, StoreError, SweepError
 from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce
 from trainables.memory import (
@@ -97,6 +97,7 @@ class ArmRun:
         if self.record.is_final:
             store.drop_training(self.signature)
         self.has_died = False  # in this driver's hands, since its last checkpoint; known once begun
+        self.has_neighbours = False  # other arms are in the memory of this process
         self._arm: _Arm | None = None
 
     def advance(self) -> ArmRecord:
@@ -110,6 +111,8 @@ class ArmRun:
             GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
             GpuLost: CUDA does not start on this machine; after ARM_STARTS starts that is the
                 arm's outcome, too.
+
+        With ``has_neighbours`` a lack of memory raises Crowded.
         """
         if self.begin():
             with self._failures_are_outcomes():
@@ -151,7 +154,12 @@ class ArmRun:
                 self._settle(self._arm)
 
     def let_go(self) -> None:
-        """Drop what is in memory; the run begins again from its last checkpoint."""
+        """Drop what is in memory; the run begins again from its last checkpoint.
+
+        Its process lives, so that the start which brought it here is no death.
+        """
+        if self._arm is not None and not self.record.is_final:
+            self.store.take_back_attempt(self.signature)
         self._arm = None
 
     @contextmanager
@@ -169,9 +177,11 @@ class ArmRun:
     def _reason(self, error: Exception) -> str:
         """What an error of training comes to, with advice where there is some.
 
-        Raises GpuShareTooSmall where more of the GPU may do.
+        Raises Crowded where more memory may do, GpuShareTooSmall where more of the GPU may.
         """
         memory = exhausted(error)
+        if memory is not None and self.has_neighbours:
+            raise Crowded(f"arm {self.signature}: {memory} memory ({error})") from None
         if memory == "GPU" and self.gpu_share < 1:
             raise GpuShareTooSmall(
                 f"arm {self.signature} needs more than {self.gpu_share:g} of its GPU ({error})."

@@ -87,6 +87,10 @@ class GpuShareTooSmall(Failure):
     """An arm needs more memory than its share of a GPU: to be tried on a whole one."""
 
 
+class Crowded(Failure):
+    """An arm found no memory beside the other arms of its group: to be tried alone."""
+
+
 class GpuLost(Failure):
     """CUDA does not start on a machine: the fault of no arm, to be tried on another one."""
 

@@ -23,20 +23,22 @@ def next_group(coordinator: Coordinator, *, most: int, places: float = 1.0) -> l
     first = coordinator.next_arm()
     if first is None:
         return []
-    group, common = [first], first.config.unconstrained()
+    group = [first]
 
     def fits(arm: Arm) -> bool:
-        return arm.config.unconstrained() == common and not _draws_losses(arm)
+        return arm.unconstrained_signature == first.unconstrained_signature and not _draws(arm)
 
-    if most > 1 and first.config.matched_capacity and not _draws_losses(first):
+    plan = coordinator.plan
+    measured = plan.definition.space.gpus_per_arm == "measured"  # of arms alone, not of groups
+    if most > 1 and first.config.matched_capacity and not measured and not _draws(first):
         # ^ without matched capacity plain arms have another network
-        fitting = 1 + coordinator.plan.count_fitting(fits)
-        size = min(most, math.ceil(fitting / max(1.0, places)))
+        fitting, waiting = (1 + plan.count_fitting(f) for f in (fits, lambda arm: True))
+        size = min(most, fitting, math.ceil(waiting / max(1.0, places)))
         while len(group) < size and (arm := coordinator.next_arm(fits)) is not None:
             group.append(arm)
     return group
 
 
-def _draws_losses(arm: Arm) -> bool:
+def _draws(arm: Arm) -> bool:
     """Whether its batches are not those of its siblings: they hold draws for its constraint."""
     return arm.config.constraint is not None and arm.config.constraint.draws_losses

@@ -40,7 +40,7 @@ from trainables import trial
 from trainables.errors import InvalidValue
 from trainables.plain import Json
 from trainables.retries import WORKER_DEATHS
-from trainables.trial import ArmTrial, arms_of, configs_of, resources_of, trial_config
+from trainables.trial import ArmTrial, arms_of, resources_of, trial_config
 
 log = logging.getLogger(__name__)
 
@@ -342,8 +342,8 @@ class _Scheduler(_WithoutState, FIFOScheduler):
         if trial.trial_id in self._ended_by_us:
             self._ended_by_us.discard(trial.trial_id)
             return
-        signatures = [config.signature() for config in configs_of(trial.config)]
-        goes_on = f"arm {signatures[0]} goes on from its last checkpoint"
-        if len(signatures) > 1:
-            goes_on = f"its {len(signatures)} arms go on from their last checkpoints"
+        arms = self._live.assigned[trial.trial_id].arms
+        goes_on = f"arm {arms[0].signature} goes on from its last checkpoint"
+        if len(arms) > 1:
+            goes_on = f"its {len(arms)} arms go on from their last checkpoints"
         log.warning("a worker died (out of memory?); %s", goes_on)

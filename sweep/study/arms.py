@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from sweep.study.definition import Definition
 from sweep.study.proposals import StoredProposal, stored_proposals
@@ -25,6 +26,11 @@ class Arm:
     signature: str
     setting: str
     proposal: int | None  # None: the unconstrained arm of a search seed, shared by proposals
+
+    @cached_property
+    def unconstrained_signature(self) -> str:
+        """Of its configuration without the constraint: alike in arms that may share batches."""
+        return self.config.unconstrained().signature()
 
 
 @dataclass

@@ -15,6 +15,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from search_spaces.space import Setting
 from sweep.study.arms import Arm, arms_of_proposal, baselines
@@ -115,7 +116,9 @@ class Plan:
         Proposals that depend on no outcome are asked for before their turn; of a setting and seed
         whose unconstrained arm fits, constrained ones are taken to.
         """
-        arm = next((arm for arm in self.remaining() if fits(arm)), None)
+        waiting = (entry for entry in self._arms if self._waits(entry[1]) and fits(entry[2]))
+        first = min(waiting, key=itemgetter(0), default=None)
+        arm = None if first is None else first[2]
         if arm is not None:
             self._out.add(arm.signature)
             return arm
@@ -126,13 +129,14 @@ class Plan:
 
     def count_fitting(self, fits: Fits) -> int:
         """How many arms ``next_fitting`` would bring, one after the other."""
-        to_come = sum(1 for _ in self._asks_ahead(fits))
-        return sum(map(fits, self.remaining())) + to_come
+        waiting = {name for _, name, arm in self._arms if self._waits(name) and fits(arm)}
+        return len(waiting) + sum(1 for _ in self._asks_ahead(fits))
 
     def _asks_ahead(self, fits: Fits) -> Iterator[Ask]:
         ahead = self.definition.space.asked_blindly
         for name, state in self._settings.items():
-            if not state.retired and any(map(fits, self.baselines[name])):
+            draws = self.definition.space.draws_losses(state.setting)  # constrained ones fit nobody
+            if not state.retired and not draws and any(map(fits, self.baselines[name])):
                 for number in range(min(state.wanted, ahead)):
                     if number not in state.proposed and number not in state.asked:
                         yield Ask(name, number)
@@ -166,6 +170,9 @@ class Plan:
             if signature not in seen:
                 seen.add(signature)
                 yield arm
+
+    def _waits(self, signature: str) -> bool:
+        return signature not in self._out and signature not in self._final
 
     def upcoming(self) -> Ask | None:
         """The proposal that ``next`` would ask for now; None when it would do something else."""

@@ -10,27 +10,27 @@ fails alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Collection, Sequence
 
 from trainables.arm_run import ArmRun
+from trainables.errors import Crowded
 from trainables.fused.training import FusedTraining
 from trainables.records.arm_record import ArmRecord
+
+log = logging.getLogger(__name__)
 
 
 class ArmGroup:
     """Several arms' runs, as ``ArmRun`` is of one; of a single arm it is just that."""
 
-    def __init__(self, runs: Sequence[ArmRun], *, fuse: bool = True) -> None:
-        """Take runs of one ``group_key``; nothing is loaded or trained yet.
-
-        Args:
-            runs: of the arms, none of which has begun.
-            fuse: whether arms may share forward and backward passes, too.
-        """
-        self.fuses = fuse  # until a company's bits forbid it
+    def __init__(self, runs: Sequence[ArmRun]) -> None:
+        """Take runs of one configuration but for the constraint, none of which has begun."""
+        self.fuses = True  # until a company's bits forbid it, or a joint step fails
         self._runs = list(runs)
         self._one_by_one = len(runs) == 1
         self._checked: tuple[str, ...] = ()  # signatures of which ``fuses`` was tried
+        self._told: set[str] = set()  # signatures of arms whose final records were returned
 
     @property
     def is_final(self) -> bool:
@@ -38,27 +38,47 @@ class ArmGroup:
         return all(run.record.is_final for run in self._runs)
 
     def advance(self) -> list[ArmRecord]:
-        """Train those that are farthest behind to their next report; their records.
+        """Train those that are farthest behind to their next report.
+
+        Returns:
+            Their records, and those of arms that have become final without a report.
 
         Raises:
             StoreError, BadData, GpuShareTooSmall, GpuLost: as ``ArmRun.advance``.
         """
+        try:
+            return self._news(self._advance())
+        except Crowded as error:
+            self._separate(str(error))
+            return self._news(())
+
+    def _advance(self) -> Collection[ArmRun]:
+        """Train; those that came to a report."""
         ready = self._begun()
         waiting = [run for run in self._runs if not run.record.is_final]
-        if not waiting:
-            return [run.record for run in self._runs]
-        if self._one_by_one:
-            return [waiting[0].advance()]
+        if self._one_by_one or not ready:
+            for run in waiting[:1]:
+                run.advance()
+            return waiting[:1]
         behind = min(run.training.step for run in ready)
         together = [run for run in ready if run.training.step == behind]
         if not self._train(together):
-            self._separate()
-            return []
+            return ()
         for run in together:
             run.settle()
             if run.record.is_final:
                 run.let_go()
-        return [run.record for run in together]
+        return together
+
+    def _news(self, trained: Collection[ArmRun]) -> list[ArmRecord]:
+        """Records of these, and of arms that are final and of which nobody was told."""
+        news = [
+            run
+            for run in self._runs
+            if run in trained or (run.record.is_final and run.signature not in self._told)
+        ]
+        self._told |= {run.signature for run in news if run.record.is_final}
+        return [run.record for run in news]
 
     def _begun(self) -> list[ArmRun]:
         """Those that can be trained, begun; none where they are to be trained one by one."""
@@ -66,10 +86,13 @@ class ArmGroup:
         for run in self._runs:
             if self._one_by_one:
                 return []
+            run.has_neighbours = bool(ready)
             if run.begin(ready[0] if ready else None):
                 ready.append(run)
                 if run.has_died:
-                    self._separate()
+                    self._separate("its process died")
+        for run in ready:
+            run.has_neighbours = len(ready) > 1
         return ready
 
     def _train(self, together: list[ArmRun]) -> bool:
@@ -81,7 +104,8 @@ class ArmGroup:
             else:
                 for run in together:
                     run.training.run_to(target)
-        except Exception:
+        except Exception as error:
+            self._separate(f"{type(error).__name__}: {error}")
             return False
         return True
 
@@ -93,8 +117,10 @@ class ArmGroup:
             self.fuses = FusedTraining([run.training for run in together]).same_bits()
         return self.fuses
 
-    def _separate(self) -> None:
+    def _separate(self, why: str) -> None:
         """From the last checkpoints on, one arm after the other."""
-        self._one_by_one = True
+        log.warning("arms of a group are trained one after the other: %s", why)
+        self._one_by_one, self.fuses = True, False
         for run in self._runs:
+            run.has_neighbours = False
             run.let_go()

@@ -110,8 +110,9 @@ class FusedTraining:
         """Whether losses and gradients of a step are those of every arm alone, bit for bit.
 
         Tried with parameters and weights in general position: a start at zero hides what rounding
-        does. False, too, where the model has operations that ``torch.vmap`` must loop over, and in
-        bfloat16, whose sums over the uses of a parameter depend on what else is summed.
+        does. False, too, where the model has operations that ``torch.vmap`` must loop over, where a
+        step changes its buffers, of which a stack has one set, and in bfloat16, whose sums over the
+        uses of a parameter depend on what else is summed.
         """
         if self._first.task.autocast is not None:
             return False
@@ -128,15 +129,21 @@ class FusedTraining:
         last_F = torch.zeros_like(weights_F)
         last_F[-1] = 1.0
         part = self._parts(self._first.step)[0]
+        buffers = [buffer for t in self._trainings for buffer in t.model.buffers()]
+        before = [buffer.clone() for buffer in buffers]
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", UserWarning)  # torch.vmap's, of what it loops over
             try:
-                return all(
+                same = all(
                     self._is_alone(arms, kind, weights_F if kind == "all layers" else last_F, part)
                     for kind in self._kinds()
                 )
             except (RuntimeError, UserWarning):
-                return False
+                same = False
+        changed = [p for p in zip(buffers, before, strict=True) if not torch.equal(*p)]
+        for buffer, value in changed:
+            buffer.copy_(value)
+        return same and not changed
 
     def _kinds(self) -> set[Kind]:
         steps = (self._first.step, self._first.config.steps - 1)
@@ -147,9 +154,10 @@ class FusedTraining:
         stack = _stacked(arms)
         losses_KF = self._fused_losses(stack, part)
         (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
-        for row, arm in enumerate(arms):
+        for row, (arm, training) in enumerate(zip(arms, self._trainings, strict=True)):
             alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
-            losses_F: Tensor = functional_call(self._losses, alone, (part, kind))
+            own = _Losses(training.model, training.task)
+            losses_F: Tensor = functional_call(own, alone, (part, kind))
             (weights_F[-len(losses_F) :] * losses_F).sum().backward()  # type: ignore[no-untyped-call]
             same = torch.equal(losses_F, losses_KF[row, -len(losses_F) :]) and all(
                 _equal(alone[name].grad, _row(stack[name].grad, row)) for name in alone

@@ -173,5 +173,12 @@ class ArmStore:
         self.objects.put_json(name, attempt)
         return starts
 
+    def take_back_attempt(self, signature: str) -> None:
+        """The last start of an arm that was counted ended without a death: it counts no more."""
+        name = f"arms/{signature}/attempts.json"
+        attempt = self.objects.get_json(name)
+        if attempt is not None:
+            self.objects.put_json(name, {**attempt, "starts": max(0, attempt["starts"] - 1)})
+
     def _checkpoints(self, signature: str) -> list[str]:
         return [n for n in self.objects.names(f"arms/{signature}") if n.startswith(CHECKPOINT)]

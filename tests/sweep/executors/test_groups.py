@@ -80,6 +80,19 @@ def test_what_fits_is_shared_out_among_the_free_places(objects: ObjectStore) -> 
     assert sizes == [3, 2, 2, 0]
 
 
+def test_places_are_shared_among_companies(objects: ObjectStore) -> None:
+    """Two companies of four arms and two places: a whole one each."""
+    coordinator = started(objects, definition("random", n_proposals=3, seeds=(0,), n_settings=2))
+    sizes = [len(next_group(coordinator, most=8, places=places)) for places in (2, 1, 1)]
+    assert sizes == [4, 4, 0]
+
+
+def test_shares_of_a_gpu_that_were_measured_alone_are_of_no_group(objects: ObjectStore) -> None:
+    asked = definition("random", n_proposals=3)
+    asked = replace(asked, space=replace(asked.space, gpus_per_arm="measured"))
+    assert {len(group) for group in groups(started(objects, asked))} == {1}
+
+
 def test_no_group_is_larger_than_asked_for(objects: ObjectStore) -> None:
     asked = definition("random", n_proposals=6, seeds=(0,), n_settings=1)
     assert [len(group) for group in groups(started(objects, asked), most=3)] == [3, 3, 1]
@@ -107,7 +120,11 @@ def test_arms_whose_batches_hold_draws_for_their_constraint_are_no_company(
     few = {f"constraint.{name}": value for name, value in drawn.items()}
     assert max(map(len, groups(started(objects, Definition("exact", ALPACA_SMALL))))) > 1
     drawing = Definition("drawn", ALPACA_SMALL.with_base(few))
-    assert set(map(len, groups(started(objects, drawing)))) == {1}
+    coordinator = started(objects, drawing)
+    assert len(next_group(coordinator, most=8)) == 1
+    assert coordinator.plan.arms_total - coordinator.plan.arms_done == 14  # none was asked for yet
+    assert {arm.proposal for arm in coordinator.plan.remaining()} == {None}
+    assert set(map(len, groups(coordinator))) == {1}
 
 
 def test_a_budget_of_arms_ends_a_group_too(objects: ObjectStore) -> None:

@@ -13,8 +13,10 @@ import torch
 from tests.support.data.text_runs import tiny_text
 from tests.support.oracles import TINY
 from tests.support.records import numbers
+from trainables import arm_run
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
+from trainables.evaluation import measure
 from trainables.fused.group import ArmGroup
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -110,15 +112,54 @@ def test_after_a_process_died_its_arms_are_trained_one_after_the_other(tmp_path:
     other = group_of(configs, died)
     for config in configs:  # another process started them, and came to no report
         died.count_attempt(config.signature(), 20)
+    stored = [died.record(config.signature()) for config in configs]
+    ended = {record.signature for record in stored if record is not None and record.is_final}
     steps = []
     while not other.is_final:
-        steps.append([record.signature for record in other.advance()])
+        told = {record.signature for record in other.advance()}
+        assert not steps or not told & ended  # told once, at the first report
+        steps.append(sorted(told - ended))
     assert max(map(len, steps)) == 1
     assert [names for i, names in enumerate(steps) if names not in steps[:i]] == [
         [signature] for signature in (config.signature() for config in configs)
         if [signature] in steps
     ]  # fmt: skip
     require_same(configs, by_itself, died)
+
+
+def test_an_arm_that_ends_as_it_begins_is_told_with_the_others(tmp_path: Path) -> None:
+    few = {"constraint.dual_every": 50, "constraint.dual_every_unit": "epoch"}  # never a dual step
+    configs = [TINY, TINY.with_fields(few), TINY.unconstrained()]
+    group = group_of(configs, store_in(tmp_path))
+    told = []
+    while not group.is_final:
+        told += [record.signature for record in group.advance() if record.is_final]
+    assert group.fuses
+    assert told[0] == configs[1].signature()  # at the first report of the others
+    assert sorted(told) == sorted(config.signature() for config in configs)
+
+
+def test_what_does_not_fit_beside_the_others_is_trained_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = company(TINY)
+    by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
+    alone(configs, by_itself)
+    short = [MemoryError("no more")]
+
+    def out_of_memory(*args: Any) -> Any:
+        if short:
+            raise short.pop()
+        return measure(*args)
+
+    monkeypatch.setattr(arm_run, "measure", out_of_memory)  # the first evaluation of all
+    group = group_of(configs, together)
+    assert group.advance() == []
+    assert not group.fuses
+    finish(group)
+    require_same(configs, by_itself, together)
+    for config in configs:  # nobody died: a start that was given up is none
+        assert store_in(tmp_path / "together").count_attempt(config.signature(), 0) == 1
 
 
 def test_an_arm_that_fails_in_a_group_fails_alone(
