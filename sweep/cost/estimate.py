@@ -256,6 +256,8 @@ def _of_its_shape(config: ArmConfig) -> ArmConfig:
     if constraint is not None:
         constraint = replace(
             default_constraint(config.task),
+            reference=constraint.reference,  # which layers are drawn
+            dual_signal=constraint.dual_signal,
             inner_tokens=constraint.inner_tokens,
             inner_layers=constraint.inner_layers,
         )

@@ -76,8 +76,8 @@ class NoiseAnswers(NoiseTask):
         self._share, self._layers = 1.0, None
         if config.constraint is not None:
             self._share = config.constraint.inner_tokens
-            count = config.constraint.inner_layers
-            self._layers = None if count is None else tuple(range(1, 1 + count))
+            count, first = config.constraint.inner_layers, config.constraint.first_layer
+            self._layers = None if count is None else tuple(range(first, first + count))
 
     def calibrate(self, embed: Embed) -> None:
         """No noise is added to the embeddings."""

@@ -114,10 +114,12 @@ TEXT: dict[str, object] = {
 TEXT |= {n: DataConfig().to_json()[n.removeprefix("data.")] for n in TEXT if "data." in n}
 TEXT["constraint.reference_unit"] = "constant"
 INSTRUCTIONS = TEXT | {"task": "instruction_tuning", "model.name": "decoder", "data.name": "alpaca"}
+DRAWN = INSTRUCTIONS | {"constraint.inner_layers": 1, "constraint.dual_signal": "violation"}
 SUPERVISED = {"constraint.weights_by": "deep_supervision"}
 OF_MODEL = {  # what a run needs beside a field that only one model or setter of weights has
     "constraint.supervision": SUPERVISED, "constraint.supervision_decay": SUPERVISED,
-    "constraint.inner_tokens": INSTRUCTIONS, "constraint.inner_layers": INSTRUCTIONS,
+    "constraint.inner_tokens": INSTRUCTIONS,
+    "constraint.inner_layers": INSTRUCTIONS | {"constraint.dual_signal": "violation"},
     "data.template": INSTRUCTIONS,
     "constraint.penalty": {"constraint.weights_by": "penalty"},
     "constraint.dual_kp": {"constraint.dual_optimizer": "nupi"},
@@ -200,6 +202,20 @@ def test_a_field_at_its_default_is_not_in_the_signature() -> None:
         ({"task": "frame_denoising"}, "task must be 'video_denoising' for model ut"),
         ({"constraint.resilience_form": "slack"}, "resilience must be positive with"),
         ({"data.frames": 1, "shifts": ["frame_drop"]}, "without 'frame_drop' where a sample is"),
+        (
+            INSTRUCTIONS | {"constraint.inner_layers": 1},
+            "None but with form 'difference' and dual_",
+        ),
+        (DRAWN | {"constraint.weights_by": "penalty"}, "inner_layers must be None with weights_by"),
+        (DRAWN | {"constraint.dual_optimizer": "augmented"}, "their weights follow the drawn"),
+        (
+            DRAWN
+            | {
+                "constraint.weights_by": "replayed",
+                "constraint.replayed_weights": [0.1, 0.0, 0.0, 1.0],
+            },
+            "inner_layers must be None where replayed_weights has a weight of layer 0",
+        ),
         (
             {
                 "task": "frame_denoising",

@@ -119,6 +119,8 @@ class ConstraintConfig(Section):
             "elsewhere multipliers do not rest at the same point at every rate, or noise is "
             "averaged already.",
         )
+        if self.inner_layers is not None:
+            self._check_drawn_layers()
         self.require(
             self.resilience_form == "decay" or self.resilience > 0,
             "resilience",
@@ -152,6 +154,26 @@ class ConstraintConfig(Section):
             self.weights_by != "replayed" or bool(self.replayed_weights),
             "replayed_weights",
             "a weight for each of the layers 0..L with weights_by 'replayed'",
+        )
+
+    def _check_drawn_layers(self) -> None:
+        self.require(
+            self.form == "difference" and self.dual_signal == "violation",
+            "inner_layers",
+            "None but with form 'difference' and dual_signal 'violation'",
+            "an estimated loss may be 0 or less, and nothing can be divided by it.",
+        )
+        self.require(
+            self.weights_by != "penalty" and self.dual_optimizer != "augmented",
+            "inner_layers",
+            "None with weights_by 'penalty' and with dual_optimizer 'augmented'",
+            "their weights follow the drawn losses, and the gradient would be biased.",
+        )
+        self.require(
+            self.reference == "bound_zero" or not any(self.replayed_weights[:1]),
+            "inner_layers",
+            "None where replayed_weights has a weight of layer 0",
+            "layer 0 is not drawn; with reference 'bound_zero' it is.",
         )
 
     @property

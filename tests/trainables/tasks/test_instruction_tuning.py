@@ -29,6 +29,8 @@ from trainables.models.decoder import Decoder
 from trainables.random_keys import keyed_generator
 from trainables.training import from_bytes, to_bytes
 
+DRAWN = {"constraint.inner_layers": 1, "constraint.dual_signal": "violation"}
+
 
 @pytest.fixture(name="config")
 def _config(tmp_path: Path) -> ArmConfig:
@@ -232,7 +234,7 @@ def test_losses_and_gradients_of_drawn_layers_are_unbiased(
 ) -> None:
     """Means over every draw of one layer are the exact ones, with gaps that are no zeros."""
     exact = config.with_fields({"constraint.reference": reference})
-    drawn = exact.with_fields({"constraint.inner_layers": 1})
+    drawn = exact.with_fields({**DRAWN})
     training = training_of(drawn, instruction_task(drawn))
     training.run_to(2)
     batch, gaps_M = training.task.train_batch(2), training._gaps_M
@@ -260,9 +262,7 @@ def test_losses_and_gradients_of_drawn_layers_are_unbiased(
 
 
 def test_a_run_of_drawn_layers_resumes_bit_for_bit_and_draws_all_it_has(config: ArmConfig) -> None:
-    few = config.with_fields(
-        {"constraint.inner_layers": 1, "constraint.inner_tokens": 0.5, "accumulate": 2}
-    )
+    few = config.with_fields({**DRAWN, "constraint.inner_tokens": 0.5, "accumulate": 2})
     whole, resumed = (training_of(few, instruction_task(few)) for _ in range(2))
     whole.run_to(2)
     whole.measured()
@@ -272,14 +272,15 @@ def test_a_run_of_drawn_layers_resumes_bit_for_bit_and_draws_all_it_has(config: 
     for a, b in zip(whole.parameters, resumed.parameters, strict=True):
         assert torch.equal(a, b)
     assert whole.measured()[1] == resumed.measured()[1]
-    both = config.with_fields({"constraint.inner_layers": 2})
-    ends = [training_of(run, instruction_task(run)) for run in (config, both)]
+    both = config.with_fields({**DRAWN, "constraint.inner_layers": 2})
+    exact = config.with_fields({"constraint.dual_signal": "violation"})
+    ends = [training_of(run, instruction_task(run)) for run in (exact, both)]
     for training in ends:
         training.run_to(3)
     for a, b in zip(*(training.parameters for training in ends), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-3, atol=1e-5)
     with pytest.raises(InvalidValue, match="inner_layers must be None or at most 2, the layers"):
-        config.with_fields({"constraint.inner_layers": 3})
+        config.with_fields({**DRAWN, "constraint.inner_layers": 3})
 
 
 class Reads(TorchDispatchMode):
