@@ -1,0 +1,201 @@
+"""Seconds to a sweep's table: this project beside a stock Ray Tune script, by turns.
+
+    python -m benchmarks.time_to_table [--out FILE] [--repeats 5] [--only NAME ...]
+        [--space quickstart] [--set NAME=VALUE ...]
+
+Each repeat runs every variant once as a process of its own, in an order that turns from repeat to
+repeat, with the repeat's number as the search seed: the seed of training, and of stock's sampler.
+
+* ``stock``: benchmarks/imitated/stock_tune.py; ``stock shared``: it trains plain arms once;
+  ``stock untracked``: without MLflow;
+* ``product``: `sweep run`, as installed; ``product fused``: with `--fuse 8`; ``product untracked``:
+  without MLflow (and without the estimate of what the sweep will take).
+
+Seconds are of the wall, from start to exit. ``training_s`` are those that workers spent in training
+and evaluating arms; the rest of cores x wall is start-up, waiting, tracking. ``best`` is the best
+feasible objective of each setting (lower is better, null without a feasible pair): what is quick
+must not find less. FILE is rewritten after every run and gone on with, so that nothing is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from search_spaces.catalog import find, with_values
+from sweep.cli.options import parse_values
+from sweep.executors.executor import Executor
+from sweep.results.sweep_view import load_sweep
+from sweep.run.run_sweep import run_sweep
+from sweep.study.definition import Definition, put_definition
+from sweep.study.registration import resolved
+from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+STOCK = {
+    "stock": [],
+    "stock shared": ["--share-plain"],
+    "stock untracked": ["--no-mlflow"],
+}
+PRODUCT = {"product": [], "product fused": ["--fuse", "8"], "product untracked": []}
+VARIANTS = (*STOCK, *PRODUCT)
+RATIOS = {
+    "all": ("stock", "product"),
+    "all, with fusion": ("stock", "product fused"),
+    "shared plain arms": ("stock", "stock shared"),
+    "stock's tracking": ("stock", "stock untracked"),
+    "all but shared plain arms": ("stock shared", "product"),
+    "fusion": ("product", "product fused"),
+    "our tracking": ("product", "product untracked"),
+}
+NAME = "table"
+
+
+def untracked(storage: str, space: str, values: list[str]) -> None:
+    """The product without MLflow, in this process."""
+    objects = ObjectStore(storage)
+    asked = resolved(Definition(NAME, with_values(find(space).space, parse_values(values))))
+    run_sweep(objects, put_definition(objects, asked), Executor(workers=cores()), display=False)
+
+
+def cores() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def stock(variant: str, options: list[str]) -> dict[str, Any]:
+    """One run of the stock script."""
+    module = "benchmarks.imitated.stock_tune"
+    wall_s, out = timed(["-m", module, *options, *STOCK[variant]])
+    found = json.loads(out.splitlines()[-1])
+    settings = found["settings"]
+    return {
+        "wall_s": wall_s,
+        "training_s": found["shared_s"] + sum(s["training_s"] for s in settings.values()),
+        "best": {name: setting["best"] for name, setting in settings.items()},
+        "feasible": {name: setting["feasible"] for name, setting in settings.items()},
+    }
+
+
+def product(variant: str, space: str, values: list[str]) -> dict[str, Any]:
+    """One run of `sweep run` in a folder of its own."""
+    sets = [word for value in values for word in ("--set", value)]
+    with tempfile.TemporaryDirectory() as storage:
+        if variant == "product untracked":
+            module = "benchmarks.time_to_table"
+            command = ["-m", module, "--untracked", storage, "--space", space, *sets]
+        else:
+            command = ["-m", "sweep.cli", "run", space, "--name", NAME, "--storage", storage]
+            command += [*sets, *PRODUCT[variant]]
+        wall_s, _ = timed(command)
+        objects = ObjectStore(storage)
+        settings = load_sweep(objects, NAME, "outcomes").settings
+        store = ArmStore(objects)
+        records = [store.record(name) for name in objects.names("arms")]
+    feasible = {
+        view.setting.name: [r.objective for r in view.results if r.outcome == "feasible"]
+        for view in settings
+    }
+    scalars = [record.reports[-1].scalars for record in records if record is not None]
+    return {
+        "wall_s": wall_s,
+        "training_s": sum(s[TRAIN_SECONDS] + s[EVAL_SECONDS] for s in scalars),
+        "best": {name: min(found, default=None) for name, found in feasible.items()},
+        "feasible": {name: len(found) for name, found in feasible.items()},
+    }
+
+
+def timed(command: list[str]) -> tuple[float, str]:
+    """Wall seconds of a Python process and its standard output; it must end well."""
+    began = time.perf_counter()
+    ended = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+    wall_s = time.perf_counter() - began
+    if ended.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
+    return wall_s, ended.stdout
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """Medians of variants, and ratios within repeats."""
+
+    def walls(variant: str) -> dict[int, float]:
+        return {run["repeat"]: run["wall_s"] for run in runs if run["variant"] == variant}
+
+    ratios = {}
+    for name, (slow, quick) in RATIOS.items():
+        ours = walls(quick)
+        of = sorted(wall / ours[n] for n, wall in walls(slow).items() if n in ours)
+        if of:
+            ratios[name] = {
+                "of": f"{slow} / {quick}",
+                "median": round(statistics.median(of), 2),
+                "range": [round(of[0], 2), round(of[-1], 2)],
+                "repeats": len(of),
+            }
+    variants = {}
+    for variant in VARIANTS:
+        mine = [run for run in runs if run["variant"] == variant]
+        if mine:
+            wall_s = statistics.median(run["wall_s"] for run in mine)
+            training_s = statistics.median(run["training_s"] for run in mine)
+            variants[variant] = {"wall_s": round(wall_s, 1), "training_s": round(training_s, 1)}
+    return {"variants": variants, "ratios": ratios}
+
+
+def main() -> None:
+    """Run what is missing, by turns."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--out", type=Path, help="go on with this file; default: print alone")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", action="append", choices=VARIANTS)
+    parser.add_argument("--space", default="quickstart")
+    parser.add_argument("--set", action="append", default=[], dest="values", metavar="NAME=VALUE")
+    parser.add_argument("--untracked", metavar="STORAGE", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.untracked:
+        untracked(options.untracked, options.space, options.values)
+        return
+    result: dict[str, Any] = {
+        "benchmark": "time_to_table",
+        "space": options.space,
+        "set": options.values,
+        "cpus": cores(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "runs": [],
+    }
+    if options.out and options.out.exists():
+        result = json.loads(options.out.read_text())
+    runs = result["runs"]
+    variants = options.only or list(VARIANTS)
+    for repeat in range(options.repeats):
+        turned = variants[repeat % len(variants) :] + variants[: repeat % len(variants)]
+        for variant in turned:
+            if any((run["variant"], run["repeat"]) == (variant, repeat) for run in runs):
+                continue
+            values = [*options.values, f"search_seeds=[{repeat}]"]
+            if variant in STOCK:
+                sets = [word for value in values for word in ("--set", value)]
+                run = stock(variant, ["--space", options.space, *sets])
+            else:
+                run = product(variant, options.space, values)
+            load = round(os.getloadavg()[0], 1)
+            runs.append({"variant": variant, "repeat": repeat, "load": load, **run})
+            result |= summary(runs)
+            if options.out:
+                options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+
+
+if __name__ == "__main__":
+    main()
