@@ -14,7 +14,7 @@ IN_TWO := -n 2 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench clean
+.PHONY: help setup quickstart test slow cluster gpu gpu-record everything check format tree bench clean
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
@@ -25,6 +25,7 @@ help:
 	@echo "make slow | cluster | gpu    the tests with that marker; of the first two, files that passed"
 	@echo "                  as they are now are left out (SWEEP_STAMPS=ignore: none is)"
 	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
+	@echo "make gpu-record   what is measured on a CUDA device for benchmarks/RECORDS.md"
 	@echo "make bench        every benchmark, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
 
@@ -104,6 +105,14 @@ bench: $(STAMP)
 	@for file in $(wildcard benchmarks/*.py); do \
 	  name=$$(basename "$$file" .py); echo "$$name -> build/bench/$$name.json"; \
 	  $(BIN)/python -m "benchmarks.$$name" >"build/bench/$$name.json" || exit 1; done
+
+gpu-record: $(STAMP)
+	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { \
+	  echo "make gpu-record measures on a CUDA device, and torch finds none here."; exit 1; }
+	@mkdir -p build/bench
+	$(BIN)/python -m benchmarks.fused_arms --device cuda --layers 7 >build/bench/fused_arms_gpu.json
+	$(BIN)/python -m benchmarks.head_per_layer --device cuda >build/bench/head_per_layer_gpu.json
+	@echo "Measured, in build/bench/. Please add rows to benchmarks/RECORDS.md."
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
