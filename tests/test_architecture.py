@@ -32,6 +32,7 @@ OWNERS = {
     "pyarrow": ("trainables/records/objects.py", "trainables/fetching/remote_folders.py"),
     "ray": (
         "trainables/trial.py",
+        "trainables/sharding/placed.py",
         "sweep/doctor/yaml_check.py",
         "sweep/doctor/cluster.py",
         "sweep/executors/tune.py",

@@ -23,7 +23,15 @@ from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns
 from trainables.environment import environment
-from trainables.errors import BadData, Crowded, GpuLost, GpuShareTooSmall, StoreError, SweepError
+from trainables.errors import (
+    BadData,
+    Crowded,
+    GpuLost,
+    GpuShareTooSmall,
+    RankLost,
+    StoreError,
+    SweepError,
+)
 from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce
 from trainables.memory import (
@@ -33,6 +41,7 @@ from trainables.memory import (
     reset_peak_memory,
     why_cuda_does_not_start,
 )
+from trainables.plain import Json
 from trainables.primal_dual.constraints import descent_constraints, missing_shares
 from trainables.primal_dual.diagnosis import dual_warnings
 from trainables.primal_dual.weighting import weighting_of
@@ -40,6 +49,7 @@ from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
 from trainables.records.arms import ArmStore
 from trainables.retries import ARM_STARTS
+from trainables.sharding.ranks import ALONE, Company, Ranks
 from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
 
@@ -71,6 +81,7 @@ class ArmRun:
         *,
         gpu_share: float = 1.0,
         tolerance: float = TOLERANCE,
+        company: Company | None = None,
     ) -> None:
         """Find out where the arm stands; nothing is loaded or trained yet.
 
@@ -80,10 +91,12 @@ class ArmRun:
             gpu_share: how much of its GPU's memory it may take, in (0, 1].
             tolerance: the missing share that its sweep still calls feasible. Above TOLERANCE the
                 early signs keep to it; below, to TOLERANCE: what other sweeps call met ends no arm.
+            company: other processes that train it with this one; None: it trains alone.
         """
         self.config = config
         self.store = store
         self.gpu_share = gpu_share
+        self._company = company
         self._tolerance = max(tolerance, TOLERANCE)
         self.signature = config.signature()
         # Looked for first: where CUDA does not start, its name cannot be recorded either.
@@ -92,7 +105,7 @@ class ArmRun:
             signature=self.signature,
             config=config,
             started_ms=_now_ms(),
-            environment={} if self._no_gpu else environment(config.device),
+            environment={} if self._no_gpu else self._environment(),
         )
         if self.record.is_final:
             store.drop_training(self.signature)
@@ -103,7 +116,7 @@ class ArmRun:
     def advance(self) -> ArmRecord:
         """Train to the next report, store the checkpoint, then the record; a no-op once final.
 
-        Every failure becomes the arm's outcome but four:
+        Every failure becomes the arm's outcome but five:
 
         Raises:
             StoreError: the store cannot be written, so there is nowhere to put an outcome.
@@ -111,6 +124,7 @@ class ArmRun:
             GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
             GpuLost: CUDA does not start on this machine; after ARM_STARTS starts that is the
                 arm's outcome, too.
+            RankLost: another process of this arm died; its gang is to begin again.
 
         With ``has_neighbours`` a lack of memory raises Crowded.
         """
@@ -166,7 +180,7 @@ class ArmRun:
     def _failures_are_outcomes(self) -> Iterator[None]:
         try:
             yield
-        except (StoreError, BadData, GpuLost):
+        except (StoreError, BadData, GpuLost, RankLost):
             raise
         except SweepError as error:
             self._end("failed", str(error))
@@ -177,8 +191,11 @@ class ArmRun:
     def _reason(self, error: Exception) -> str:
         """What an error of training comes to, with advice where there is some.
 
-        Raises Crowded where more memory may do, GpuShareTooSmall where more of the GPU may.
+        Raises Crowded where more memory may do, GpuShareTooSmall where more of the GPU may,
+        RankLost where another process died.
         """
+        if self._company is not None and (why := self._company.why_gone(error)):
+            return why
         memory = exhausted(error)
         if memory is not None and self.has_neighbours:
             raise Crowded(f"arm {self.signature}: {memory} memory ({error})") from None
@@ -186,10 +203,7 @@ class ArmRun:
             raise GpuShareTooSmall(
                 f"arm {self.signature} needs more than {self.gpu_share:g} of its GPU ({error})."
             ) from None
-        if memory is not None:
-            return f"out of {memory} memory ({error}). {TOO_LITTLE[memory]}"
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
+        return why_failed(error)
 
     def _settle(self, arm: _Arm) -> None:
         report = self._report(arm)
@@ -238,14 +252,11 @@ class ArmRun:
             return None
         reset_peak_memory(device)
         hold_to_share(device, self.gpu_share)
-        task = build_task(self.config, device, dtype) if like is None else like.task
-        model = build_model(self.config, task).to(device=device, dtype=dtype)
-        if like is None:
-            introduce(model, task)
-        weighting = weighting_of(
-            self.config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
-        )
-        training = Training(self.config, task, model, weighting)
+        ranks = ALONE
+        if self._company is not None:
+            ranks = self._company.gather(self.config, -1 if checkpoint is None else checkpoint[0])
+        shared = None if like is None else like.task
+        task, training = built(self.config, device, dtype, ranks=ranks, shared=shared)
         arm = _Arm(
             task,
             training,
@@ -259,12 +270,16 @@ class ArmRun:
             # with the reports that belong to this checkpoint
             self.record = ArmRecord.from_json(state["record"])
             self.record.idle_ms += max(begun_ms - self.record.reports[-1].timestamp_ms, 0)
-            here = environment(self.config.device)
+            here = self._environment()
             if {**self.record.environment, "before": None} != {**here, "before": None}:
                 self.record.environment = {**here, "before": self.record.environment}
         else:
             self.record.reports.clear()
         return arm
+
+    def _environment(self) -> dict[str, Json]:
+        processes = 1 if self._company is None else self._company.count
+        return environment(self.config.device, processes)
 
     def _without_gpu(self, starts: int) -> None:
         """Raise GpuLost, or end the arm after as many starts as an arm has that dies."""
@@ -323,6 +338,35 @@ class ArmRun:
         self.record.reason = reason
         self.record.ended_ms = _now_ms()
         self.record = self.store.put_record(self.record)
+
+
+def built(
+    config: ArmConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    ranks: Ranks = ALONE,
+    shared: Task | None = None,
+) -> tuple[Task, Training]:
+    """An arm at its start: its task, unless another arm's is ``shared``, and its training."""
+    task = build_task(config, device, dtype) if shared is None else shared
+    model = build_model(config, task).to(device=device, dtype=dtype)
+    if shared is None:
+        introduce(model, task)
+    weighting = weighting_of(
+        config, task.scales, device, dtype, steps_per_epoch=task.steps_per_epoch
+    )
+    return task, Training(config, task, model, weighting, ranks)
+
+
+def why_failed(error: Exception) -> str:
+    """An error of training in one line, with advice where there is some."""
+    if isinstance(error, SweepError):
+        return str(error)
+    if (memory := exhausted(error)) is not None:
+        return f"out of {memory} memory ({error}). {TOO_LITTLE[memory]}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
 
 
 def _now_ms() -> int:

@@ -26,12 +26,13 @@ PACKAGES = (
 
 
 @functools.cache
-def environment(device: str) -> dict[str, Json]:
+def environment(device: str, processes: int = 1) -> dict[str, Json]:
     """Code, commit, dirty flag, versions, processor, GPU where one is used; None is unknown.
 
     ``code`` names the code where there is no git, as on the nodes of a cluster.
 
-    ``plugins``, where there are any: package and version of all that are installed.
+    ``plugins``, where there are any: package and version of all that are installed. ``processes``,
+    where several train together: how many.
     """
     import torch
 
@@ -44,6 +45,7 @@ def environment(device: str) -> dict[str, Json]:
         "python": platform.python_version(),
         "packages": package_versions(),
         **({"plugins": plugins} if plugins else {}),
+        **({"processes": processes} if processes > 1 else {}),
         "machine": platform.machine(),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "gpu": None if properties is None else properties.name,

@@ -95,6 +95,10 @@ class GpuLost(Failure):
     """CUDA does not start on a machine: the fault of no arm, to be tried on another one."""
 
 
+class RankLost(Failure):
+    """A process of those that train an arm together died: all of them begin again."""
+
+
 class OtherCode(Failure):
     """A worker has other code than its driver: what it trains would be other numbers."""
 

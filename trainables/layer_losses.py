@@ -87,7 +87,7 @@ def layer_losses(
 def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:
     """The last row of ``layer_losses`` bit for bit, [1, B], without the work of the others."""
     (prediction,), _ = _forward(model, task, batch, last_alone=True)
-    return task.loss(prediction, batch.targets)[None]
+    return torch.stack([task.loss(prediction, batch.targets)])  # no view: sharding refuses those
 
 
 def layer_predictions(model: Model | nn.Module, task: Precision, batch: Batch) -> list[Prediction]:

@@ -9,7 +9,8 @@ report is made.
 
 With ``weight_ema`` what is evaluated and kept is an average of the weights over the steps; it never
 touches the training itself. With ``accumulate`` a batch passes the network in equal parts, whose
-gradients add up to that of the whole.
+gradients add up to that of the whole. With ``ranks`` several processes train the arm, each on rows
+of every batch (sharding/ranks.py).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from trainables.layer_losses import Model, last_loss, layer_losses
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.records import arm_record as results
+from trainables.sharding.ranks import ALONE, Ranks
 from trainables.tasks.base import Batch, Tokens, TrainingTask
 
 GAP_RATE = 0.2  # of the running means of layers that are not read at every step
@@ -65,24 +67,50 @@ def step_losses(model: Model | nn.Module, task: TrainingTask, part: Batch, kind:
     return layer_losses(model, task, part, trains_last_alone=kind == "last layer")
 
 
+class StepLosses(nn.Module):
+    """``step_losses`` as a module: what sharding calls, and where parameters can be exchanged."""
+
+    def __init__(self, model: nn.Module, task: TrainingTask) -> None:
+        """Of one model on one task."""
+        super().__init__()
+        self.model = model
+        self._task = (task,)  # a task that is a module adds no parameters
+
+    def forward(self, part: Batch, kind: Kind) -> Tensor:
+        """Per-sample losses [L + 1, B] or [1, B]."""
+        return step_losses(self.model, self._task[0], part, kind)
+
+
 class Training:
     """The state of one run between two primal steps: model, optimiser, weighting, step."""
 
     def __init__(
-        self, config: ArmConfig, task: TrainingTask, model: nn.Module, weighting: Weighting
+        self,
+        config: ArmConfig,
+        task: TrainingTask,
+        model: nn.Module,
+        weighting: Weighting,
+        ranks: Ranks = ALONE,
     ) -> None:
-        """Start at step 0 with the model as it is."""
+        """Start at step 0 with the model as it is, of which ``ranks`` may keep a part here."""
         self.config = config
         self.task = task
         self.model = model
         self.weighting = weighting
         self.step = 0
         self.seconds = 0.0  # spent in steps, over all attempts
+        self._ranks = ranks
+        self._averaged = copy.deepcopy(model) if config.weight_ema > 0 else model
+        self.evaluated = ranks.copied(self._averaged)
+        # ^ the network that reports, the final result and the kept weights are of
+        self._losses = StepLosses(model, task)
+        ranks.shard(self._losses, model)
+        if self._averaged is not model:
+            ranks.shard(self._averaged, self._averaged)
+        self._whole: dict[str, Any] | None = None  # of several processes, at the last report
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = optimizer_of(config, model)
         self._base_lrs = [group["lr"] for group in self.optimizer.param_groups]
-        self.evaluated = copy.deepcopy(model) if config.weight_ema > 0 else model
-        # ^ the network that reports, the final result and the kept weights are of
         self._average = get_ema_multi_avg_fn(config.weight_ema)  # type: ignore[no-untyped-call]
         self._constant_loss = task.scales.constant_loss
         first = self.parameters[0]
@@ -105,7 +133,9 @@ class Training:
         return "last layer" if self.weighting.watches_layers else "last layer alone"
 
     def run_to(self, step: int) -> None:
-        """Take primal steps until ``step`` are done."""
+        """Take primal steps until ``step`` are done; with ``ranks`` a report is due then."""
+        self._ranks.say(step)
+        self._whole = None
         started = time.perf_counter()
         first = self.step
         self.model.train()
@@ -115,6 +145,11 @@ class Training:
         if self._loss_sum.device.type == "cuda":
             torch.cuda.synchronize()
         self.took(max(step - first, 0), time.perf_counter() - started)
+        if self._ranks.count > 1:
+            self._whole = self._ranks.whole(self._networks())
+            if self._ranks.is_first:
+                of = "model" if self._averaged is self.model else "evaluated"
+                self.evaluated.load_state_dict(self._whole[of])
 
     def finish_step(self, step: int, seen_F: Tensor) -> None:
         """What follows the gradients of primal step ``step``: primal and dual update, means.
@@ -125,11 +160,11 @@ class Training:
         """
         config = self.config
         factor = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
-        grad_norm = nn.utils.clip_grad_norm_(self.parameters, config.grad_clip)
+        grad_norm = self._ranks.clipped(self.parameters, config.grad_clip)
         for group, lr in zip(self.optimizer.param_groups, self._base_lrs, strict=True):
             group["lr"] = lr * factor
         self.optimizer.step()
-        if self.evaluated is not self.model:
+        if self._averaged is not self.model:
             self._average_weights(step)
         self.weighting.observe(step, seen_F, factor)
         self._loss_sum += seen_F[-1]
@@ -147,8 +182,8 @@ class Training:
         parts = self.task.train_batch(step).parts(self.config.accumulate)
         seen, gaps_M = [], self._gaps_M  # one draw for all parts: their controls are of before it
         for part in parts:
-            losses_FB = step_losses(self.model, self.task, part, self.kind(step))
-            losses_F = losses_FB.mean(dim=1) / self._constant_loss
+            losses_FB = self._losses(self._ranks.share(part), self.kind(step))
+            losses_F = self._ranks.mean(losses_FB, len(part.targets)) / self._constant_loss
             if gaps_M is not None:
                 losses_F = self._estimated(losses_F, part, gaps_M)
             seen.append(losses_F.detach())
@@ -181,10 +216,10 @@ class Training:
         Not ``AveragedModel``: it reads its count from the device at every step.
         """
         if step == 0:
-            self.evaluated.load_state_dict(self.model.state_dict())
+            self._averaged.load_state_dict(self.model.state_dict())
             return
-        self._average(list(self.evaluated.parameters()), list(self.model.parameters()), step)
-        for ours, theirs in zip(self.evaluated.buffers(), self.model.buffers(), strict=True):
+        self._average(list(self._averaged.parameters()), list(self.model.parameters()), step)
+        for ours, theirs in zip(self._averaged.buffers(), self.model.buffers(), strict=True):
             ours.copy_(theirs)
 
     def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
@@ -206,26 +241,34 @@ class Training:
         state = {
             "step": self.step,
             "seconds": self.seconds,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            **(self._networks() if self._whole is None else self._whole),
             "weighting": self.weighting.state_dict(),
         }
         if self._gaps_M is not None:
             state["gaps"] = self._gaps_M
-        if self.evaluated is not self.model:
-            state["evaluated"] = self.evaluated.state_dict()
+        return state
+
+    def _networks(self) -> dict[str, Any]:
+        """What lies in parts where several processes train."""
+        state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
+        if self._averaged is not self.model:
+            state["evaluated"] = self._averaged.state_dict()
         return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from ``state_dict``."""
         self.step = state["step"]
         self.seconds = state["seconds"]
-        self.model.load_state_dict(state["model"])
+        parts = self._ranks.parts
+        self.model.load_state_dict(parts(state["model"], self.model.state_dict()))
         if self._gaps_M is not None:
             self._gaps_M = state["gaps"].clone()
-        if self.evaluated is not self.model:
-            self.evaluated.load_state_dict(state["evaluated"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        if self._averaged is not self.model:
+            self._averaged.load_state_dict(parts(state["evaluated"], self._averaged.state_dict()))
+        saved = state["optimizer"]
+        trained = [p for group in self.optimizer.param_groups for p in group["params"]]
+        moments = parts(saved["state"], dict(enumerate(trained)))
+        self.optimizer.load_state_dict({**saved, "state": moments})
         self.weighting.load_state_dict(state["weighting"])
 
 

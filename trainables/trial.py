@@ -22,7 +22,14 @@ from ray.tune import PlacementGroupFactory, Trainable
 from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
-from trainables.errors import BadData, GpuLost, GpuShareTooSmall, OtherCode, StoreError
+from trainables.errors import (
+    BadData,
+    GpuLost,
+    GpuShareTooSmall,
+    OtherCode,
+    RankLost,
+    StoreError,
+)
 from trainables.fetching.fetched_folders import Background
 from trainables.fetching.remote_folders import is_address
 from trainables.plain import Json
@@ -33,6 +40,7 @@ from trainables.records.retrying import RetryingStore
 
 if TYPE_CHECKING:
     from trainables.fused.group import ArmGroup
+    from trainables.sharding.placed import PlacedCompany
 
 
 # Keys of a result besides Tune's own: `done` is true for stopped and finished trials alike.
@@ -68,6 +76,7 @@ def trial_config(
     patience_s: float,
     *,
     bundle: Mapping[str, float],
+    processes: int = 1,
     tolerance: float = TOLERANCE,
     landmark: str = "",
     driver: str = "",
@@ -81,7 +90,8 @@ def trial_config(
         configs: the arms to train: one, or a group (fused/group.py).
         root: of the storage.
         patience_s: how long a writer waits for a storage that is full or away.
-        bundle: what the trial holds of a machine, in Ray's words.
+        bundle: what each process of the trial holds of a machine, in Ray's words.
+        processes: how many train the arm together.
         tolerance: the missing share that the sweep still calls feasible.
         landmark: an object of the driver's storage; a worker that does not see it has another one.
         driver: the run of a driver that starts the arms.
@@ -92,6 +102,7 @@ def trial_config(
         "root": root,
         "patience_s": patience_s,
         "bundle": json.dumps(dict(bundle)),
+        "processes": processes,
         "tolerance": tolerance,
         "landmark": landmark,
         "driver": driver,
@@ -101,12 +112,13 @@ def trial_config(
 
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
-    """What Tune asks Ray for, for one trial."""
-    bundle, avoid = json.loads(config["bundle"]), config["avoid"]
+    """What Tune asks Ray for, for one trial: all of its processes at once, or none."""
+    count, avoid = config["processes"], config["avoid"]
+    bundles = [json.loads(config["bundle"])] * count
     if not avoid:
-        return PlacementGroupFactory([bundle])
+        return PlacementGroupFactory(bundles)
     elsewhere = {"ray.io/node-id": f"!in({avoid})"}
-    return PlacementGroupFactory([bundle], bundle_label_selector=[elsewhere])
+    return PlacementGroupFactory(bundles, bundle_label_selector=[elsewhere] * count)
 
 
 def configs_of(config: dict[str, Json]) -> list[ArmConfig]:
@@ -128,12 +140,14 @@ class ArmTrial(Trainable):
 
     def setup(self, config: dict[str, Json]) -> None:
         """Take arms. Nothing can fail here: they are built by the first step."""
+        self._company: PlacedCompany | None = None
         self._trial_config = config
         self._group: ArmGroup | None = None
         self._fetch: Background | None = None
 
     def reset_config(self, new_config: dict[str, Json]) -> bool:
         """Take others in the same process."""
+        self.cleanup()
         self.setup(new_config)
         return True
 
@@ -149,6 +163,8 @@ class ArmTrial(Trainable):
                     return {FETCHING: how_far, "done": False}
                 self._group = self._arm_group()
             return _result(self._group.advance(), done=self._group.is_final)
+        except RankLost:
+            os._exit(1)  # as if this one had died: Tune starts all of them again
         except (OtherCode, StoreError) as error:
             return _problem(str(error), STORE_PROBLEM)
         except BadData as error:
@@ -170,8 +186,10 @@ class ArmTrial(Trainable):
         """Nothing: the first step resumes from the run store."""
 
     def cleanup(self) -> None:
-        """Let go of the models."""
+        """Let go of the models, and of the processes that train with this one."""
         self._group = None
+        if self._company is not None:
+            self._company.end()
 
     def _fetching(self) -> str:
         """How far the data and weights are that lie at addresses; empty: they are here."""
@@ -212,9 +230,21 @@ class ArmTrial(Trainable):
                 "object storage, or a folder that all of them mount."
             )
         store = ArmStore(objects, driver=told["driver"])
-        share = json.loads(told["bundle"]).get("GPU", 1.0)
+        bundle = json.loads(told["bundle"])
+        if told["processes"] > 1:
+            from trainables.sharding.placed import PlacedCompany
+
+            self._company = PlacedCompany(
+                told["processes"], bundle, told["root"], told["patience_s"]
+            )
         runs = [
-            ArmRun(config, store, gpu_share=share, tolerance=told["tolerance"])
+            ArmRun(
+                config,
+                store,
+                gpu_share=bundle.get("GPU", 1.0),
+                tolerance=told["tolerance"],
+                company=self._company,
+            )
             for config in configs_of(told)
         ]
         return ArmGroup(runs)

@@ -39,6 +39,7 @@ def run(
     where: Where = "local",
     workers: int | None = None,
     fuse: int | None = None,
+    processes: int | None = None,
     max_arms: int | None = None,
     max_hours: float | None = None,
     max_gpu_hours: float | None = None,
@@ -62,6 +63,7 @@ def run(
         where: local (a Ray cluster of this machine), cluster, or inline (this process).
         workers: arms at a time; default: as many as there is room for.
         fuse: so many arms that a worker may train together; default: each alone.
+        processes: so many that train an arm together; default: one.
         max_arms: begin no more arms once so many of the sweep are begun, unconstrained ones
             included.
         max_hours: the same after so many hours of this call.
@@ -73,7 +75,8 @@ def run(
     """
     if where not in get_args(Where):
         raise UnknownName.of("value of where", where, get_args(Where))
-    executor, budget = Executor(where, workers, fuse), Budget(max_arms, max_hours, max_gpu_hours)
+    executor = Executor(where, workers, fuse, processes)
+    budget = Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
     found = (
         catalog.Found(space, space.name)

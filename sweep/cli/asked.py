@@ -104,6 +104,13 @@ OPTIONS: dict[str, Callable[[Verb], Verb]] = {
         help="Let a worker train up to N arms of one configuration and seed together, to the same "
         "numbers as alone: for small models (docs/fusion.md). Default: each alone.",
     ),
+    "processes": click.option(
+        "--processes",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Let N processes train each arm together, the network in parts on all of them: for "
+        "large models (docs/sharding.md). Default: one.",
+    ),
     "max_arms": click.option(
         "--max-arms",
         type=click.IntRange(min=1),

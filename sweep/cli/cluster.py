@@ -55,6 +55,7 @@ notify_option = click.option(
 @storage_option
 @OPTIONS["workers"]
 @OPTIONS["fuse"]
+@OPTIONS["processes"]
 @collected(budget=Budget)
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
@@ -65,6 +66,7 @@ def submit(
     storage: str,
     workers: int | None,
     fuse: int | None,
+    processes: int | None,
     budget: Budget,
     mlflow: str | None,
     notify: str | None,
@@ -88,7 +90,7 @@ def submit(
         asked=tuple(wanted),
         mlflow=mlflow,
     )
-    send(where, sent, asked, Executor("cluster", workers, fuse), notify, budget)
+    send(where, sent, asked, Executor("cluster", workers, fuse, processes), notify, budget)
 
 
 def send(
@@ -149,6 +151,7 @@ def _driver_options(of: SweepOptions, executor: Executor) -> tuple[str, ...]:
         "--data": folder,
         "--workers": executor.workers,
         "--fuse": executor.fuse,
+        "--processes": executor.processes,
         "--stall-after": of.stall_after,
     }
     return tuple(

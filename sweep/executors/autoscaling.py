@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -37,7 +38,8 @@ def largest_of(config: Mapping[str, Json], arm: ResourceClass) -> list[Machine] 
         if not resources.get("CPU"):
             return None
         workers += [resources] * count
-    workers.sort(key=lambda machine: arm.slots([machine]), reverse=True)
+    process = replace(arm, processes=1)
+    workers.sort(key=lambda machine: process.slots([machine]), reverse=True)
     return workers[: int(config["max_workers"])]
 
 

@@ -95,7 +95,7 @@ class ClusterCapacity:
         self.machines: Sequence[Machine] = cluster.machines()
         if self._largest is not None and not arm.slots([*self._largest, *self.machines]):
             raise Misuse(
-                f"no machine of this cluster can hold an arm, which needs {arm.bundle}; it has "
+                f"no machine{_s(arm)} of this cluster can hold an arm, which needs {arm}; it has "
                 f"{_counted([*self.machines, *self._largest])}. Add a node type with as much, or "
                 "ask for less with threads, device or gpus_per_arm."
             )
@@ -133,10 +133,13 @@ class ClusterCapacity:
         has_changed = len(self.machines) != len(before)
         if more < waiting or has_changed or now_s >= self._asked_s + ASK_AGAIN_S:
             self._asked_s = now_s
-            self._cluster.ask(self._arm.bundle, more)
+            self._cluster.ask(self._arm, more)
         self.waits_for = ""
         if not self._arm.slots(self.machines):
-            what = f"no machine of the cluster holds an arm, which needs {self._arm.bundle}"
+            hold = (
+                "machines of the cluster hold" if _s(self._arm) else "machine of the cluster holds"
+            )
+            what = f"no {hold} an arm, which needs {self._arm}"
             asked = f"; the cluster is asked for {more} places" if more else ""
             self.waits_for = f"a machine: {what}{asked}"
             self._tell(f"{what}; waiting for one", now_s)
@@ -157,6 +160,11 @@ class ClusterCapacity:
 
     def _capped(self, places: int) -> int:
         return places if self._most is None else min(places, self._most)
+
+
+def _s(arm: ResourceClass) -> str:
+    """The plural of what holds an arm, whose processes may be on several machines."""
+    return "s" if arm.processes > 1 else ""
 
 
 def _counted(machines: Sequence[Machine]) -> str:

@@ -18,7 +18,8 @@ class Executor:
     """One place to train; ``run_sweep`` is given it.
 
     Raises:
-        InvalidValue: fewer than one worker, or than one arm together.
+        InvalidValue: fewer than one worker, arm together, or process; or several processes where
+            there is no Ray, or for arms that one process is to train together.
     """
 
     # local: a Ray cluster of this machine alone; cluster: the running one that this machine belongs
@@ -26,11 +27,23 @@ class Executor:
     where: Where = "local"
     workers: int | None = None  # arms at a time; None: what the machine holds, or a fair share
     fuse: int | None = None  # so many arms that a worker may train together; None: each alone
+    processes: int | None = None  # so many that train an arm together; None: one
 
     def __post_init__(self) -> None:
-        for name, count in (("workers", self.workers), ("fuse", self.fuse)):
+        counts = {"workers": self.workers, "fuse": self.fuse, "processes": self.processes}
+        for name, count in counts.items():
             if count is not None and count < 1:
                 raise InvalidValue(f"{name} must be at least 1, got {count}.")
+        if (self.processes or 1) > 1 and self.where == "inline":
+            raise InvalidValue(
+                f"processes must be 1 where arms train in this process (inline), got "
+                f"{self.processes}: Ray starts the others. Train local or on a cluster."
+            )
+        if (self.processes or 1) > 1 and (self.fuse or 1) > 1:
+            raise InvalidValue(
+                f"processes and fuse exclude each other, got {self.processes} and {self.fuse}: "
+                "several processes train one large network, fused arms are small ones."
+            )
 
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out.
@@ -48,4 +61,10 @@ class Executor:
             from sweep.executors import tune  # imports Ray: a second nobody else pays
 
             train = tune.train_on_cluster if self.where == "cluster" else tune.train_on_local_ray
-            train(coordinator, workers=self.workers, most=most, patience_s=patience_s)
+            train(
+                coordinator,
+                workers=self.workers,
+                most=most,
+                processes=self.processes or 1,
+                patience_s=patience_s,
+            )

@@ -39,6 +39,7 @@ class Beat:
     gpus: float  # the same
     wants: int  # arms that are left
     holds: int  # arms that are being trained
+    processes: int = 1  # of each arm, which hold as much each
 
     def to_bytes(self) -> bytes:
         """For the board."""
@@ -79,7 +80,7 @@ def allowed(beats: Sequence[Beat], machines: Sequence[Machine]) -> dict[str, int
     [{'a': 3, 'b': 2}, {'a': 4, 'b': 1}]
     """
     ordered = sorted(beats, key=lambda beat: (beat.since_s, beat.driver))
-    slots = [ResourceClass(beat.cpus, beat.gpus).slots(machines) for beat in ordered]
+    slots = [ResourceClass(b.cpus, b.gpus, b.processes).slots(machines) for b in ordered]
     shares = fair_shares(
         [min(1.0, b.wants / s) if s else 0.0 for b, s in zip(ordered, slots, strict=True)]
     )
@@ -126,7 +127,9 @@ class Shares:
             since_s: when it started, since 1970: who came first gets what does not divide.
         """
         self._board = board
-        self._me = Beat(driver, sweep, since_s, since_s, arm.cpus, arm.gpus, wants=1, holds=0)
+        self._me = Beat(
+            driver, sweep, since_s, since_s, arm.cpus, arm.gpus, 1, 0, processes=arm.processes
+        )
         self._next_s = -math.inf
         self._beats = [self._me]
         self._heard: dict[str, _Heard] = {}

@@ -7,7 +7,7 @@ not part of Ray's public interface: Ray is pinned, and tests run it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import ray
@@ -50,13 +50,13 @@ class RayCluster:
             self._let_go(group)
         return len(self._asked)
 
-    def ask(self, bundle: Mapping[str, float], count: int) -> None:
-        """Ask for ``count`` places of this size in all, beside those that are there."""
+    def ask(self, arm: ResourceClass, count: int) -> None:
+        """Ask for places of ``count`` arms of this class in all, beside those that are there."""
         for group in self._asked[count:]:
             self._let_go(group)
         while len(self._asked) < count:
             with _head():
-                self._asked.append(placement_group([dict(bundle)]))
+                self._asked.append(placement_group([arm.bundle] * arm.processes))
 
     def _let_go(self, group: PlacementGroup) -> None:
         with _head():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition
+from trainables.errors import InvalidValue
 from trainables.memory import CONTEXT_MB
 from trainables.records.arm_record import TRAIN_PEAK_MEMORY_MB, ArmRecord
 
@@ -29,10 +30,11 @@ class ResourceClass:
 
     cpus: int
     gpus: float = 0.0  # of one GPU; 0: trains on CPUs
+    processes: int = 1  # that train an arm together, each with as much as above
 
     @property
     def bundle(self) -> dict[str, float]:
-        """The same in Ray's words."""
+        """What a process holds, in Ray's words."""
         gpu = {"GPU": self.gpus} if self.gpus else {}
         return {"CPU": float(self.cpus), **gpu}
 
@@ -41,8 +43,14 @@ class ResourceClass:
 
         >>> ResourceClass(2, 0.25).slots([{"CPU": 48.0, "GPU": 4.0}, {"CPU": 8.0}, {}])
         16
+        >>> ResourceClass(2, processes=3).slots([{"CPU": 4.0}, {"CPU": 4.0}])  # over both
+        1
         """
-        return sum(self._slots(machine) for machine in machines)
+        return sum(self._slots(machine) for machine in machines) // self.processes
+
+    def __str__(self) -> str:
+        several = f"{self.processes} processes of " if self.processes > 1 else ""
+        return f"{several}{self.bundle}"
 
     def _slots(self, machine: Machine) -> int:
         by_cpu = int(machine.get("CPU", 0.0) / self.cpus + ROUNDING)
@@ -56,21 +64,36 @@ class ResourceClasses:
     """The class of every arm of one sweep."""
 
     def __init__(
-        self, definition: Definition, record_of: Callable[[str], ArmRecord | None]
+        self,
+        definition: Definition,
+        record_of: Callable[[str], ArmRecord | None],
+        *,
+        processes: int = 1,
     ) -> None:
         """Nothing is read before it is needed.
 
         Args:
             definition: the sweep.
             record_of: the stored record of an arm, by signature; read once per setting.
+            processes: that train an arm together.
+
+        Raises:
+            InvalidValue: a batch has fewer samples than an arm has processes.
         """
         space = definition.space
         runs = [space.run(s, {}, seed=space.search_seeds[0]) for s in space.settings]
+        for run in runs:
+            if (samples := run.batch_size // run.accumulate) < processes:
+                raise InvalidValue(
+                    f"processes must be at most {samples}, the samples of a batch (batch_size "
+                    f"over accumulate), got {processes}: each trains on rows of its own."
+                )
         self._cpus = max(run.threads for run in runs)
         self.on_gpu = any(run.device == "cuda" for run in runs)
-        self._measured = space.gpus_per_arm == "measured"
-        share = 1.0 if space.gpus_per_arm == "measured" else space.gpus_per_arm
-        self.standard = ResourceClass(self._cpus, share if self.on_gpu else 0.0)
+        asked = space.gpus_per_arm if processes == 1 else 1.0  # NCCL refuses two on one GPU
+        self._measured = asked == "measured"
+        share = 1.0 if asked == "measured" else asked
+        self.standard = ResourceClass(self._cpus, share if self.on_gpu else 0.0, processes)
         self._record_of = record_of
         self._shares: dict[str, float] = {}  # by setting, once measured
         self._alone: set[str] = set()  # signatures that outgrew their share
@@ -83,7 +106,7 @@ class ResourceClasses:
             baselines: the unconstrained arms of its setting, which are trained first.
         """
         if arm.config.device == "cpu":
-            return ResourceClass(self._cpus)
+            return replace(self.standard, gpus=0.0)
         if arm.signature in self._alone:
             return replace(self.standard, gpus=1.0)
         if self._measured and arm.proposal is not None:
@@ -91,7 +114,9 @@ class ResourceClasses:
         return self.standard
 
     def pack(self, arms: int, gpus: int) -> None:
-        """Lower the standard share until so many arms fit on so many GPUs."""
+        """Lower the standard share until so many arms of one process fit on so many GPUs."""
+        if self.standard.processes > 1:
+            return
         share = 1 / math.ceil(arms / gpus)
         self.standard = replace(self.standard, gpus=min(self.standard.gpus, share))
 

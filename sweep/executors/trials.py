@@ -82,7 +82,7 @@ class LiveTrials:
             coordinator.store_trouble(str(error))
             return None
         for arm in arms:
-            coordinator.live[arm.signature].gpus = kind.gpus / len(arms)
+            coordinator.live[arm.signature].gpus = kind.gpus * kind.processes / len(arms)
         self.assigned[trial] = LiveTrial(arms, kind)
         return self.assigned[trial]
 

@@ -50,17 +50,25 @@ KEPT_IN = ("_live_trials", "_stopped_trials", "_failed_trials", "_trials_to_cach
 
 
 def train_on_local_ray(
-    coordinator: Coordinator, *, workers: int | None, most: int, patience_s: float
+    coordinator: Coordinator, *, workers: int | None, most: int, processes: int, patience_s: float
 ) -> None:
-    """Start a Ray cluster of this machine alone, train every arm on it, and end it."""
-    classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
+    """Start a Ray cluster of this machine alone, train every arm on it, and end it.
+
+    Raises:
+        InvalidValue: no GPU, or fewer than an arm has processes.
+    """
+    classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
     cpus = len(os.sched_getaffinity(0))
-    needed = (workers or 1) * classes.standard.cpus
+    needed = (workers or 1) * classes.standard.cpus * processes
     with local_ray(cpus=max(cpus, needed), gpus=None if classes.on_gpu else 0) as scratch:
         machines = RayCluster().machines()
         gpus = int(sum(machine.get("GPU", 0.0) for machine in machines))
         if classes.on_gpu and not gpus:
             raise InvalidValue("device is 'cuda', and Ray finds no GPU here. Set device=cpu.")
+        if classes.on_gpu and gpus < processes:
+            raise InvalidValue(
+                f"processes must be at most {gpus}, the GPUs of this machine, got {processes}."
+            )
         if classes.on_gpu and workers is not None:
             classes.pack(workers, gpus)
         capacity = FixedCapacity(workers or max(1, classes.standard.slots(machines)), machines)
@@ -68,7 +76,7 @@ def train_on_local_ray(
 
 
 def train_on_cluster(
-    coordinator: Coordinator, *, workers: int | None, most: int, patience_s: float
+    coordinator: Coordinator, *, workers: int | None, most: int, processes: int, patience_s: float
 ) -> None:
     """Train every arm on the Ray cluster that this machine belongs to, within this sweep's share.
 
@@ -76,7 +84,7 @@ def train_on_cluster(
         Failure: there is no cluster.
         Misuse: no machine that it may have can hold an arm.
     """
-    classes = ResourceClasses(coordinator.definition, coordinator.runs.record)
+    classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
     with attached_ray() as scratch:
         cluster = RayCluster()
         driver, sweep = coordinator.runs.driver, coordinator.definition.name
@@ -205,6 +213,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             driver=self._coordinator.runs.driver,
             landmark=definition_name(self._coordinator.definition.name),
             bundle=assigned.kind.bundle,
+            processes=assigned.kind.processes,
             tolerance=self._coordinator.definition.space.tolerance,
             avoid=_without(self._live.lost_gpus),
         )

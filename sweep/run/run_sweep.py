@@ -42,6 +42,10 @@ class Executor(Protocol):
     def fuse(self) -> int | None:
         """Arms that a worker may train together; None: the executor's own choice."""
 
+    @property
+    def processes(self) -> int | None:
+        """That train an arm together; None: one."""
+
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out until it has no more, or is stopped."""
 
@@ -131,5 +135,6 @@ def run_again(
         where=executor.where,
         workers=executor.workers,
         fuse=executor.fuse,
+        processes=executor.processes,
         more=budget.options,
     )

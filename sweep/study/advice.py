@@ -67,10 +67,11 @@ def resume(
     where: str = "local",
     workers: int | None = None,
     fuse: int | None = None,
+    processes: int | None = None,
     more: Sequence[str] = (),
 ) -> str:
     """What continues a sweep the way that it was started here, with ``more`` options."""
-    given = {"--workers": workers, "--fuse": fuse}
+    given = {"--workers": workers, "--fuse": fuse, "--processes": processes}
     how = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
     if where != "local" and not os.environ.get(ASKED_FROM):
         how += ["--where", where]

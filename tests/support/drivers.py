@@ -36,11 +36,11 @@ from sweep.study.definition import load_definition
 from sweep.executors.executor import Executor
 from sweep.run.run_sweep import run_sweep
 from trainables.records.objects import ObjectStore
-root, where, patience_s, workers, name, beat_s, grace_s, fuse = sys.argv[1:]
+root, where, patience_s, workers, name, beat_s, grace_s, fuse, processes = sys.argv[1:]
 fair_share.BEAT_EVERY_S = float(beat_s)
 signals.GRACE_S = float(grace_s)
 objects = ObjectStore(root)
-executor = Executor(where, int(workers) or None, int(fuse) or None)
+executor = Executor(where, *(int(count) or None for count in (workers, fuse, processes)))
 summary = run_sweep(objects, load_definition(objects, name), executor, patience_s=float(patience_s))
 print(summary)
 sys.exit(summary.exit_code)
@@ -83,6 +83,7 @@ class Driver:
         beat_s: float = 60,
         grace_s: float = 60,
         fuse: int | None = None,
+        processes: int | None = None,
         terminal: int | None = None,
         environment: Mapping[str, str] | None = None,
         tracked: bool = False,
@@ -98,13 +99,15 @@ class Driver:
             beat_s: how often drivers on one cluster look for each other.
             grace_s: from SIGTERM to the end of arms that do not report.
             fuse: as for ``run_sweep``.
+            processes: as for ``run_sweep``.
             terminal: what standard output and error go to, instead of pipes.
             environment: of the process; that of the tests if not given.
             tracked: with MLflow, through the command line; then only ``environment`` counts.
         """
         resume = ["sweep.cli", "resume", "tiny", "--storage", objects.root, "--workers", "2"]
-        options = (where, patience_s, workers or 0, name, beat_s, grace_s, fuse or 0)
-        alone = ["-c", CODE, objects.root, *map(str, options)]
+        options = (where, patience_s, workers or 0, name, beat_s, grace_s)
+        together = (fuse or 0, processes or 0)
+        alone = ["-c", CODE, objects.root, *map(str, (*options, *together))]
         self.process = subprocess.Popen(
             [sys.executable, *(["-m", *resume] if tracked else alone)],
             cwd=ROOT,

@@ -246,6 +246,8 @@ def test_tune_carries_plain_strings_and_no_state(objects: ObjectStore, tmp_path:
     assert all(isinstance(value, str | int | float) for value in config.values())
     assert resources_of(config).bundles == [{"CPU": 2.0, "GPU": 0.25}]
     assert configs_of(config) == [arm()]
+    several = told(arm(), objects.root, processes=3, avoid=["0" * 56])
+    assert resources_of(several).bundles == [{"CPU": 1.0}] * 3  # all at once, or none
     trial = trial_of(objects, arm())
     assert trial.save_checkpoint(str(tmp_path)) == {}
     trial.load_checkpoint({})

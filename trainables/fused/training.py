@@ -18,28 +18,13 @@ import warnings
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
-from trainables.tasks.base import Batch, TrainingTask
-from trainables.training import Kind, Training, step_losses
+from trainables.tasks.base import Batch
+from trainables.training import Kind, StepLosses, Training
 
 Parameters = dict[str, Tensor]
-
-
-class _Losses(nn.Module):
-    """``step_losses`` as a module, in which other parameters can be put in the model's place."""
-
-    def __init__(self, model: nn.Module, task: TrainingTask) -> None:
-        super().__init__()
-        self.model = model
-        self._task = (task,)  # a task that is a module adds no parameters
-
-    def forward(self, part: Batch, kind: Kind) -> Tensor:
-        """Mean losses over f_c, [L + 1] or [1]."""
-        (task,) = self._task
-        losses_FB = step_losses(self.model, task, part, kind)
-        return losses_FB.mean(dim=1) / task.scales.constant_loss
 
 
 class FusedTraining:
@@ -49,7 +34,7 @@ class FusedTraining:
         """Take trainings whose configurations differ in ``constraint`` alone, at the same step."""
         self._trainings = list(trainings)
         self._first = trainings[0]
-        self._losses = _Losses(self._first.model, self._first.task)
+        self._losses = StepLosses(self._first.model, self._first.task)
         self._parameters: list[Parameters] = [
             {f"model.{name}": p for name, p in t.model.named_parameters() if p.requires_grad}
             for t in trainings
@@ -100,9 +85,14 @@ class FusedTraining:
     def _fused_losses(self, stack: Parameters, part: Batch) -> Tensor:
         """Mean losses over f_c of every arm and layer, [K, L + 1]."""
         losses_KF: Tensor = torch.vmap(
-            lambda arm: functional_call(self._losses, arm, (part, "all layers"))
+            lambda arm: self._mean_losses(self._losses, arm, part, "all layers")
         )(stack)
         return losses_KF
+
+    def _mean_losses(self, losses: StepLosses, arm: Parameters, part: Batch, kind: Kind) -> Tensor:
+        """Mean losses over f_c with these parameters, [L + 1] or [1]."""
+        losses_FB: Tensor = functional_call(losses, arm, (part, kind))
+        return losses_FB.mean(dim=1) / self._first.task.scales.constant_loss
 
     # --- trying it out ---------------------------------------------------------------------------
 
@@ -156,8 +146,8 @@ class FusedTraining:
         (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
         for row, (arm, training) in enumerate(zip(arms, self._trainings, strict=True)):
             alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
-            own = _Losses(training.model, training.task)
-            losses_F: Tensor = functional_call(own, alone, (part, kind))
+            own = StepLosses(training.model, training.task)
+            losses_F = self._mean_losses(own, alone, part, kind)
             (weights_F[-len(losses_F) :] * losses_F).sum().backward()  # type: ignore[no-untyped-call]
             same = torch.equal(losses_F, losses_KF[row, -len(losses_F) :]) and all(
                 _equal(alone[name].grad, _row(stack[name].grad, row)) for name in alone

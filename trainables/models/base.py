@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from trainables.heads.logits import Logits
 from trainables.primal_dual.constraints import Scales
@@ -54,6 +54,15 @@ class LastPrediction(Protocol):
 
     def last(self, inputs: Tensor) -> Tensor:
         """The last of its predictions bit for bit: all that plain training asks for."""
+        ...
+
+
+@runtime_checkable
+class WithBlocks(Protocol):
+    """What a model has beside whose parts may be put together one by one (sharding/ranks.py)."""
+
+    def blocks(self) -> Sequence[nn.Module]:
+        """Modules that are called in turn, and whose parameters nothing else reads."""
         ...
 
 

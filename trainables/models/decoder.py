@@ -63,6 +63,12 @@ class Decoder(nn.Module):
     def _keep(self, _: nn.Module, given: tuple[Tensor, ...]) -> None:
         self._before_norm.append(given[0])
 
+    def blocks(self) -> Sequence[nn.Module]:
+        """The transformer's."""
+        layers = self.network.config.num_hidden_layers
+        lists = [m for m in self.network.base_model.modules() if isinstance(m, nn.ModuleList)]
+        return next((list(blocks) for blocks in lists if len(blocks) == layers), ())
+
     def embed(self, ids: Tensor) -> Tensor:
         """Clean word embeddings [B, T, H] of token ids [B, T], as the first block takes them."""
         return nn.functional.embedding(ids, self.words)

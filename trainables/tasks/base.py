@@ -85,8 +85,11 @@ class Batch:
         if count == 1:
             return [self]
         size = len(self.targets) // count
-        rows = [slice(first, first + size) for first in range(0, len(self.targets), size)]
-        return [Batch(self.inputs[r], self.targets[r]) for r in rows]
+        return [self.rows(slice(at, at + size)) for at in range(0, len(self.targets), size)]
+
+    def rows(self, rows: slice) -> Batch:
+        """Some rows of a training batch."""
+        return Batch(self.inputs[rows], self.targets[rows])
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -48,8 +48,7 @@ class FakeCluster:
     def waiting(self) -> int:
         return self.asked
 
-    def ask(self, bundle: Mapping[str, float], count: int) -> None:
-        assert bundle == ARM.bundle
+    def ask(self, arm: ResourceClass, count: int) -> None:
         self.asked = count
 
 
@@ -113,6 +112,23 @@ def test_no_more_is_asked_for_than_the_cluster_can_grow_to() -> None:
     cluster = FakeCluster([HEAD], [NODE] * 2)
     places(capacity_of(cluster, clock), clock, at=0)
     assert cluster.asked == 8
+
+
+def test_a_cluster_that_cannot_place_all_processes_of_an_arm_says_so_at_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    arm = ResourceClass(1, 1.0, processes=5)
+    needs = r"which needs 5 processes of \{'CPU': 1.0, 'GPU': 1.0\}"
+    cluster, shares = FakeCluster([HEAD], [NODE] * 2), Shares(DictBoard(), "d", "s", arm, since_s=0)
+    with pytest.raises(Misuse, match=f"no machines of this cluster can hold an arm, {needs}"):
+        ClusterCapacity(cluster, shares, arm)
+    cluster.most = None  # it may grow, or not: nobody knows
+    capacity = ClusterCapacity(cluster, shares, arm)
+    assert capacity.places(wanted=9, live=0, training=0) == 0
+    assert re.search(f"no machines of the cluster hold an arm, {needs}; waiting", caplog.text)
+    cluster.there = [HEAD, NODE, NODE, NODE]
+    capacity = ClusterCapacity(cluster, shares, arm)
+    assert capacity.places(wanted=9, live=0, training=0) == 1
 
 
 def test_limits_that_change_are_seen_within_a_minute() -> None:

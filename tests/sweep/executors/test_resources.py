@@ -14,6 +14,7 @@ from sweep.study.definition import Definition
 from sweep.study.plan import Plan
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition
+from trainables.errors import InvalidValue
 from trainables.memory import CONTEXT_MB
 from trainables.records.arm_record import TRAIN_PEAK_MEMORY_MB, ArmRecord
 
@@ -66,6 +67,25 @@ def test_the_share_of_a_gpu_is_the_spaces() -> None:
     assert classes.of(arm, plan.baselines[arm.setting]).bundle == {"CPU": 1.0, "GPU": 0.25}
     classes.give_whole_gpu(arm.signature)
     assert classes.of(arm, plan.baselines[arm.setting]).bundle == {"CPU": 1.0, "GPU": 1.0}
+
+
+def test_processes_of_an_arm_hold_as_much_each_and_a_gpu_is_never_split_between_them() -> None:
+    asked = on_gpu(gpus_per_arm=0.25)
+    plan, classes = Plan(asked), ResourceClasses(asked, lambda _: None, processes=2)
+    arm = next(plan.remaining())
+    kind = classes.of(arm, plan.baselines[arm.setting])
+    assert kind == classes.standard == ResourceClass(1, 1.0, processes=2)
+    assert kind.slots([{"CPU": 8.0, "GPU": 3.0}, {"CPU": 8.0, "GPU": 2.0}]) == 2
+    classes.pack(9, gpus=2)
+    assert classes.standard == kind
+
+
+def test_an_arm_has_no_more_processes_than_samples_in_a_batch() -> None:
+    asked = definition()
+    asked = replace(asked, space=asked.space.with_base({"batch_size": 8, "accumulate": 2}))
+    ResourceClasses(asked, lambda _: None, processes=4)
+    with pytest.raises(InvalidValue, match=r"at most 4, the samples of a batch .* got 5: each"):
+        ResourceClasses(asked, lambda _: None, processes=5)
 
 
 @pytest.mark.parametrize(("arms", "share"), [(1, 1.0), (2, 1.0), (3, 0.5), (6, 1 / 3)])

@@ -56,13 +56,14 @@ class Work:
         asked: Definition | None = None,
         budget: Budget = NO_LIMIT,
         most: int = 1,
+        processes: int = 1,
     ) -> None:
         self.event: list[Event] = []
         asked = asked or definition()
         spending = Spending(objects, asked, budget)
         self.coordinator = started(objects, asked, on_event=self.event.append, spending=spending)
         self.clock, self.capacity, self.trials = Clock(), capacity, 0
-        classes = ResourceClasses(asked, self.coordinator.runs.record)
+        classes = ResourceClasses(asked, self.coordinator.runs.record, processes=processes)
         stalls = Stalls(10, clock=self.clock)
         self.live = LiveTrials(self.coordinator, classes, capacity, stalls, most=most)
 
@@ -191,6 +192,15 @@ def test_arms_of_other_classes_take_places_by_what_they_hold(objects: ObjectStor
     assert work.assign() == []  # a whole GPU is four places
     work.finish("t4")
     assert work.assign() == ["t9"]
+
+
+def test_an_arm_of_several_processes_holds_all_of_their_gpus(objects: ObjectStore) -> None:
+    asked = definition()
+    asked = replace(asked, space=asked.space.with_base({"device": "cuda"}))
+    work = Work(objects, Capacity(2, [{"CPU": 16.0, "GPU": 6.0}]), asked, processes=3)
+    trials = work.assign()
+    assert len(trials) == 2
+    assert {live.gpus for live in work.coordinator.live.values()} == {3.0}
 
 
 def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(

@@ -1,0 +1,188 @@
+"""Gang: processes that train one arm together, each on its rows of every batch.
+
+The network, its gradients and the optimiser's state lie in parts on all of them (FSDP2:
+``fully_shard`` of torch; Zhao et al. 2023, arXiv 2304.11277). Every process draws the same batches,
+noise, sampled tokens and layers, since draws are keyed, and keeps its rows. Losses are summed over
+all processes before anything follows them, so that weights, multipliers and reports are the same
+everywhere, and those of one process up to the order of sums.
+
+Shape suffixes: F layers' losses, B samples.
+"""
+
+from __future__ import annotations
+
+import copy
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import Store, TCPStore  # type: ignore[attr-defined]
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils._pytree import tree_map
+
+from trainables.errors import InvalidValue, RankLost
+from trainables.models.base import WithBlocks
+from trainables.sharding.ranks import Ranks
+from trainables.tasks.base import Batch
+
+# A process may wait for the first one's evaluation; that one died needs no timeout to be noticed.
+PATIENCE = timedelta(hours=6)
+_FAILURE = "failure"  # key of what another process failed with
+_HERE = "here-"  # and of that it came to the place, by rank
+_DISCONNECTED = ("Connection closed by peer", "Connection reset", "Broken pipe")
+
+
+class Gang(Ranks):
+    """Several processes; all of them must call its methods alike."""
+
+    def __init__(self, rank: int, count: int, store: Store, device: str) -> None:
+        """Meet the other processes; returns when all are there.
+
+        Args:
+            rank: of this process, from 0.
+            count: of processes.
+            store: the meeting place of all.
+            device: "cpu" (gloo) or "cuda" (NCCL).
+        """
+        self.rank, self.count = rank, count
+        self.is_first = rank == 0
+        self._store, self._device = store, device
+        backend = "nccl" if device == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
+        self._mesh = init_device_mesh(device, (count,))
+
+    def leave(self) -> None:
+        """Close the connections to the others."""
+        dist.destroy_process_group()
+
+    def fail(self, why: str) -> None:
+        """Tell the first process why this one ends."""
+        self._store.set(_FAILURE, f"process {self.rank + 1} of {self.count}: {why}")
+
+    def say(self, step: int) -> None:
+        """The others get it from ``heard``."""
+        if self.is_first:
+            self._broadcast(step)
+
+    def heard(self) -> int:
+        """In another process: the step to train to, once the first one says it."""
+        return self._broadcast(0)
+
+    def _broadcast(self, step: int) -> int:
+        said = torch.tensor([step], device=self._device)
+        dist.broadcast(said, src=0)
+        return int(said)
+
+    def share(self, batch: Batch) -> Batch:
+        """As equal as can be. InvalidValue where there are more processes than rows."""
+        rows = len(batch.targets)
+        if rows < self.count:
+            raise InvalidValue(
+                f"processes must be at most {rows}, the samples of a batch (batch_size over "
+                f"accumulate), got {self.count}: each trains on rows of its own."
+            )
+        first, end = (rows * rank // self.count for rank in (self.rank, self.rank + 1))
+        return batch.rows(slice(first, end))
+
+    def mean(self, losses_FB: Tensor, samples: int) -> Tensor:
+        """Over the rows of all processes; the gradient is that of this one's part, times ``count``.
+
+        For sharding takes the mean of gradients over processes.
+        """
+        part_F = losses_FB.sum(dim=1) / samples
+        total_F = part_F.detach().clone()
+        dist.all_reduce(total_F)
+        return total_F + self.count * (part_F - part_F.detach())
+
+    def copied(self, network: nn.Module) -> nn.Module:
+        """A copy, in the first process."""
+        return copy.deepcopy(network) if self.is_first else network
+
+    def shard(self, root: nn.Module, network: nn.Module) -> None:
+        """Its blocks, where it names them, are put together one by one; the rest at once."""
+        for block in network.blocks() if isinstance(network, WithBlocks) else ():
+            fully_shard(block, mesh=self._mesh)
+        fully_shard(root, mesh=self._mesh)
+
+    def clipped(self, parameters: Sequence[nn.Parameter], most: float) -> Tensor:
+        """By the norm over all processes."""
+        norm = _full(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
+        nn.utils.clip_grads_with_norm_(parameters, most, norm)
+        return norm
+
+    def whole(self, state: dict[str, Any]) -> dict[str, Any]:
+        """All processes take part; one tensor after the other is put together."""
+
+        def gathered(value: Any) -> Any:
+            if not isinstance(value, Tensor):
+                return value
+            full = _full(value).detach()
+            return full.cpu().clone() if self.is_first else None
+
+        found: dict[str, Any] = tree_map(gathered, state)
+        return found if self.is_first else {}
+
+    def parts(self, state: Mapping[Any, Any], like: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Each process has the whole tensors, so that nothing is sent."""
+        return {name: _part(value, like[name]) for name, value in state.items()}
+
+
+def _full(value: Tensor) -> Tensor:
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def _part(value: Any, like: Any) -> Any:
+    if not isinstance(like, DTensor):
+        return value
+    if isinstance(value, Mapping):  # an optimiser's state of a parameter, whose count stays whole
+        return {k: _part(v, like) if v.shape == like.shape else v for k, v in value.items()}
+    value = value.to(like.device)
+    return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
+
+
+def meeting_place(host: str, count: int) -> TCPStore:
+    """The store of ``count`` processes, opened by the first: at that address alone, on any port."""
+    server = socket.create_server((host, 0))
+    return TCPStore(
+        host,
+        server.getsockname()[1],
+        count,
+        is_master=True,
+        wait_for_workers=False,
+        timeout=PATIENCE,
+        master_listen_fd=server.detach(),
+    )
+
+
+def found_place(host: str, port: int, rank: int, count: int) -> TCPStore:
+    """The same in another process, which says that it is there."""
+    store = TCPStore(host, port, count, is_master=False, timeout=PATIENCE)
+    store.set(f"{_HERE}{rank}", "")
+    return store
+
+
+def all_are_here(store: Store, count: int) -> bool:
+    """Whether all other processes found the place."""
+    return bool(store.check([f"{_HERE}{rank}" for rank in range(1, count)]))
+
+
+def why_gone(store: Store) -> str:
+    """What another process failed with. RankLost where it died without a word."""
+    with suppress(RuntimeError):
+        if store.check([_FAILURE]):
+            return store.get(_FAILURE).decode()
+    raise RankLost("one of the processes of an arm died")
+
+
+def is_disconnect(error: BaseException) -> bool:
+    """Whether an error says no more than that another process is gone."""
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and any(sign in str(error) for sign in _DISCONNECTED)
+    )

@@ -1,0 +1,102 @@
+"""Company of an arm on Ray: an actor in each further bundle of its trial.
+
+Ray Tune asks for the group, so that an arm begins when there is room for all of its processes, and
+takes it back when the arm's worker ends, however that ends. The first process is Tune's worker; the
+others die with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import ray
+from ray.util import get_current_placement_group, get_node_ip_address
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+from torch.distributed import Store  # type: ignore[attr-defined]
+
+from trainables.config.arm import ArmConfig
+from trainables.errors import RankLost
+from trainables.sharding.gang import (
+    Gang,
+    all_are_here,
+    is_disconnect,
+    meeting_place,
+    why_gone,
+)
+from trainables.sharding.ranks import Ranks
+from trainables.sharding.told import Told
+
+LOOK_S = 0.1  # whether the others are there
+
+
+@ray.remote
+class _Peer:
+    """One further process."""
+
+    def follow(self, told: Told) -> None:
+        """Train until it is ended."""
+        from trainables.sharding.peer import follow
+
+        follow(told)
+
+
+class PlacedCompany:
+    """As ``Company`` asks."""
+
+    def __init__(
+        self, count: int, bundle: Mapping[str, float], root: str, patience_s: float
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            count: of processes, as many as the placement group has bundles.
+            bundle: what each holds.
+            root: of the storage.
+            patience_s: as for ``Told``.
+        """
+        self.count = count
+        self._bundle = bundle
+        self._told = Told(root=root, patience_s=patience_s, count=count)
+        self._peers: list[Any] = []
+        self._place: Store | None = None
+        self._gang: Gang | None = None
+
+    def gather(self, config: ArmConfig, step: int) -> Ranks:
+        """As ``Company``; returns when all are there."""
+        host: str = get_node_ip_address()  # type: ignore[no-untyped-call]
+        self._place = place = meeting_place(host, self.count)
+        group = get_current_placement_group()
+        assert group is not None  # Tune's (trial.py)
+        ended: list[Any] = []  # what others return: nothing while they train
+        for rank in range(1, self.count):
+            peer = _Peer.options(  # type: ignore[attr-defined]
+                num_cpus=self._bundle["CPU"],
+                num_gpus=self._bundle.get("GPU", 0.0),
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=rank
+                ),
+            ).remote()
+            self._peers.append(peer)
+            told = replace(self._told, config=config.to_json(), step=step, rank=rank)
+            ended.append(peer.follow.remote(replace(told, host=host, port=place.port)))
+        while not all_are_here(place, self.count):
+            if ray.wait(ended, timeout=LOOK_S)[0]:
+                raise RankLost("one of the processes of an arm died before it could train")
+        self._gang = Gang(0, self.count, place, config.device)
+        return self._gang
+
+    def why_gone(self, error: BaseException) -> str:
+        """As ``Company``."""
+        return why_gone(self._place) if self._place and is_disconnect(error) else ""
+
+    def end(self) -> None:
+        """End the other processes, wherever they are; others can be gathered afterwards."""
+        if self._gang is not None:
+            with suppress(RuntimeError):
+                self._gang.leave()
+        for peer in self._peers:
+            ray.kill(peer)
+        self._gang, self._peers = None, []
