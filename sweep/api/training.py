@@ -6,7 +6,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,10 +30,9 @@ from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
-    from sweep.study.arms import Arm
     from sweep.tracking.tracker import Tracker
 
-ESTIMATE_S = 30.0  # how long a sweep waits for its estimate
+ESTIMATE_S = 30.0  # how long the start of a sweep waits for its estimate
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
 URGENT_END_S = 4.0  # the same, of a sweep that is killed when it does not end
 OnDone = Callable[[SweepView, str], None]  # the sweep, and a line on how it ended
@@ -69,8 +67,7 @@ def train(
 
     A confirmation that trains until it is decided goes on with more seeds until then.
     """
-    if executor.where == "inline":
-        _estimate(objects, definition)  # beside it, it would change the threads of the arms
+    _estimate(objects, definition)
     while True:
         code = _train_once(
             objects, definition, executor, on_done=on_done, retry_failed=retry_failed,
@@ -86,34 +83,8 @@ def train(
         definition = extended(objects, definition, n_proposals=None, search_seeds=more, say=note)
 
 
-class _LateEstimate:
-    """Has the estimate stored beside the first arms, which then need not wait for it."""
-
-    def __init__(self, objects: ObjectStore, definition: Definition) -> None:
-        self._thread = threading.Thread(
-            target=self._store, args=(objects, definition), name="estimate", daemon=True
-        )
-        self._has_begun = False
-
-    def begin(self) -> None:
-        """An arm has reported. Never raises."""
-        if not self._has_begun:
-            self._has_begun = True
-            self._thread.start()
-
-    def end(self) -> None:
-        """Wait until it is stored."""
-        if self._has_begun:
-            self._thread.join()
-
-    @staticmethod
-    def _store(objects: ObjectStore, definition: Definition) -> None:
-        with suppress(StoreError):  # whoever reads or writes the store next says so
-            _estimate(objects, definition)
-
-
 def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = None) -> None:
-    """Store what a sweep is thought to cost, once.
+    """Store what a sweep is thought to cost, once: before its arms make this machine busy.
 
     Args:
         objects: the storage root.
@@ -164,13 +135,7 @@ def _train_once(
     background = BackgroundTracker(
         tracker(), definition.name, read, warn=note, storage=objects.root
     )
-    estimate = _LateEstimate(objects, definition)
-
-    def offer(arm: Arm, is_final: bool) -> None:
-        background.offer(arm, is_final)
-        estimate.begin()
-
-    on_record, on_proposal = sources.listeners(offer)
+    on_record, on_proposal = sources.listeners(background.offer)
     tracking_end_s = TRACKING_END_S
     try:
         again = run_again(objects, definition, executor, budget)
@@ -197,7 +162,6 @@ def _train_once(
         except SweepError as error:
             note(f"{error} `{send}` completes it.")
     if not summary.is_urgent:
-        estimate.end()
         names = [a.record.environment.get("gpu") for a in view.arms.values() if a.record]
         _estimate(objects, definition, next(filter(None, names), None))
     tell_end(view, summary, on_done, spending_entry(objects, view))

@@ -93,17 +93,15 @@ def run(
     found, definition, wanted = asked.definition(objects)
     refuse_confirmation(found)
     budget.refuse_without_gpu(definition.space)
-    with executor.early(definition, objects):
-        definition = training.ready(objects, definition, executor, mlflow)
-        if reproduce:
-            from sweep.run.reproduce import reproduced
+    definition = training.ready(objects, definition, executor, mlflow)
+    if reproduce:
+        from sweep.run.reproduce import reproduced
 
-            entry = reproduced(objects, definition, found.expected, executor)
-            raise SystemExit(_tell_reproduced(entry, as_json=False))
-        there = registered(objects, definition, asked=wanted, say=note)
-        refuse_second_driver(objects, definition.name)
-        code = train(objects, there, executor, budget=budget, mlflow=mlflow, notify=notify)
-    raise SystemExit(code)
+        entry = reproduced(objects, definition, found.expected, executor)
+        raise SystemExit(_tell_reproduced(entry, as_json=False))
+    there = registered(objects, definition, asked=wanted, say=note)
+    refuse_second_driver(objects, definition.name)
+    raise SystemExit(train(objects, there, executor, budget=budget, mlflow=mlflow, notify=notify))
 
 
 @click.command()

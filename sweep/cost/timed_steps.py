@@ -19,10 +19,8 @@ FEWEST, MOST = 3, 30  # steps that are timed, after one that is not
 def step_times(config: ArmConfig, most_s: float) -> list[float]:
     """Seconds of single training steps of ``config``, on this CPU with its threads.
 
-    At least FEWEST, at most MOST, and no more once they took ``most_s``. Those of one thread are
-    counted in its own time: arms may keep this machine busy meanwhile.
+    At least FEWEST, at most MOST, and no more once they took ``most_s``.
     """
-    clock = time.thread_time if config.threads == 1 else time.perf_counter
     threads = torch.get_num_threads()
     torch.set_num_threads(config.threads)
     try:
@@ -36,9 +34,9 @@ def step_times(config: ArmConfig, most_s: float) -> list[float]:
         training.run_to(1)  # allocates Adam's moments
         seconds: list[float] = []
         while len(seconds) < FEWEST or (len(seconds) < MOST and sum(seconds) < most_s):
-            started = clock()
+            started = time.perf_counter()
             training.run_to(training.step + 1)
-            seconds.append(clock() - started)
+            seconds.append(time.perf_counter() - started)
         return seconds
     finally:
         torch.set_num_threads(threads)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from trainables.errors import InvalidValue
 
-if TYPE_CHECKING:  # Optuna, and a store: half a second that `sweep run --help` does not pay
+if TYPE_CHECKING:  # scipy and Optuna: a second that `sweep run --help` does not pay
     from sweep.run.coordinator import Coordinator
-    from sweep.study.definition import Definition
-    from trainables.records.objects import ObjectStore
 
 Where = Literal["local", "cluster", "inline"]
 
@@ -48,31 +44,6 @@ class Executor:
                 f"processes and fuse exclude each other, got {self.processes} and {self.fuse}: "
                 "several processes train one large network, fused arms are small ones."
             )
-
-    @contextmanager
-    def early(self, definition: Definition, objects: ObjectStore) -> Iterator[None]:
-        """Begin, beside the block, what training will wait for: a new sweep's own Ray cluster.
-
-        Of a sweep that is there already nobody knows yet whether anything is left to train.
-
-        Args:
-            definition: what is to be trained; it need not be resolved.
-            objects: the storage root.
-        """
-        from sweep.study.definition import definition_name
-        from sweep.study.requirements import may_have_data
-
-        is_new = not objects.exists(definition_name(definition.name))
-        if self.where != "local" or not is_new or not may_have_data(definition.space):
-            yield  # a folder that is not there is told at once
-            return
-        from sweep.executors.early_ray import early_ray, size_of  # imports Ray, as below
-        from sweep.executors.resources import ResourceClasses
-
-        processes = self.processes or 1
-        classes = ResourceClasses(definition, lambda _: None, processes=processes)
-        with early_ray(size_of(definition, classes, self.workers, self.fuse or 1)):
-            yield
 
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out.

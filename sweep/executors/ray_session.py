@@ -15,11 +15,10 @@ import socket
 import stat
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partialmethod
 from pathlib import Path
-from types import MappingProxyType
 
 import ray
 
@@ -48,20 +47,13 @@ ENVIRONMENT = {
 
 
 @contextmanager
-def local_ray(
-    *, cpus: int, gpus: int | None, more: Mapping[str, str] = MappingProxyType({})
-) -> Iterator[Path]:
+def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
     """A Ray cluster of this machine with a token of its own; yields its temporary folder.
 
     Ray listens on every interface whatever address it is given: the token is what protects it.
-
-    Args:
-        cpus: what it counts as this machine's.
-        gpus: the same; None: what it finds.
-        more: variables that it reads, beside ENVIRONMENT.
     """
     _own_token()
-    with _scratch_folder() as folder, _environment(more), any_agent_port(), _without_servers():
+    with _scratch_folder() as folder, _environment(), any_agent_port():
         try:
             with _signals_kept():
                 ray.init(
@@ -93,57 +85,14 @@ def any_agent_port() -> Iterator[None]:
     The head of a cluster needs it to take jobs, and does without where another Ray is there first.
     ``ray.init`` does not ask which port to take: Ray is pinned, and a test looks.
     """
-    with _parameters(dashboard_agent_listen_port=0):
-        yield
-
-
-@contextmanager
-def _without_servers() -> Iterator[None]:
-    """Clusters that ``ray.init`` starts have no dashboard, no autoscaler, no reader of logs.
-
-    Nobody asks them here: three processes less to wait for. ``ray.init`` does not ask: as above.
-    """
-    from ray._private.node import Node
-
-    def none(self: Node, **_: object) -> None:
-        self._webui_url = ""
-
-    real = Node.start_api_server
-    Node.start_api_server = none  # type: ignore[method-assign]
-    try:
-        with _parameters(no_monitor=True, include_log_monitor=False):
-            yield
-    finally:
-        Node.start_api_server = real  # type: ignore[method-assign]
-
-
-@contextmanager
-def _parameters(**values: object) -> Iterator[None]:
     from ray._private.parameter import RayParams
 
     real = RayParams.__init__
-    RayParams.__init__ = partialmethod(real, **values)  # type: ignore[method-assign, assignment]
+    RayParams.__init__ = partialmethod(real, dashboard_agent_listen_port=0)  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
         RayParams.__init__ = real  # type: ignore[method-assign]
-
-
-@contextmanager
-def workers_as_they_are() -> Iterator[None]:
-    """Tune asks for workers with no variables of their own.
-
-    It would ask for a few that these have from the driver anyway (PL_DISABLE_FORK is Lightning's),
-    and so for other workers than those that have begun. Tune is pinned, and a test looks.
-    """
-    from ray.tune.execution import class_cache
-
-    own, propagated = class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE
-    class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = {}, set()
-    try:
-        yield
-    finally:
-        class_cache.DEFAULT_ENV_VARS, class_cache.ENV_VARS_TO_PROPAGATE = own, propagated
 
 
 @contextmanager
@@ -176,14 +125,15 @@ def _signals_kept() -> Iterator[None]:
     die of it before the arms have checkpointed, and the driver wait a minute for them. They inherit
     the blocked signals, as Ray itself has them inherit a blocked SIGINT; Ray's end kills them.
     """
-    is_main = threading.current_thread() is threading.main_thread()
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     handler = signal.getsignal(signal.SIGTERM)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGHUP})
     try:
         yield
     finally:
-        if is_main:  # elsewhere Ray sets none
-            signal.signal(signal.SIGTERM, handler)
+        signal.signal(signal.SIGTERM, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
@@ -279,9 +229,8 @@ def _use_token_if_there_is_one() -> None:
 
 
 @contextmanager
-def _environment(more: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    wanted = {**ENVIRONMENT, **more}
-    added = {name: value for name, value in wanted.items() if name not in os.environ}
+def _environment() -> Iterator[None]:
+    added = {name: value for name, value in ENVIRONMENT.items() if name not in os.environ}
     os.environ.update(added)
     try:
         yield

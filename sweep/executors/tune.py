@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -26,10 +27,9 @@ from ray.tune.stopper import Stopper
 
 from sweep.executors.autoscaling import unused_gpus
 from sweep.executors.capacity import Capacity, ClusterCapacity, FixedCapacity
-from sweep.executors.early_ray import size_of, started_ray
 from sweep.executors.fair_share import Shares
 from sweep.executors.ray_cluster import RayCluster
-from sweep.executors.ray_session import attached_ray
+from sweep.executors.ray_session import attached_ray, local_ray
 from sweep.executors.resources import ResourceClasses
 from sweep.executors.stalls import Stalls
 from sweep.executors.trials import LiveTrials
@@ -58,7 +58,9 @@ def train_on_local_ray(
         InvalidValue: no GPU, or fewer than an arm has processes.
     """
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
-    with started_ray(size_of(coordinator.definition, classes, workers, most)) as scratch:
+    cpus = len(os.sched_getaffinity(0))
+    needed = (workers or 1) * classes.standard.cpus * processes
+    with local_ray(cpus=max(cpus, needed), gpus=None if classes.on_gpu else 0) as scratch:
         machines = RayCluster().machines()
         gpus = int(sum(machine.get("GPU", 0.0) for machine in machines))
         if classes.on_gpu and not gpus:

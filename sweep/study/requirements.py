@@ -67,20 +67,6 @@ def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
     return space
 
 
-def may_have_data(space: SearchSpace) -> bool:
-    """Whether no setting's data are missing at first sight; ``resolve_data`` looks into them."""
-    from trainables.datasets.places import folders_of, with_default_folder
-
-    def may_be_there(run: ArmConfig) -> bool:
-        group = run.facts.data_group
-        folder = with_default_folder(group, run.data).folder
-        if folder is None:
-            return not folders_of(group, run.data)
-        return is_address(folder) or Path(absolute(folder) or "").is_dir()
-
-    return all(may_be_there(_run(space, s)) for s in space.settings)
-
-
 def refuse_keys(space: SearchSpace) -> None:
     """Raise Misuse for addresses of data or weights that carry a secret key."""
     for place in _places(_run(space, s) for s in space.settings):
