@@ -21,7 +21,6 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 from optuna.samplers import BaseSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState, create_trial
-from scipy.stats import qmc
 
 from search_spaces.ranges import at_share
 from search_spaces.space import STARTUP, Choice, Range, SearchSpace, Setting
@@ -66,6 +65,8 @@ def propose(
         shares = np.random.default_rng(_seed(space, setting, number)).random(len(space.ranges))
         return _at(space, of, shares.tolist())
     if space.sampler == "quasi_random":
+        from scipy.stats import qmc  # a second, which other samplers do not pay
+
         sequence = qmc.Sobol(len(space.ranges), scramble=True, rng=_seed(space, setting, 0))
         before = max(len(of.points), 1)
         if number > before:

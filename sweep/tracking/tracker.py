@@ -151,8 +151,8 @@ class Tracker:
         def send() -> str:
             first = {"kind": tags["kind"], "sweep": sweep}
             known = self._runs(sweep).get("", f"sweep {sweep}", first, started_ms)
-            self._send(known, [], {}, tags)
-            self._artifact(known, "definition.json", json.dumps(definition, indent=2) + "\n")
+            text = json.dumps(definition, indent=2) + "\n"
+            self._send(known, [], {}, tags | self._artifact(known, "definition.json", text))
             self._end(known, "RUNNING" if ended_ms is None else "FINISHED", ended_ms)
             return known.run_id
 
@@ -220,14 +220,15 @@ class Tracker:
                 self._unlinked.setdefault(wanted, {})[arm.signature] = known
             else:
                 tags[BASELINE] = baseline
+        # Files first: that they are there is told in the same request as the rest.
+        tags |= self._artifact(known, "config.json", config_json(record))
+        if record.is_final:
+            tags |= self._artifact(known, "trajectories.csv", trajectories_csv(record))
         self._send(known, rows + final, params, tags)
         known.synced_step = synced_step
         for other in self._unlinked.pop((arm.sweep, arm.signature), {}).values():
             self._send(other, [], {}, {BASELINE: known.run_id})
         self._name_data(known, record)
-        self._artifact(known, "config.json", config_json(record))
-        if record.is_final:
-            self._artifact(known, "trajectories.csv", trajectories_csv(record))
         self._end(known, RUN_STATUS[record.status], record.ended_ms if record.is_final else None)
         self._runs(arm.sweep).note_whole(arm.signature, known)
         return known.run_id
@@ -307,15 +308,18 @@ class Tracker:
         self._client().log_inputs(known.run_id, datasets=[DatasetInput(dataset, [context])])
         known.has_data = True
 
-    def _artifact(self, known: TrackedRun, name: str, text: str) -> None:
-        """Put one of the run's small artifacts, once. What a store refuses is a warning."""
+    def _artifact(self, known: TrackedRun, name: str, text: str) -> dict[str, str]:
+        """Put one of the run's small artifacts, once; the tag that says it is there, to be sent.
+
+        What a store refuses is a warning, and no tag.
+        """
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         has_place = is_server(self.uri) or self.artifact_root is not None
         tag = _ARTIFACT + name
         if known.tags.get(tag) == digest or not has_place:
-            return
+            return {}
         if self._artifact_failures >= ARTIFACT_TRIES:
-            return
+            return {}
         try:
             self._client().log_text(known.run_id, text, name)
         except Exception as error:  # whatever a storage client raises
@@ -325,10 +329,9 @@ class Tracker:
                     "MLflow at %s keeps metrics but not artifacts (%s). Runs have no %s until that "
                     "is mended and `sweep sync` is run.", shown(self.uri), error, name
                 )  # fmt: skip
-            return
+            return {}
         self._artifact_failures = 0
-        self._client().set_tag(known.run_id, tag, digest)
-        known.tags[tag] = digest
+        return {tag: digest}
 
     def _end(self, known: TrackedRun, status: str, ended_ms: int | None) -> None:
         if (known.status, known.end_ms) == (status, ended_ms):
