@@ -75,9 +75,9 @@ class ArmGroup:
         news = [
             run
             for run in self._runs
-            if run in trained or (run.record.is_final and run.signature not in self._told)
+            if run in trained or (run.record.is_final and run.record.signature not in self._told)
         ]
-        self._told |= {run.signature for run in news if run.record.is_final}
+        self._told |= {run.record.signature for run in news if run.record.is_final}
         return [run.record for run in news]
 
     def _begun(self) -> list[ArmRun]:
