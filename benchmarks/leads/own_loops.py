@@ -168,8 +168,8 @@ class _OwnRun(ArmRun):
         super().__init__(config, store)
         self._loop = loop
 
-    def _start(self) -> _Arm | None:
-        arm = super()._start()
+    def _start(self, like: _Arm | None) -> _Arm | None:
+        arm = super()._start(like)
         if arm is not None:
             started = arm.training
             arm.training = self._loop(self.config, arm.task, started.model, started.weighting)
