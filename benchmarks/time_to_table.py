@@ -64,7 +64,8 @@ NAME = "table"
 def untracked(storage: str, space: str, values: list[str]) -> None:
     """The product without MLflow, in this process."""
     objects = ObjectStore(storage)
-    asked = resolved(Definition(NAME, with_values(find(space).space, parse_values(values))))
+    asked = Definition(NAME, with_values(find(space).space, parse_values(values)))
+    asked = resolved(asked, say=print)
     run_sweep(objects, put_definition(objects, asked), Executor(workers=cores()), display=False)
 
 

@@ -158,15 +158,26 @@ class Training:
             step: the primal step, from 0.
             seen_F: the losses (over f_c) that they are of, detached.
         """
-        config = self.config
-        factor = lr_factor(step, config.steps, config.decay_share, config.warmup_share)
-        grad_norm = self._ranks.clipped(self.parameters, config.grad_clip)
-        for group, lr in zip(self.optimizer.param_groups, self._base_lrs, strict=True):
-            group["lr"] = lr * factor
+        grad_norm = self._ranks.clipped(self.parameters, self.config.grad_clip)
+        for group, lr in zip(self.optimizer.param_groups, self.lrs(step), strict=True):
+            group["lr"] = lr
         self.optimizer.step()
+        self.follow_step(step, seen_F, grad_norm)
+
+    def lrs(self, step: int) -> list[float]:
+        """The learning rate of every parameter group at primal step ``step``."""
+        factor = self._lr_factor(step)
+        return [lr * factor for lr in self._base_lrs]
+
+    def _lr_factor(self, step: int) -> float:
+        config = self.config
+        return lr_factor(step, config.steps, config.decay_share, config.warmup_share)
+
+    def follow_step(self, step: int, seen_F: Tensor, grad_norm: Tensor) -> None:
+        """What follows the primal update of a step: averages, dual update, means of the report."""
         if self._averaged is not self.model:
             self._average_weights(step)
-        self.weighting.observe(step, seen_F, factor)
+        self.weighting.observe(step, seen_F, self._lr_factor(step))
         self._loss_sum += seen_F[-1]
         self._grad_norm_sum += grad_norm
         self._since_report += 1

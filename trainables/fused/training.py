@@ -2,9 +2,10 @@
 
 Arms of one configuration and seed see the same batches, and their networks have the same shape: K
 of them are one network whose parameters have K rows (horizontal fusion; Wang et al. 2021, arXiv
-2102.02344). ``torch.vmap`` makes that network of any model as it is. Forward and backward pass are
-the stack's; clipping, the primal optimiser, the weighting and its dual variables stay each arm's
-own, in its own ``Training``, so that an arm may leave, be stored, and go on alone at any step.
+2102.02344). ``torch.vmap`` makes that network of any model as it is. Forward pass, backward pass
+and primal update are the stack's (update.py); the weighting and its dual variables stay each arm's
+own, in its own ``Training``, which is whole again at every report: there an arm may leave, be
+stored, and go on alone.
 
 The numbers are those of training alone, bit for bit, or there is no fusion: products of a stack may
 run in other kernels, which round in another order (on a CPU those of very small matrices do).
@@ -21,10 +22,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
 from trainables.tasks.base import Batch
 from trainables.training import Kind, StepLosses, Training
-
-Parameters = dict[str, Tensor]
 
 
 class FusedTraining:
@@ -46,21 +46,24 @@ class FusedTraining:
         first = self._first.step
         for training in self._trainings:
             training.model.train()
+        update = JointUpdate(self._parameters, [t.optimizer for t in self._trainings])
         for current in range(first, step):
-            self._one_step(current)
+            self._one_step(current, update)
+        update.give_back()
         if self._first.parameters[0].is_cuda:
             torch.cuda.synchronize()
         seconds = (time.perf_counter() - started) / len(self._trainings)
         for training in self._trainings:
             training.took(max(step - first, 0), seconds)
 
-    def _one_step(self, step: int) -> None:
-        stack = _stacked(self._parameters)
-        seen_KF = self._backward(step, stack)
-        for row, training in enumerate(self._trainings):
-            for name, parameter in self._parameters[row].items():
-                parameter.grad = _row(stack[name].grad, row)
-            training.finish_step(step, seen_KF[row])
+    def _one_step(self, step: int, update: JointUpdate) -> None:
+        config = self._first.config
+        seen_KF = self._backward(step, update.stack)
+        norms_K = update.step(config.grad_clip, self._first.lrs(step))
+        if config.weight_ema > 0:  # which is of an arm's own parameters
+            update.give_weights()
+        for seen_F, norm, training in zip(seen_KF, norms_K, self._trainings, strict=True):
+            training.follow_step(step, seen_F, norm)
 
     def _backward(self, step: int, stack: Parameters) -> Tensor:
         """The gradients of all arms' weighted losses; the losses (over f_c) [K, L + 1], detached.
@@ -141,9 +144,10 @@ class FusedTraining:
 
     def _is_alone(self, arms: list[Parameters], kind: Kind, weights_F: Tensor, part: Batch) -> bool:
         """Whether every row of a fused step is what that arm's own step of this kind is."""
-        stack = _stacked(arms)
+        stack = stacked(arms)
         losses_KF = self._fused_losses(stack, part)
         (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
+        alones = []
         for row, (arm, training) in enumerate(zip(arms, self._trainings, strict=True)):
             alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
             own = StepLosses(training.model, training.task)
@@ -154,14 +158,29 @@ class FusedTraining:
             )
             if not same:
                 return False
+            alones.append(alone)
+        return self._is_updated_alone(alones, stack)
+
+    def _is_updated_alone(self, alones: list[Parameters], stack: Parameters) -> bool:
+        """Whether clipping and the primal step with these gradients are every arm's own, too."""
+        twins = [
+            twin_of(training.optimizer, [(own[name], [alone[name]]) for name in alone])
+            for training, own, alone in zip(self._trainings, self._parameters, alones, strict=True)
+        ]
+        most, lrs = self._first.config.grad_clip, self._first.lrs(self._first.step)
+        joint = JointUpdate(alones, twins)
+        for name, rows in joint.stack.items():
+            rows.grad = stack[name].grad
+        norms_K = joint.step(most, lrs)
+        for row, (alone, twin) in enumerate(zip(alones, twins, strict=True)):
+            norm = torch.nn.utils.clip_grad_norm_(alone.values(), most)
+            twin.step()
+            same = torch.equal(norm, norms_K[row]) and all(
+                torch.equal(alone[name], joint.stack[name][row]) for name in alone
+            )
+            if not same:
+                return False
         return True
-
-
-def _stacked(arms: Sequence[Parameters]) -> Parameters:
-    """All arms' parameters, [K, ...] each: copies, with gradients of their own."""
-    return {
-        name: torch.stack([arm[name].detach() for arm in arms]).requires_grad_() for name in arms[0]
-    }
 
 
 def _row(stacked: Tensor | None, row: int) -> Tensor | None:

@@ -168,14 +168,14 @@ def test_an_arm_that_fails_in_a_group_fails_alone(
     configs = company(TINY)
     by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
     alone(configs, by_itself)
-    finish_step = Training.finish_step
+    follow_step = Training.follow_step
 
-    def out_of_memory(training: Training, step: int, seen_F: torch.Tensor) -> None:
+    def out_of_memory(training: Training, step: int, *seen: torch.Tensor) -> None:
         if training.config == configs[1] and step == 15:
             raise MemoryError("no more")
-        finish_step(training, step, seen_F)
+        follow_step(training, step, *seen)
 
-    monkeypatch.setattr(Training, "finish_step", out_of_memory)
+    monkeypatch.setattr(Training, "follow_step", out_of_memory)
     finish(group_of(configs, together))
     failed = together.record(configs[1].signature())
     assert failed is not None

@@ -1,0 +1,137 @@
+"""Joint update of fused arms: clipping and the primal optimiser's step.
+
+Parameters have K rows. Clipping needs one norm a row; Adam is elementwise, so that one step on K
+rows is K steps. The bits are those of K steps, too: at the end of a tensor, where less than a
+vector of numbers is left, the kernels of CPUs round in another way, so that rows of such sizes are
+stepped as tensors of their own. An arm's moments are rows meanwhile, and its own again when they
+are given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+VECTOR = 16  # numbers that a CPU's kernels take at a time, at most: 512 bits of float32
+
+Parameters = dict[str, Tensor]
+
+
+class JointUpdate:
+    """K arms' parameters and moments as rows of one tensor each, until they are given back."""
+
+    def __init__(self, arms: Sequence[Parameters], optimizers: Sequence[Optimizer]) -> None:
+        """Take copies of what arms of one shape have come to.
+
+        Args:
+            arms: each arm's trained parameters, by the same names.
+            optimizers: theirs, of the same settings and after as many steps.
+        """
+        self._arms, self._optimizers = arms, optimizers
+        self.stack = stacked(arms)
+        self._pieces = {name: _pieces(rows) for name, rows in self.stack.items()}
+        self._joint = twin_of(
+            optimizers[0], [(arms[0][name], pieces) for name, pieces in self._pieces.items()]
+        )
+        for name, pieces in self._pieces.items():
+            states = [o.state.get(a[name]) for a, o in zip(arms, optimizers, strict=True)]
+            if any(states):
+                joined = _joined(states)
+                for at, piece in enumerate(pieces):
+                    self._joint.state[piece] = joined if len(pieces) == 1 else _row(joined, at)
+
+    def step(self, most: float, lrs: Sequence[float]) -> Tensor:
+        """Clip every arm's gradient at the norm ``most`` and step; the norms before, [K]."""
+        norms_K = clip_rows([p.grad for p in self.stack.values() if p.grad is not None], most)
+        for name, pieces in self._pieces.items():
+            gradient = self.stack[name].grad
+            for at, piece in enumerate(pieces):
+                piece.grad = gradient if gradient is None or len(pieces) == 1 else gradient[at]
+        for group, lr in zip(self._joint.param_groups, lrs, strict=True):
+            group["lr"] = lr
+        self._joint.step()
+        for parameter in self.stack.values():
+            parameter.grad = None
+        return norms_K
+
+    @torch.no_grad()
+    def give_weights(self) -> None:
+        """Every arm's parameters are what its row is."""
+        for row, arm in enumerate(self._arms):
+            for name, rows in self.stack.items():
+                arm[name].copy_(rows[row])
+
+    def give_back(self) -> None:
+        """Every arm's parameters and moments are what its row is, in memory of its own."""
+        self.give_weights()
+        for row, (arm, optimizer) in enumerate(zip(self._arms, self._optimizers, strict=True)):
+            for own, joint in zip(optimizer.param_groups, self._joint.param_groups, strict=True):
+                own["lr"] = joint["lr"]
+            for name, pieces in self._pieces.items():
+                whole = len(pieces) == 1
+                state = self._joint.state.get(pieces[0 if whole else row])
+                if state:
+                    optimizer.state[arm[name]] = _row(state, row if whole else None)
+
+
+def stacked(arms: Sequence[Parameters]) -> Parameters:
+    """All arms' parameters, [K, ...] each: copies, with gradients of their own."""
+    return {
+        name: torch.stack([arm[name].detach() for arm in arms]).requires_grad_() for name in arms[0]
+    }
+
+
+def twin_of(optimizer: Optimizer, pairs: Iterable[tuple[Tensor, Sequence[Tensor]]]) -> Optimizer:
+    """An optimiser of the same settings before its first step, on what stands for its tensors."""
+    others = {id(own): pieces for own, pieces in pairs}
+    kind: Callable[[list[dict[str, Any]]], Optimizer] = type(optimizer)
+    return kind(
+        [
+            {**group, "params": [piece for p in group["params"] for piece in others[id(p)]]}
+            for group in optimizer.param_groups
+        ]
+    )
+
+
+@torch.no_grad()
+def clip_rows(gradients: Sequence[Tensor], most: float) -> Tensor:
+    """``nn.utils.clip_grad_norm_`` of every row, in the same order of sums; the norms [K]."""
+    norms_KN = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients], 1)
+    norms_K: Tensor = torch.linalg.vector_norm(norms_KN, dim=1)
+    factors_K = (most / (norms_K + 1e-6)).clamp(max=1.0)
+    for gradient in gradients:
+        gradient.mul_(factors_K.view(-1, *(1,) * (gradient.ndim - 1)))
+    return norms_K
+
+
+def _joined(states: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor]:
+    """One state of all arms': the steps taken are the same, the moments are rows.
+
+    Raises:
+        RuntimeError: they have not taken as many steps.
+    """
+    known = [state for state in states if state]
+    if len(known) < len(states) or any(s["step"] != known[0]["step"] for s in known):
+        raise RuntimeError("arms of a group must have taken as many steps")
+    return {
+        key: value.clone() if key == "step" else torch.stack([state[key] for state in known])
+        for key, value in known[0].items()
+    }
+
+
+def _row(state: Mapping[str, Tensor], row: int | None) -> dict[str, Tensor]:
+    """A copy of one arm's state, or of one that is an arm's already."""
+    return {
+        key: value.clone() if key == "step" or row is None else value[row].clone()
+        for key, value in state.items()
+    }
+
+
+def _pieces(rows: Tensor) -> list[Tensor]:
+    """What is stepped as one tensor each: all rows, or each by itself; the same memory."""
+    whole = rows.detach()
+    return [whole] if whole[0].numel() % VECTOR == 0 else list(whole)
