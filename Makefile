@@ -26,7 +26,7 @@ help:
 	@echo "                  as they are now are left out (SWEEP_STAMPS=ignore: none is)"
 	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
 	@echo "make gpu-record   what is measured on a CUDA device for benchmarks/RECORDS.md"
-	@echo "make bench        every benchmark, JSON into build/bench/"
+	@echo "make bench        every benchmark that needs no files of yours, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
 
 setup: $(STAMP)
@@ -102,7 +102,7 @@ tree: $(STAMP)
 # Each benchmark prints one JSON object.
 bench: $(STAMP)
 	@mkdir -p build/bench
-	@for file in $(wildcard benchmarks/*.py); do \
+	@for file in $$(grep -L required=True benchmarks/*.py); do \
 	  name=$$(basename "$$file" .py); echo "$$name -> build/bench/$$name.json"; \
 	  $(BIN)/python -m "benchmarks.$$name" >"build/bench/$$name.json" || exit 1; done
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.imitated.null_sweeps import (
     BETWEEN_ARMS,
@@ -48,7 +49,8 @@ from trainables.random_keys import seed_of
 
 SEEDS = 20
 RULES: tuple[Rule, ...] = get_args(Rule)
-ONE = {"one": ("only",)}
+ONE: dict[str, tuple[str, ...]] = {"one": ("only",)}
+Marks = npt.NDArray[np.bool_]
 PROMISED = ("normal", "t3", "skewed scores")  # symmetric differences
 KINDS = (*PROMISED, "skewed", "5 % bounded failures")
 BETTER, WORSE, EQUIVALENT = (OUTCOMES.index(o) for o in ("better", "worse", "equivalent"))
@@ -66,9 +68,10 @@ def rate(count: int, of: int, allowed: float | None = None) -> Json:
     return found if allowed is None else {**found, "allowed": allowed, "passes": low <= allowed}
 
 
-def starred(design: Design, differences_BSK: Floats) -> Floats:
+def starred(design: Design, differences_BSK: Floats) -> Marks:
     """Outcomes better or worse, [B, F + S]."""
-    return np.isin(decide(design, differences_BSK).outcome, (BETTER, WORSE))
+    stars: Marks = np.isin(decide(design, differences_BSK).outcome, (BETTER, WORSE))
+    return stars
 
 
 def null(sweeps: int) -> Json:
@@ -186,7 +189,8 @@ def coverage(sweeps: int) -> Json:
             rows[f"percentile bootstrap, {seeds} seeds"] = rate(
                 int(((low <= 0) & (high >= 0)).sum()), len(means)
             )
-        for rule, name in (("looks", "all looks at once"), ("any_time", "confidence sequence")):
+        names: dict[Rule, str] = {"looks": "all looks at once", "any_time": "confidence sequence"}
+        for rule, name in names.items():
             design = Design.planned(ONE, SEEDS, rule=rule)
             different, _ = staged_p(design, values)
             rows[f"{name}, 2 to 20 seeds"] = rate(
@@ -382,9 +386,10 @@ def tools(sweeps: int) -> Json:
     generator = generator_of("tools")
     sigma_BS = scales(generator, sweeps)
     first, second = noise(generator, sigma_BS, SEEDS)
-    for rule in ("looks", "any_time"):
+    rules: tuple[Rule, ...] = ("looks", "any_time")
+    for rule in rules:
         stars = starred(Design.planned(FAMILIES, SEEDS, rule=rule), first - second)
-        rows[f"this project, {rule}"] = _stars(stars[:, None, 6:], stars.any(axis=-1))
+        rows[f"this project, {rule}"] = _stars(stars[:, None, 6:], np.any(stars, axis=-1))
     for name, verdict in found.items():
         is_slow = name.startswith("deep")  # a second each
         kept = max(1, sweeps // 5) if is_slow else sweeps
@@ -393,7 +398,7 @@ def tools(sweeps: int) -> Json:
         with quiet():
             for b, i, s in np.ndindex(marks.shape):
                 marks[b, i, s] = verdict(first[b, s, : looks[i]], second[b, s, : looks[i]])
-        rows[name] = _stars(marks, marks[:, -1].any(axis=-1))
+        rows[name] = _stars(marks, np.any(marks[:, -1], axis=-1))
     if "autorank" in found:  # as its authors mean it: replicates are data sets, here the settings
         tuned = np.max([noise(generator, sigma_BS, 1)[0][..., 0] for _ in range(5)], axis=0)
         for name, arms in (
@@ -401,12 +406,12 @@ def tools(sweeps: int) -> Json:
             ("settings as replicates, best of 5 against one", (tuned, second[..., 0])),
         ):
             with quiet():
-                stars = sum(found["autorank"](a, b) for a, b in zip(*arms, strict=True))
-            rows[f"autorank, {name}"] = {"a star in the table": rate(stars, sweeps)}
+                count = sum(found["autorank"](a, b) for a, b in zip(*arms, strict=True))
+            rows[f"autorank, {name}"] = {"a star in the table": rate(count, sweeps)}
     return rows
 
 
-def _stars(marks_BNS: Floats, tables_B: Floats) -> Json:
+def _stars(marks_BNS: Marks, tables_B: Marks) -> Json:
     of = marks_BNS.shape[0] * SETTINGS
     row = {
         "a setting, at 20 seeds": rate(int(marks_BNS[:, -1].sum()), of),

@@ -72,7 +72,10 @@ class ConstrainedTPE(TPESampler):
             of = [t for t, is_in in zip(trials, chosen, strict=True) if is_in]
             return self._build_parzen_estimator(study, search_space, of, handle_below=False)
 
-        below, above = [density(b.tolist()) for b in better], [density(~b) for b in better]
+        below, above = (
+            [density(b.tolist()) for b in better],
+            [density((~b).tolist()) for b in better],
+        )
         drawn = [one.sample(self._rng.rng, self._n_ei_candidates) for one in below]
         samples = {name: np.hstack([one[name] for one in drawn]) for name in search_space}
         value_C = sum(

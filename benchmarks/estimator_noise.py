@@ -15,8 +15,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -67,7 +69,7 @@ def main() -> None:
 
     def error(draws: Callable[[int], Tensor], exact: Tensor) -> float:
         squares = [float((draws(k) - exact).square().sum()) for k in range(GRADIENTS)]
-        return round((sum(squares) / GRADIENTS / float(exact.square().sum())) ** 0.5, 3)
+        return round(math.sqrt(sum(squares) / GRADIENTS / float(exact.square().sum())), 3)
 
     with torch.no_grad():
         seen_DF = torch.stack(
@@ -88,6 +90,9 @@ def main() -> None:
         found: Tensor = layer_losses(model, task, replace(batch, inputs=inputs)).mean(1) / unit
         return found
 
+    def of_share(share: float, draw: int) -> Tensor:
+        return gradient(of_tokens(share, draw)[1:-1].sum())
+
     exact = gradient(exact_losses()[1:-1].sum())
     found: dict[str, object] = {"batches": {"violations": spread(seen_DF)}}
     for share in SHARES:
@@ -96,7 +101,7 @@ def main() -> None:
         found[f"tokens_{share:.2f}"] = {
             "cost": round(share * len(inner), 2),
             "violations": spread(drawn_DF),
-            "gradient": error(lambda k, s=share: gradient(of_tokens(s, k)[1:-1].sum()), exact),
+            "gradient": error(partial(of_share, share), exact),
         }
     with torch.no_grad():
         losses_F = exact_losses()

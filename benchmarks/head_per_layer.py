@@ -60,7 +60,8 @@ def network(options: argparse.Namespace) -> LlamaForCausalLM:
         use_cache=False,
     )
     with torch.device(options.device):
-        return LlamaForCausalLM(config).to(getattr(torch, options.dtype))
+        network: LlamaForCausalLM = LlamaForCausalLM(config)
+        return network.to(getattr(torch, options.dtype))  # type: ignore[no-any-return]
 
 
 def naive(llama: LlamaForCausalLM, states_NH: Tensor, targets_N: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.models.dust import DUST
 from trainables.models.ut import VARIANTS, UTLayer
 from trainables.plain import Json
+from trainables.tasks.base import Tokens
 from trainables.tasks.linear_references import linear_references
 from trainables.tasks.video_denoising import VideoDenoising
 
@@ -94,13 +95,19 @@ def dust_candidate(depth: int, patch_size: int, model: ModelConfig) -> Candidate
     return Candidate(split, lambda x_BTP: dust(x_BTP)[-1])
 
 
+def tensor_of(inputs: Tensor | Tokens) -> Tensor:
+    """Inputs of a video's batch."""
+    assert isinstance(inputs, Tensor)
+    return inputs
+
+
 @torch.no_grad()
 def best_map(candidate: Candidate, task: VideoDenoising, batches: int) -> Tensor:
     """W [K, P] that minimises |R + F W - X_clean|^2 over the first training batches."""
     gram = moment = torch.zeros(())
     for step in range(batches):
         batch = task.train_batch(step)
-        residual_BTP, features_BTK = candidate.split(batch.inputs)
+        residual_BTP, features_BTK = candidate.split(tensor_of(batch.inputs))
         features_NK = features_BTK.flatten(0, 1)
         missing_NP = (batch.targets - residual_BTP).flatten(0, 1)
         gram = gram + features_NK.mT @ features_NK
@@ -116,7 +123,7 @@ def held_out_loss(
 ) -> float:
     """Mean loss at train_gamma over the dev clips and eval_draws, in the task's unit."""
     losses = [
-        task.loss(predict(batch.inputs), batch.targets)
+        task.loss(predict(tensor_of(batch.inputs)), batch.targets)
         for draw in range(config.eval_draws)
         for batch in task.held_out("dev", config.train_gamma, draw)
     ]

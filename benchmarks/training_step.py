@@ -176,7 +176,7 @@ def _plain_model(
     if config.model.checkpoint is None:
         model = build_model(config, task).float()
         if isinstance(model, LastPrediction):
-            return model, model.last
+            return model, model.last  # type: ignore[return-value]
         return model, lambda inputs: model(inputs)[-1]
     from transformers import AutoModelForSequenceClassification
 
@@ -269,9 +269,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as made:
         # processes of one case share what was written for it
         folder = Path(os.environ.setdefault("STEP_BENCHMARK_FOLDER", made))
+        makers: dict[str, Callable[[], Case]] = {
+            "ut": ut,
+            "dust": dust,
+            "distilbert": partial(distilbert, folder),
+        }
         cases = {
-            name: {"ut": ut, "dust": dust, "distilbert": partial(distilbert, folder)}[name]()
-            for name in ([options.case] if options.case else ["ut", "dust", "distilbert"])
+            name: made_by() for name, made_by in makers.items() if options.case in (None, name)
         }
         if options.peak_of:
             print(peak_above_start(cases[options.case], options.peak_of))

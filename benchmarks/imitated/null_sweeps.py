@@ -78,7 +78,7 @@ def searched(
     winner_BS = np.full(sigma_BS.shape, -1)
     for place in np.ndindex(sigma_BS.shape):
         column = (slice(None), *place)
-        winner = winner_of(
+        winner = winner_of(  # type: ignore[type-var]
             Candidate(n, -score, can_win) for n, score in enumerate(score_NBS[column].tolist())
         )
         winner_BS[place] = -1 if winner is None else winner.number

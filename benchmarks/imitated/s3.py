@@ -16,7 +16,7 @@ from types import SimpleNamespace
 
 from moto.s3.models import S3Backend
 from moto.s3.utils import _VersionedKeyStore
-from moto.server import DomainDispatcherApplication, create_backend_app
+from moto.server import DomainDispatcherApplication, create_backend_app  # type: ignore[attr-defined]
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from trainables.plain import Json
@@ -76,8 +76,8 @@ def counting() -> Callable[[dict[str, Json], Callable[..., Json]], Iterable[byte
 
 
 if __name__ == "__main__":
-    _VersionedKeyStore.setlist = set_and_note
-    S3Backend.list_objects = list_few
+    _VersionedKeyStore.setlist = set_and_note  # type: ignore[assignment, method-assign]
+    S3Backend.list_objects = list_few  # type: ignore[assignment, method-assign]
     server = make_server("127.0.0.1", 0, counting(), threaded=True, request_handler=Quiet)
     print(server.server_port, flush=True)
     server.serve_forever()

@@ -30,7 +30,7 @@ from ray.tune.search import ConcurrencyLimiter
 from ray.tune.search.optuna import OptunaSearch
 
 from search_spaces.catalog import find, with_values
-from search_spaces.space import SearchSpace, Uniform
+from search_spaces.space import Choice, SearchSpace, Uniform
 from sweep.cli.options import parse_values
 from trainables.config.arm import ArmConfig
 
@@ -99,12 +99,11 @@ def searched(
 ) -> dict[str, Any]:
     """One setting: its best feasible objective, or None."""
     setting = space.setting(name)
-    ranges = {
-        field: (tune.uniform if isinstance(values, Uniform) else tune.loguniform)(
-            values.low, values.high
-        )
-        for field, values in space.ranges_of(setting).items()
-    }
+    ranges = {}
+    for field, values in space.ranges_of(setting).items():
+        assert not isinstance(values, Choice)
+        drawn = tune.uniform if isinstance(values, Uniform) else tune.loguniform
+        ranges[field] = drawn(values.low, values.high)
     first = space.coordinates_of(setting, space.default_point(setting))
     callback = MLflowLoggerCallback(
         tracking_uri=f"sqlite:///{folder}/mlflow.db", experiment_name=name
@@ -125,7 +124,8 @@ def searched(
             storage_path=folder, verbose=0, callbacks=[] if options.no_mlflow else [callback]
         ),
     )
-    ends = [result.metrics or {} for result in tuner.fit()]
+    grid = tuner.fit()
+    ends = [grid[at].metrics or {} for at in range(len(grid))]
     feasible = [e["objective"] for e in ends if e.get("missing", math.inf) <= space.tolerance]
     seconds = sum(e.get(name, 0.0) for e in ends for name in ("seconds", "plain_seconds"))
     return {
@@ -158,7 +158,7 @@ def main() -> None:
                 ).unconstrained()
                 for setting in space.settings
             }
-            remote = ray.remote(num_cpus=1)(train)
+            remote: Any = ray.remote(num_cpus=1)(train)  # type: ignore[arg-type]
             plain = [remote.remote(config, reports=False) for config in configs]
         found = {s.name: searched(s.name, space, options, folder) for s in space.settings}
         shared_s = sum(ended["seconds"] for ended in ray.get(plain))

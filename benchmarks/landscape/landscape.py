@@ -16,6 +16,7 @@ from sweep.study.pairs import ROUNDING
 from sweep.study.proposals import Observation, Point
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
+from trainables.records.arm_record import Outcome
 
 FOLDER = Path(__file__).parent
 EARLY = ("stopped", "diverged")
@@ -103,5 +104,5 @@ def told_of(number: int, arm: Arm) -> Observation:
     if status in EARLY:
         seen = missing_share(arm["reports"][-1])
         return Observation(number, arm["point"], status, math.nan, seen)
-    outcome = "feasible" if arm["feasible"] else "infeasible"
+    outcome: Outcome = "feasible" if arm["feasible"] else "infeasible"
     return Observation(number, arm["point"], outcome, arm["objective"], arm["worst_missing_share"])

@@ -7,6 +7,7 @@ that it does worst on; or one for each depth that a tied network is run at ("lag
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import torch
@@ -69,10 +70,11 @@ def by_depth(name: str, record: ArmRecord, runs: ArmStore) -> Points:
     if found is None:
         found = _measured_at_depths(record, runs)
         runs.objects.put_json(stored, found)
-    return {
-        f"{name} at {depth}": point_of(record.config, lambda g, d=depth: found[f"{g:.2f}"][d])
-        for depth in DEPTHS
-    }
+
+    def at(depth: int, gamma: float) -> float:
+        return float(found[f"{gamma:.2f}"][depth])
+
+    return {f"{name} at {depth}": point_of(record.config, partial(at, depth)) for depth in DEPTHS}
 
 
 def _measured_at_depths(record: ArmRecord, runs: ArmStore) -> Json:
@@ -85,7 +87,7 @@ def _measured_at_depths(record: ArmRecord, runs: ArmStore) -> Json:
     introduce(model, task)
     model.load_state_dict(from_bytes(weights, torch.device("cpu"))["model"])
     deepen(model, max(DEPTHS))
-    task.test_units = evenly(task.test_units, DEPTH_WINDOWS)
+    task.test_units = evenly(task.test_units, DEPTH_WINDOWS)  # type: ignore[misc]
     return {
         f"{gamma:.2f}": measure(model, task, "test", gamma, 1).metrics(task)
         for gamma in config.test_gammas
@@ -94,8 +96,10 @@ def _measured_at_depths(record: ArmRecord, runs: ArmStore) -> Json:
 
 def deepen(model: nn.Module, layers: int) -> None:
     """Run a network whose layers share their parameters for so many layers."""
-    assert len(model.dictionaries) == 1, "layers have parameters of their own"
-    model.layers = layers
+    dictionaries = model.dictionaries
+    assert isinstance(dictionaries, nn.ParameterList | nn.ModuleList)
+    assert len(dictionaries) == 1, "layers have parameters of their own"
+    model.layers = layers  # type: ignore[assignment]
 
 
 def _task_of(config: ArmConfig) -> Task:

@@ -56,7 +56,7 @@ class UnderShift(Training):
         shifted_F = layer_losses(self.model, self.task, batch).mean(dim=1) / unit
         seen_F = shifted_F.detach()
         pushes_F = without_objective(self.weighting.weights(step, seen_F))
-        (near + pushes_F @ shifted_F).backward()
+        (near + pushes_F @ shifted_F).backward()  # type: ignore[no-untyped-call]
         return seen_F
 
 
@@ -102,7 +102,7 @@ class PerGroup(Training):
                 seen[group] = of_group_F.detach()
                 pushes_F = without_objective(weighting.weights(step, seen[group]))
                 objective = objective + pushes_F @ of_group_F / len(self._groups)
-        objective.backward()
+        objective.backward()  # type: ignore[no-untyped-call]
         assert isinstance(self.weighting, OfGroups)
         self.weighting.seen = seen
         return losses_FB.detach().mean(dim=1)
