@@ -111,6 +111,7 @@ class ArmRun:
             store.drop_training(self.signature)
         self.has_died = False  # in this driver's hands, since its last checkpoint; known once begun
         self.has_neighbours = False  # other arms are in the memory of this process
+        self._was_counted = False  # this start of it; only a process that dies leaves it counted
         self._arm: _Arm | None = None
 
     def advance(self) -> ArmRecord:
@@ -172,8 +173,9 @@ class ArmRun:
 
         Its process lives, so that the start which brought it here is no death.
         """
-        if self._arm is not None and not self.record.is_final:
+        if self._was_counted and not self.record.is_final:
             self.store.take_back_attempt(self.signature)
+        self._was_counted = False
         self._arm = None
 
     @contextmanager
@@ -239,6 +241,7 @@ class ArmRun:
         starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
         )
+        self._was_counted = True
         self.has_died = starts > 1
         if starts > ARM_STARTS:
             self._end(

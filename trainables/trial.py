@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import os
 import socket
 import time
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from trainables.fused.group import ArmGroup
     from trainables.sharding.placed import PlacedCompany
 
+
+log = logging.getLogger(__name__)
 
 # Keys of a result besides Tune's own: `done` is true for stopped and finished trials alike.
 ARMS = "arms"  # what arms came to, as one JSON string: Tune tracks every number it sees
@@ -162,8 +165,10 @@ class ArmTrial(Trainable):
                 if how_far := self._fetching():
                     return {FETCHING: how_far, "done": False}
                 self._group = self._arm_group()
+            _require_gpu()
             return _result(self._group.advance(), done=self._group.is_final)
-        except RankLost:
+        except RankLost as error:
+            log.warning("%s", error)
             os._exit(1)  # as if this one had died: Tune starts all of them again
         except (OtherCode, StoreError) as error:
             return _problem(str(error), STORE_PROBLEM)
@@ -215,12 +220,9 @@ class ArmTrial(Trainable):
             )
 
     def _arm_group(self) -> ArmGroup:
-        from trainables import memory
         from trainables.arm_run import ArmRun  # torch: in the worker only, not in the driver
         from trainables.fused.group import ArmGroup
 
-        if memory.gpu_is_lost():  # to an arm before this one, whose outcome that is
-            os._exit(1)  # Tune starts these arms again, in a new process
         told = self._trial_config
         objects = RetryingStore(told["root"], patience_s=told["patience_s"])
         if told["landmark"] and not objects.exists(told["landmark"]):
@@ -248,6 +250,14 @@ class ArmTrial(Trainable):
             for config in configs_of(told)
         ]
         return ArmGroup(runs)
+
+
+def _require_gpu() -> None:
+    """End this process where an arm's error took its GPU: Tune starts the others in a new one."""
+    from trainables import memory  # torch: in the worker only
+
+    if memory.gpu_is_lost():
+        os._exit(1)
 
 
 def _problem(text: str, *kinds: str) -> dict[str, Json]:

@@ -85,6 +85,7 @@ class Stalls:
                 self._since[trial] = now  # its next worker gets its own time
                 self._have_reported.discard(trial)
                 self._counts[trial] = self._counts.get(trial, 0) + 1
-                is_last = self._counts[trial] >= ARM_STALLS
+                # the second worker of a group may still train it together, the third does not
+                is_last = self._counts[trial] >= ARM_STALLS + (arms > 1)
                 stalls.append(Stall(trial, seconds, is_last))
         return stalls

@@ -59,6 +59,8 @@ class ArmGroup:
         if self._one_by_one or not ready:
             for run in waiting[:1]:
                 run.advance()
+                if run.record.is_final:
+                    run.let_go()  # the next one has the memory for itself
             return waiting[:1]
         behind = min(run.training.step for run in ready)
         together = [run for run in ready if run.training.step == behind]
@@ -115,6 +117,10 @@ class ArmGroup:
         if self.fuses and company != self._checked:
             self._checked = company
             self.fuses = FusedTraining([run.training for run in together]).same_bits()
+            if not self.fuses:
+                log.warning(
+                    "arms of a group take their steps one after the other: fused, bits differ"
+                )
         return self.fuses
 
     def _separate(self, why: str) -> None:

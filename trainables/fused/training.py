@@ -109,6 +109,8 @@ class FusedTraining:
         """
         if self._first.task.autocast is not None:
             return False
+        for training in self._trainings:
+            training.model.train()
         generator = torch.Generator().manual_seed(0)
         arms = [
             {

@@ -100,7 +100,9 @@ def twin_of(optimizer: Optimizer, pairs: Iterable[tuple[Tensor, Sequence[Tensor]
 @torch.no_grad()
 def clip_rows(gradients: Sequence[Tensor], most: float) -> Tensor:
     """``nn.utils.clip_grad_norm_`` of every row, in the same order of sums; the norms [K]."""
-    norms_KN = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients], 1)
+    norms_KN = torch.stack(
+        [torch.linalg.vector_norm(g.reshape(len(g), -1), dim=1) for g in gradients], 1
+    )
     norms_K: Tensor = torch.linalg.vector_norm(norms_KN, dim=1)
     factors_K = (most / (norms_K + 1e-6)).clamp(max=1.0)
     for gradient in gradients:

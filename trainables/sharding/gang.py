@@ -12,6 +12,7 @@ Shape suffixes: F layers' losses, B samples.
 from __future__ import annotations
 
 import copy
+import json
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -27,14 +28,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils._pytree import tree_map
 
-from trainables.errors import InvalidValue, RankLost
+from trainables.errors import BadData, InvalidValue, RankLost, StoreError
 from trainables.models.base import WithBlocks
 from trainables.sharding.ranks import Ranks
 from trainables.tasks.base import Batch
 
 # A process may wait for the first one's evaluation; that one died needs no timeout to be noticed.
 PATIENCE = timedelta(hours=6)
-_FAILURE = "failure"  # key of what another process failed with
+_FAILURE = "failure"  # key of what another process failed with: [kind, text]
+_NO_OUTCOMES = {kind.__name__: kind for kind in (StoreError, BadData)}  # of no arm
 _HERE = "here-"  # and of that it came to the place, by rank
 _DISCONNECTED = ("Connection closed by peer", "Connection reset", "Broken pipe")
 
@@ -57,14 +59,6 @@ class Gang(Ranks):
         backend = "nccl" if device == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
         self._mesh = init_device_mesh(device, (count,))
-
-    def leave(self) -> None:
-        """Close the connections to the others."""
-        dist.destroy_process_group()
-
-    def fail(self, why: str) -> None:
-        """Tell the first process why this one ends."""
-        self._store.set(_FAILURE, f"process {self.rank + 1} of {self.count}: {why}")
 
     def say(self, step: int) -> None:
         """The others get it from ``heard``."""
@@ -147,6 +141,12 @@ def _part(value: Any, like: Any) -> Any:
     return distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
 
 
+def leave() -> None:
+    """Close this process's connections to the others, if any, also half-made ones."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
 def meeting_place(host: str, count: int) -> TCPStore:
     """The store of ``count`` processes, opened by the first: at that address alone, on any port."""
     server = socket.create_server((host, 0))
@@ -161,11 +161,20 @@ def meeting_place(host: str, count: int) -> TCPStore:
     )
 
 
-def found_place(host: str, port: int, rank: int, count: int) -> TCPStore:
-    """The same in another process, which says that it is there."""
-    store = TCPStore(host, port, count, is_master=False, timeout=PATIENCE)
+def found_place(host: str, port: int, count: int) -> TCPStore:
+    """The same in another process."""
+    return TCPStore(host, port, count, is_master=False, timeout=PATIENCE)
+
+
+def say_here(store: Store, rank: int) -> None:
+    """Of another process: it is about to meet the others."""
     store.set(f"{_HERE}{rank}", "")
-    return store
+
+
+def say_failed(store: Store, which: str, error: Exception, why: str) -> None:
+    """Of another process: why it ends."""
+    kind = next((name for name, kind in _NO_OUTCOMES.items() if isinstance(error, kind)), "")
+    store.set(_FAILURE, json.dumps([kind, f"{which}: {why}"]))
 
 
 def all_are_here(store: Store, count: int) -> bool:
@@ -174,11 +183,22 @@ def all_are_here(store: Store, count: int) -> bool:
 
 
 def why_gone(store: Store) -> str:
-    """What another process failed with. RankLost where it died without a word."""
+    """What another process failed with.
+
+    Raises:
+        StoreError, BadData: it failed with that.
+        RankLost: it died without a word.
+    """
+    told = None
     with suppress(RuntimeError):
         if store.check([_FAILURE]):
-            return store.get(_FAILURE).decode()
-    raise RankLost("one of the processes of an arm died")
+            told = store.get(_FAILURE)
+    if told is None:
+        raise RankLost("one of the processes of an arm died")
+    kind, why = json.loads(told)
+    if kind:
+        raise _NO_OUTCOMES[kind](why)
+    return str(why)
 
 
 def is_disconnect(error: BaseException) -> bool:

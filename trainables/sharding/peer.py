@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import torch
 
 from trainables.arm_run import built, why_failed
 from trainables.build import parameter_dtype
+from trainables.code_version import DISTRIBUTION, training_version
 from trainables.config.arm import ArmConfig
 from trainables.errors import StoreError
 from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
-from trainables.sharding.gang import Gang, found_place, is_disconnect
+from trainables.sharding.gang import (
+    Gang,
+    found_place,
+    is_disconnect,
+    say_failed,
+    say_here,
+)
 from trainables.sharding.told import Told
 from trainables.training import from_bytes
 
@@ -23,17 +31,29 @@ def follow(told: Told) -> None:
     What fails here is told to the first process, whose outcome it is. The process ends at once and
     without a farewell: that is what wakes the others, and threads of gloo outlive no interpreter.
     """
-    gang = None
+    place = found_place(told.host, told.port, told.count)
     try:
+        _require_code(told.code)
         config = ArmConfig.from_json(told.config)
-        place = found_place(told.host, told.port, told.rank, told.count)
+        say_here(place, told.rank)
         gang = Gang(told.rank, told.count, place, config.device)
         _train(told, config, gang)
     except Exception as error:
-        if gang is not None and not is_disconnect(error):
-            gang.fail(why_failed(error))
+        if not is_disconnect(error):
+            which = f"process {told.rank + 1} of {told.count}"
+            say_failed(place, which, error, why_failed(error))
     finally:
         os._exit(0)
+
+
+def _require_code(firsts: str) -> None:
+    """Raise StoreError, which costs no arm, unless the first process has the code that is here."""
+    if firsts != training_version():
+        raise StoreError(
+            f"{socket.gethostname()} has other code ({DISTRIBUTION} {training_version()}) than the "
+            f"machine of the arm's first process ({firsts}). Install the same on every machine "
+            "(`sweep doctor` names those that differ); then resume the sweep."
+        )
 
 
 def _train(told: Told, config: ArmConfig, gang: Gang) -> None:

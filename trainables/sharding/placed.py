@@ -18,11 +18,12 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from trainables.config.arm import ArmConfig
-from trainables.errors import RankLost
+from trainables.errors import InvalidValue
 from trainables.sharding.gang import (
     Gang,
     all_are_here,
     is_disconnect,
+    leave,
     meeting_place,
     why_gone,
 )
@@ -62,7 +63,6 @@ class PlacedCompany:
         self._told = Told(root=root, patience_s=patience_s, count=count)
         self._peers: list[Any] = []
         self._place: Store | None = None
-        self._gang: Gang | None = None
 
     def gather(self, config: ArmConfig, step: int) -> Ranks:
         """As ``Company``; returns when all are there."""
@@ -84,9 +84,8 @@ class PlacedCompany:
             ended.append(peer.follow.remote(replace(told, host=host, port=place.port)))
         while not all_are_here(place, self.count):
             if ray.wait(ended, timeout=LOOK_S)[0]:
-                raise RankLost("one of the processes of an arm died before it could train")
-        self._gang = Gang(0, self.count, place, config.device)
-        return self._gang
+                raise InvalidValue(why_gone(place))
+        return Gang(0, self.count, place, config.device)
 
     def why_gone(self, error: BaseException) -> str:
         """As ``Company``."""
@@ -94,9 +93,8 @@ class PlacedCompany:
 
     def end(self) -> None:
         """End the other processes, wherever they are; others can be gathered afterwards."""
-        if self._gang is not None:
-            with suppress(RuntimeError):
-                self._gang.leave()
+        with suppress(RuntimeError):
+            leave()
         for peer in self._peers:
             ray.kill(peer)
-        self._gang, self._peers = None, []
+        self._peers = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from trainables.code_version import training_version
 from trainables.plain import Json
 
 
@@ -19,3 +20,4 @@ class Told:
     step: int = -1  # of the checkpoint that all go on from; -1: they begin anew
     host: str = ""  # where the first one waits
     port: int = 0  # the same
+    code: str = field(default_factory=training_version)  # of the first process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
@@ -11,10 +12,20 @@ from typing import Any
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from tests.support.records import numbers
+from trainables.code_version import training_version
 from trainables.config.arm import ArmConfig
+from trainables.errors import InvalidValue
+from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
-from trainables.sharding.gang import Gang, is_disconnect, meeting_place, why_gone
+from trainables.sharding.gang import (
+    Gang,
+    all_are_here,
+    is_disconnect,
+    leave,
+    meeting_place,
+    why_gone,
+)
 from trainables.sharding.peer import follow
 from trainables.sharding.told import Told
 
@@ -28,30 +39,45 @@ class SpawnedCompany:
         self.count = count
         self.peers: list[BaseProcess] = []
         self.root = store.objects.root
+        self.code = training_version()
         self._place: Store | None = None
-        self._gang: Gang | None = None
 
     def gather(self, config: ArmConfig, step: int) -> Gang:
         self._place = place = meeting_place(HOST, self.count)
         spawning = multiprocessing.get_context("spawn")
         for rank in range(1, self.count):
-            told = Told(self.root, 0.0, self.count, rank, config.to_json(), step, HOST, place.port)
+            told = Told(
+                self.root,
+                0.0,
+                self.count,
+                rank,
+                self.told(config),
+                step,
+                HOST,
+                place.port,
+                self.code,
+            )
             self.peers.append(spawning.Process(target=follow, args=(told,)))
             self.peers[-1].start()
-        self._gang = Gang(0, self.count, place, config.device)
-        return self._gang
+        while not all_are_here(place, self.count):
+            if not all(peer.is_alive() for peer in self.peers):
+                raise InvalidValue(why_gone(place))
+            time.sleep(0.02)
+        return Gang(0, self.count, place, config.device)
+
+    def told(self, config: ArmConfig) -> Json:
+        return config.to_json()
 
     def why_gone(self, error: BaseException) -> str:
         return why_gone(self._place) if self._place and is_disconnect(error) else ""
 
     def end(self) -> None:
-        if self._gang is not None:
-            with suppress(RuntimeError):
-                self._gang.leave()
+        with suppress(RuntimeError):
+            leave()
         for peer in self.peers:
             peer.kill()
             peer.join()
-        self._gang = self._place = None
+        self._place = None
         self.peers = []
 
 

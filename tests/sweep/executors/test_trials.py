@@ -280,7 +280,7 @@ def test_a_group_shares_the_gpu_that_its_worker_holds(objects: ObjectStore) -> N
 def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(
     objects: ObjectStore,
 ) -> None:
-    """Its second worker trains one arm after the other (fused/group.py)."""
+    """Its third worker trains one arm after the other (fused/group.py); the second need not."""
     work = Work(objects, Capacity(1), most=4)
     (trial,) = work.assign()
     first, *others = list(work.assigned(trial).arms)
@@ -290,6 +290,9 @@ def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(
     assert work.coordinator.runs.record(first.signature) is None
     work.hanging(162)
     assert work.hanging(323, trial) == [trial]
+    assert work.coordinator.runs.record(first.signature) is None
+    work.hanging(324)
+    assert work.hanging(485, trial) == [trial]
     record = work.coordinator.runs.record(first.signature)
     assert record is not None
     assert record.status == "failed"

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from trainables.fused.update import JointUpdate
 
-SHAPES = ((2,), (33,), (16,), (3, 5), (64, 64), (7, 16, 3), (1,))
+SHAPES = ((), (2,), (33,), (16,), (3, 5), (64, 64), (7, 16, 3), (1,))
 ARMS, STEPS, MOST = 5, 60, 1.0
 
 

@@ -16,7 +16,7 @@ from tests.support.oracles import TINY
 from tests.support.training.companies import SpawnedCompany, company_of, farthest
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
-from trainables.errors import RankLost
+from trainables.errors import RankLost, StoreError
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -153,17 +153,43 @@ class Forgetful(SpawnedCompany):
         return super().gather(config, step)
 
 
+class Misunderstood(SpawnedCompany):
+    """The others are told of an arm that there cannot be."""
+
+    def told(self, config: ArmConfig) -> Any:
+        return config.to_json() | {"steps": 0}
+
+
 @pytest.mark.slow
 def test_what_another_process_fails_with_is_the_arms_outcome(tmp_path: Path) -> None:
     config, store = instructions(tmp_path), store_in(tmp_path / "store")
-    trained(config, store, reports=1)
-    company = Forgetful(store)
+    company = Misunderstood(store)
     try:
         record = trained(config, store, company)
     finally:
         company.end()
     assert record.status == "failed"
-    assert record.reason == ("process 2 of 2: expected the checkpoint of step 2, found none.")
+    assert record.reason.startswith("process 2 of 2: steps must be")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trouble", ["storage", "code"])
+def test_what_is_wrong_with_another_machine_is_no_arms_outcome(
+    trouble: str, tmp_path: Path
+) -> None:
+    config, store = instructions(tmp_path), store_in(tmp_path / "store")
+    trained(config, store, reports=1)
+    company = Forgetful(store) if trouble == "storage" else SpawnedCompany(store)
+    what = "expected the checkpoint of step 2, found none"
+    if trouble == "code":
+        company.code, what = "0.0.0+other", r"has other code .* \(0\.0\.0\+other\)"
+    try:
+        with pytest.raises(StoreError, match=f"process 2 of 2: .*{what}"):
+            trained(config, store, company)
+    finally:
+        company.end()
+    record = store.record(config.signature())
+    assert record is None or record.status == "running"
 
 
 @pytest.mark.slow
