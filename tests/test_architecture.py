@@ -97,6 +97,8 @@ TREE_COMMENTS = {
     "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
     "benchmarks/results/decoder_step.json": "exact and estimated inner losses: what a step costs",
     "benchmarks/results/estimator_noise.json": "noise of sampled tokens and layers on Alpaca",
+    "benchmarks/results/fused_arms.json": "steps of fused arms; docs/fusion.md",
+    "benchmarks/results/time_to_table.json": "every run behind benchmarks/RECORDS.md",
     "benchmarks/results/halving_replay.json": "early stopping replayed; docs/spaces.md",
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",
