@@ -31,6 +31,7 @@ CASES: dict[str, dict[str, Json]] = {
     PLAIN: {},
     "exact": {},
     "tokens_7": {"constraint.inner_tokens": 0.07},
+    "tokens_3": {"constraint.inner_tokens": 0.03},
     "layers_1": {"constraint.inner_layers": 1},
 }  # by name, what differs from the space's point
 

@@ -46,6 +46,9 @@ def stub_arms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             self.record = self.store.put_record(self.record)
             return self.record
 
+        def let_go(self) -> None:
+            assert self.record.is_final
+
     from trainables import arm_run
 
     monkeypatch.setattr(arm_run, "ArmRun", StubArmRun)
