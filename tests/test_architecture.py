@@ -96,6 +96,7 @@ TREE_COMMENTS = {
     "benchmarks/results/confirmed.json": "two confirmations that docs/confirmed.md is about",
     "benchmarks/results/head_per_layer.json": "a head after every layer: what a step costs",
     "benchmarks/results/decoder_step.json": "exact and estimated inner losses: what a step costs",
+    "benchmarks/results/estimated_feasibility.json": "arms with estimated losses; docs/text.md",
     "benchmarks/results/estimator_noise.json": "noise of sampled tokens and layers on Alpaca",
     "benchmarks/results/fused_arms.json": "steps of fused arms; docs/fusion.md",
     "benchmarks/results/time_to_table.json": "every run behind benchmarks/RECORDS.md",
