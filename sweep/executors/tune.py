@@ -232,11 +232,17 @@ class _PlanSearcher(_WithoutState, Searcher):
         """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
         with self._errors_end_it():
             result = result or {}
-            for signature in self._live.ended(trial_id, [] if error else arms_of(result)):
-                self._left(signature, result, error=error)
+            left = self._live.ended(trial_id, [] if error else arms_of(result))
+            for signature in left:
+                self._left(signature, result, error=error, is_first=signature == left[0])
 
-    def _left(self, signature: str, result: dict[str, Json], *, error: bool) -> None:
-        """Say what became of an arm that is not finished, whose trial is over."""
+    def _left(
+        self, signature: str, result: dict[str, Json], *, error: bool, is_first: bool
+    ) -> None:
+        """Say what became of an arm that is not finished, whose trial is over.
+
+        A problem of a trial is one, of however many arms: it is told of the first.
+        """
         coordinator, problem = self._coordinator, result.get(trial.PROBLEM)
         if error:
             coordinator.lost(signature)
@@ -248,7 +254,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             coordinator.unfinished(signature)
             coordinator.store_trouble(str(problem), "a worker cannot train")
         elif problem:
-            coordinator.unfinished(signature, str(problem))
+            coordinator.unfinished(signature, str(problem) if is_first else "")
         elif coordinator.stopping:
             coordinator.unfinished(signature)
         else:  # it gave way: it goes on from its checkpoint when there is room

@@ -365,6 +365,18 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     assert not live.coordinator.problems
 
 
+def test_a_problem_of_a_group_is_told_once(objects: ObjectStore) -> None:
+    """Of every arm it would end the sweep: three first arms that fail alike do."""
+    live = Work(objects, Capacity(1), most=4).live
+    searcher = _PlanSearcher(live, 0)
+    assert searcher.suggest("t0") is not None
+    assert len(live.assigned["t0"].arms) == 4
+    searcher.on_trial_complete("t0", {PROBLEM: "RuntimeError: of the worker"})
+    assert len(live.coordinator.problems) == 1
+    assert not live.coordinator.live
+    assert not live.coordinator.stopping
+
+
 def test_a_sweep_waits_for_its_first_machine_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tune's warning would name the first trial, and end the sweep because there is none yet."""
     clock = partial(next, itertools.count(step=3600.0))
