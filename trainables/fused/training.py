@@ -169,7 +169,7 @@ class FusedTraining:
             twin_of(training.optimizer, [(own[name], [alone[name]]) for name in alone])
             for training, own, alone in zip(self._trainings, self._parameters, alones, strict=True)
         ]
-        most, lrs = self._first.config.grad_clip, self._first.lrs(self._first.step)
+        most, lrs = self._first.config.grad_clip, [g["lr"] for g in twins[0].param_groups]
         joint = JointUpdate(alones, twins)
         for name, rows in joint.stack.items():
             rows.grad = stack[name].grad

@@ -123,6 +123,17 @@ def test_a_model_whose_steps_change_a_buffer_is_not_fused() -> None:
     assert [float(arm.model.calls) for arm in arms] == [0.0, 0.0]
 
 
+@pytest.mark.parametrize("at", [0, 5, 35])
+def test_arms_whose_learning_rate_is_on_its_way_fuse(at: int) -> None:
+    """In the warm-up, and in the decay: the step before was taken at another rate."""
+    config = TINY.with_fields({"warmup_share": 0.2, "decay_share": 0.5})
+    task = task_of(config)
+    arms = [arm_of(one, task) for one in (config, config.unconstrained())]
+    for arm in arms:
+        arm.run_to(at)
+    assert FusedTraining(arms).same_bits()
+
+
 def test_a_model_of_its_own_for_each_arm_is_not_fused() -> None:
     """The first arm's model would train the others."""
     task = task_of(TINY)
