@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
@@ -55,7 +55,7 @@ class Gang(Ranks):
         """
         self.rank, self.count = rank, count
         self.is_first = rank == 0
-        self._store, self._device = store, device
+        self._device = device
         backend = "nccl" if device == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=count, timeout=PATIENCE)
         self._mesh = init_device_mesh(device, (count,))
@@ -177,9 +177,23 @@ def say_failed(store: Store, which: str, error: Exception, why: str) -> None:
     store.set(_FAILURE, json.dumps([kind, f"{which}: {why}"]))
 
 
-def all_are_here(store: Store, count: int) -> bool:
-    """Whether all other processes found the place."""
-    return bool(store.check([f"{_HERE}{rank}" for rank in range(1, count)]))
+def gathered(store: Store, count: int, device: str, has_ended: Callable[[], bool]) -> Gang:
+    """The first process's side of a gang, once all others are at the place.
+
+    Args:
+        store: the meeting place.
+        count: of processes.
+        device: as for ``Gang``.
+        has_ended: waits a moment; whether another process has ended.
+
+    Raises:
+        InvalidValue, StoreError, BadData, RankLost: one has, of what ``why_gone`` says.
+    """
+    others = [f"{_HERE}{rank}" for rank in range(1, count)]
+    while not store.check(others):
+        if has_ended():
+            raise InvalidValue(why_gone(store))
+    return Gang(0, count, store, device)
 
 
 def why_gone(store: Store) -> str:

@@ -18,15 +18,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from torch.distributed import Store  # type: ignore[attr-defined]
 
 from trainables.config.arm import ArmConfig
-from trainables.errors import InvalidValue
-from trainables.sharding.gang import (
-    Gang,
-    all_are_here,
-    is_disconnect,
-    leave,
-    meeting_place,
-    why_gone,
-)
+from trainables.sharding.gang import gathered, is_disconnect, leave, meeting_place, why_gone
 from trainables.sharding.ranks import Ranks
 from trainables.sharding.told import Told
 
@@ -82,10 +74,9 @@ class PlacedCompany:
             self._peers.append(peer)
             told = replace(self._told, config=config.to_json(), step=step, rank=rank)
             ended.append(peer.follow.remote(replace(told, host=host, port=place.port)))
-        while not all_are_here(place, self.count):
-            if ray.wait(ended, timeout=LOOK_S)[0]:
-                raise InvalidValue(why_gone(place))
-        return Gang(0, self.count, place, config.device)
+        return gathered(
+            place, self.count, config.device, lambda: bool(ray.wait(ended, timeout=LOOK_S)[0])
+        )
 
     def why_gone(self, error: BaseException) -> str:
         """As ``Company``."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -14,13 +14,12 @@ from torch.distributed import Store  # type: ignore[attr-defined]
 from tests.support.records import numbers
 from trainables.code_version import training_version
 from trainables.config.arm import ArmConfig
-from trainables.errors import InvalidValue
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.sharding.gang import (
     Gang,
-    all_are_here,
+    gathered,
     is_disconnect,
     leave,
     meeting_place,
@@ -59,11 +58,8 @@ class SpawnedCompany:
             )
             self.peers.append(spawning.Process(target=follow, args=(told,)))
             self.peers[-1].start()
-        while not all_are_here(place, self.count):
-            if not all(peer.is_alive() for peer in self.peers):
-                raise InvalidValue(why_gone(place))
-            time.sleep(0.02)
-        return Gang(0, self.count, place, config.device)
+        ends = [peer.sentinel for peer in self.peers]
+        return gathered(place, self.count, config.device, lambda: bool(wait(ends, timeout=0.02)))
 
     def told(self, config: ArmConfig) -> Json:
         return config.to_json()
