@@ -23,7 +23,7 @@ from sweep.study.definition import load_definition
 from tests.lab.cluster import YAML, LabCluster
 from tests.lab.hosts import HOME, Host, lab, why_not
 from tests.lab.ports import called, listening, open_ports, shown
-from tests.support.drivers import ROOT, records, table, tiny, undisturbed, wait_until
+from tests.support.drivers import ROOT, records, steps, table, tiny, undisturbed, wait_until
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, Losses, store_sweep
 from trainables.records.arm_record import REPORTED_LOSS, ArmRecord
 from trainables.records.objects import ObjectStore
@@ -39,6 +39,7 @@ PROPOSALS = 12  # of each of two settings
 WORKERS = 2  # of four: where one dies, there is room for its arm elsewhere
 REST_S = 1.5  # after each report: some arms are left after all that is done to them
 LONG_S = 300.0  # on two cores that everything shares
+LONG_REST_S = 10.0  # while a machine is lost: a cut one trains on, and must not end its arm
 STILL_S = 5.0  # without a report, with workers training: the disk is full
 TRAINING = ".train"  # in the title of a process that trains an arm
 JOB = "tiny-1"
@@ -202,10 +203,10 @@ class Sweep:
 
     def lose_a_worker(self, happen: Callable[[Host], None], name: str) -> Host:
         """Take away one that trains; until an arm of it runs elsewhere."""
-        host = self.one_that_trains()
+        wait_until(lambda: bool(self.in_their_first_half()), timeout_s=LONG_S)
+        host, lost = self.in_their_first_half()[0]
+        self.cluster.rest_after_reports(LONG_REST_S)
         self.look()
-        lost = {arm for arm, (place, _) in self.cluster.places().items() if place == host.name}
-        lost -= self._final.keys()
         deaths, since = self.deaths(), time.time_ns()
         happen(host)
         wait_until(lambda: self.deaths() > deaths, timeout_s=LONG_S)
@@ -217,13 +218,20 @@ class Sweep:
 
         wait_until(lambda: bool(again()), timeout_s=LONG_S)
         self.timings[f"{name}, arm elsewhere"] = (min(again()) - since) / 1e9
+        self.cluster.rest_after_reports(REST_S)
         self.look()
         return host
 
-    def one_that_trains(self) -> Host:
-        workers = (self.cluster.one, self.cluster.two)
-        wait_until(lambda: any(host.processes(TRAINING) for host in workers), timeout_s=LONG_S)
-        return next(host for host in workers if host.processes(TRAINING))
+    def in_their_first_half(self) -> list[tuple[Host, set[str]]]:
+        """Machines that train now, with their arms that have reported and half their steps left."""
+        done, places = steps(self.objects), self.cluster.places()
+        young = {arm for arm, step in done.items() if step <= ARM["steps"] // 2}
+        found = []
+        for host in (self.cluster.one, self.cluster.two):
+            arms = {arm for arm in young if places.get(arm, ("", 0))[0] == host.name}
+            if arms and host.processes(TRAINING):
+                found.append((host, arms))
+        return found
 
     def lose_the_head(self) -> None:
         """Power off and on, its disk kept: `ray up`, `sweep resume`, until arms train again."""
