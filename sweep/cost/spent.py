@@ -26,10 +26,10 @@ PUT_EVERY_S = 30.0  # while a sweep runs: all of them are one object
 
 @dataclass(frozen=True)
 class Held:
-    """What an arm held, or several."""
+    """What an arm held, or several: places of machines, and GPUs in them."""
 
     arms: int = 0
-    seconds: float = 0.0  # of its machine: an idle arm, between two drivers, holds nothing
+    seconds: float = 0.0  # of a place: an idle arm, between two drivers, holds nothing
     gpu_seconds: float = 0.0
 
     def __sub__(self, other: Held) -> Held:
@@ -61,7 +61,7 @@ class Spent:
         return cls(objects.get_derived(_name(sweep), _from_json) or {})
 
     def add(self, record: ArmRecord, gpus: float) -> None:
-        """A final arm, and the share of a GPU that it held; of one that is known nothing changes.
+        """A final arm, and the GPUs of each of its places; of one that is known nothing changes.
 
         An arm that was forgotten and trained again is known by its new record alone.
         """

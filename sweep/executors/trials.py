@@ -82,7 +82,8 @@ class LiveTrials:
             coordinator.store_trouble(str(error))
             return None
         for arm in arms:
-            coordinator.live[arm.signature].gpus = kind.gpus * kind.processes / len(arms)
+            live = coordinator.live[arm.signature]
+            live.gpus, live.processes, live.together = kind.gpus, kind.processes, len(arms)
         self.assigned[trial] = LiveTrial(arms, kind)
         return self.assigned[trial]
 

@@ -131,7 +131,7 @@ class Spending:
         return min(arms, self.budget.max_arms or arms)
 
     def settled(self, record: ArmRecord, gpus: float | None) -> None:
-        """An arm is final; ``gpus``: the share of a GPU that it held, None: the usual one."""
+        """An arm is final; ``gpus``: of each of its places, None: the usual share."""
         self.spent.add(record, gpus_of(record.config, self._space) if gpus is None else gpus)
         self.spent.put(self._objects, self._name)
 

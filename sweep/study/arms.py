@@ -39,18 +39,21 @@ class LiveArm:
 
     arm: Arm
     since: float  # monotonic clock
-    gpus: float = 0.0  # the share of a GPU that it holds
+    gpus: float = 0.0  # the share of a GPU that each of its processes holds
+    processes: int = 1  # that train it
+    together: int = 1  # arms that these processes train with it, itself included
     report: Report | None = None
     reported: float = 0.0  # when; monotonic clock
     fetching: str = ""  # how far its machine is with its data, until it reports
 
     @property
     def held_s(self) -> float:
-        """Seconds that it has held its machine, in all; 0 until it reports."""
+        """Seconds that it has held places, as its record counts them; 0 until it reports."""
         if self.report is None:
             return 0.0
         before = (self.report.scalars.get(name, 0.0) for name in (TRAIN_SECONDS, EVAL_SECONDS))
-        return sum(before) + time.monotonic() - self.reported
+        since = (time.monotonic() - self.reported) / self.together
+        return self.processes * (sum(before) + since)  # a group's seconds are each arm's share
 
 
 OnRecord = Callable[[Arm, bool], None]  # the arm, and whether its record is final

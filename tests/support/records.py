@@ -122,7 +122,7 @@ TIMED = {
 def numbers(record: ArmRecord) -> dict[str, Any]:
     """Everything of a record that must not depend on when and in how many pieces it was trained."""
     plain = record.to_json()
-    for name in ("started_ms", "ended_ms", "idle_ms", "environment"):
+    for name in ("started_ms", "ended_ms", "idle_ms", "shared_ms", "environment"):
         del plain[name]
     for report in plain["reports"]:
         del report["timestamp_ms"]

@@ -70,7 +70,14 @@ class ArmGroup:
             run.settle()
             if run.record.is_final:
                 run.let_go()
+                self._share()
         return together
+
+    def _share(self) -> None:
+        """What this process takes is from now on shared by those that are not final."""
+        left = [run for run in self._runs if not run.record.is_final]
+        for run in left:
+            run.share_with(len(left) - 1)
 
     def _news(self, trained: Collection[ArmRun]) -> list[ArmRecord]:
         """Records of these, and of arms that are final and of which nobody was told."""
@@ -88,13 +95,13 @@ class ArmGroup:
         for run in self._runs:
             if self._one_by_one:
                 return []
-            run.has_neighbours = bool(ready)
+            for one in (*ready, run):
+                one.share_with(len(ready))
             if run.begin(ready[0] if ready else None):
                 ready.append(run)
                 if run.has_died:
                     self._separate("its process died")
-        for run in ready:
-            run.has_neighbours = len(ready) > 1
+        self._share()
         return ready
 
     def _train(self, together: list[ArmRun]) -> bool:
@@ -128,5 +135,5 @@ class ArmGroup:
         log.warning("arms of a group are trained one after the other: %s", why)
         self._one_by_one, self.fuses = True, False
         for run in self._runs:
-            run.has_neighbours = False
+            run.share_with(0)
             run.let_go()

@@ -225,6 +225,9 @@ class ArmRecord:
     started_ms: int = 0
     ended_ms: int = 0
     idle_ms: int = 0  # in all, between a checkpoint and the start that went on from it
+    shared_ms: int = 0
+    # ^ of the rest, what arms that trained together with it held of its place; below 0 where
+    #   several processes trained it, each in a place of its own
     reports: list[Report] = field(default_factory=list)
     evaluation: Evaluation | None = None
     environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
@@ -236,10 +239,14 @@ class ArmRecord:
 
     @property
     def held_s(self) -> float:
-        """Seconds that it held its machine, from its start to its end or last report."""
+        """Seconds that it held a place, from its start to its end or last report.
+
+        Those of a group of arms add up to what the group's one place was held; an arm of several
+        processes holds as many places.
+        """
         last_ms = self.reports[-1].timestamp_ms if self.reports else self.started_ms
         until_ms = self.ended_ms if self.is_final else last_ms
-        return max(until_ms - self.started_ms - self.idle_ms, 0) / 1000
+        return max(until_ms - self.started_ms - self.idle_ms - self.shared_ms, 0) / 1000
 
     @property
     def reported_missing_share(self) -> float:

@@ -200,7 +200,7 @@ def test_an_arm_of_several_processes_holds_all_of_their_gpus(objects: ObjectStor
     work = Work(objects, Capacity(2, [{"CPU": 16.0, "GPU": 6.0}]), asked, processes=3)
     trials = work.assign()
     assert len(trials) == 2
-    assert {live.gpus for live in work.coordinator.live.values()} == {3.0}
+    assert {(live.gpus, live.processes) for live in work.coordinator.live.values()} == {(1.0, 3)}
 
 
 def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(
@@ -274,7 +274,7 @@ def test_a_group_shares_the_gpu_that_its_worker_holds(objects: ObjectStore) -> N
     work = Work(objects, Capacity(1, machines), replace(asked, space=space), most=4)
     (trial,) = work.assign()
     assert work.assigned(trial).kind.gpus == 0.5
-    assert [arm.gpus for arm in work.coordinator.live.values()] == [0.125] * 4
+    assert {(arm.gpus, arm.together) for arm in work.coordinator.live.values()} == {(0.5, 4)}
 
 
 def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(

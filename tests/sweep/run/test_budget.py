@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from sweep.run.coordinator import Coordinator
 from sweep.run.events import Event, ended_event
 from sweep.run.progress import view
 from sweep.run.run_sweep import run_sweep
+from sweep.study.arms import Arm, LiveArm
 from sweep.study.definition import Definition, put_definition
 from tests.support.command_line import SPACE_FILE, refused, sweep
 from tests.support.records import finished
@@ -208,6 +210,22 @@ def test_gpu_hours_of_running_arms_count_from_their_last_report(objects: ObjectS
     assert coordinator.budget_reached == "--max-gpu-hours 1"
 
 
+@pytest.mark.parametrize(
+    ("processes", "together", "held_s"),
+    # 100 s of training in a report, which are a group's share, and 8 s since
+    [(1, 1, 108.0), (2, 1, 216.0), (1, 4, 102.0)],
+)
+def test_a_running_arm_holds_all_places_of_its_processes_and_its_share_of_a_groups(
+    processes: int, together: int, held_s: float
+) -> None:
+    config = definition().space.base
+    arm = Arm(config, config.signature(), "toy", None)
+    live = LiveArm(arm, 0.0, processes=processes, together=together)
+    assert live.held_s == 0
+    live.report, live.reported = report(20, seconds=100.0), time.monotonic() - 8
+    assert live.held_s == pytest.approx(held_s, abs=0.5)
+
+
 def test_a_reached_budget_is_no_failure_and_says_what_is_left_and_how_to_go_on(
     objects: ObjectStore,
 ) -> None:
@@ -317,6 +335,8 @@ def test_seconds_are_those_of_the_records_without_what_lay_between_two_drivers(
     config = definition().space.base
     record = replace(finished(config, LOSSES), idle_ms=9_000)
     assert record.held_s == HELD_S - 9
+    assert replace(record, shared_ms=20_000).held_s == HELD_S - 29  # of its group
+    assert replace(record, shared_ms=-(49_000 - 9_000)).held_s == 2 * (HELD_S - 9)  # two processes
     begun = replace(record, status="running", ended_ms=0)
     assert begun.held_s == (40_000 - 1_000 - 9_000) / 1000  # until its last report
     assert ArmRecord.from_json(record.to_json()) == record

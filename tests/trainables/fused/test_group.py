@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -82,6 +83,40 @@ def test_a_group_leaves_the_records_and_weights_of_arms_alone(
     ends = [by_itself.record(config.signature()) for config in configs]
     lengths = {(record.status, record.reports[-1].step) for record in ends if record}
     assert len(lengths) > 1  # some left before the others
+
+
+def test_the_arms_of_a_group_hold_what_its_place_was_held(
+    configs: list[ArmConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on a second whenever it is read; two ended before the others."""
+    clock = itertools.count(1000, 1000)
+    monkeypatch.setattr(arm_run, "_now_ms", lambda: next(clock))
+    store = store_in(tmp_path)
+    group = group_of(configs, store)
+    finish(group)
+    assert group.fuses
+    stored = [store.record(config.signature()) for config in configs]
+    ended = [record for record in stored if record is not None]
+    assert len({record.ended_ms for record in ended}) == len(configs)
+    held_s = [record.held_s for record in ended]
+    first, last = min(r.started_ms for r in ended), max(r.ended_ms for r in ended)
+    assert sum(held_s) == pytest.approx((last - first) / 1000, abs=3)
+    assert max(held_s) < 0.5 * (last - first) / 1000
+
+
+def test_arms_that_wait_for_one_of_their_group_hold_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs = company(TINY)[:2]
+    store = store_in(tmp_path)
+    group = group_of(configs, store)
+    group._separate("as a test asks")
+    finish(group)
+    one, other = (store.record(config.signature()) for config in configs)
+    assert one is not None
+    assert other is not None
+    assert one.ended_ms <= other.started_ms
+    assert one.shared_ms == other.shared_ms == 0
 
 
 def test_a_group_that_was_killed_goes_on_together_or_alone(

@@ -74,6 +74,8 @@ def test_two_processes_come_to_the_numbers_of_one(tmp_path: Path) -> None:
     assert here == pytest.approx(sum(p.numel() for p in parts) / 2, rel=0.05)
     assert farthest(alone, run.record) < SAME
     assert run.record.environment == {**alone.environment, "processes": 2}
+    took_ms = run.record.ended_ms - run.record.started_ms
+    assert run.record.held_s * 1000 == pytest.approx(2 * took_ms, abs=10)  # two places
 
 
 CASES: dict[str, tuple[int, dict[str, Any]]] = {
