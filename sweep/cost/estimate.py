@@ -198,7 +198,7 @@ def gpu_called(name: str) -> str | None:
 
 def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     """Seconds that one arm trains and is evaluated."""
-    samples = config.batch_size * (1 + BACKWARD)  # as many forward passes as one step costs
+    samples = config.batch_size * (1 + backward(config))  # as many forward passes as one step costs
     passes = evaluated_samples(config) * _step_seconds(_as_evaluated(config), gpu) / samples
     return START_S + config.steps * _step_seconds(config, gpu) + passes
 
@@ -236,6 +236,14 @@ def arm_memory_gb(config: ArmConfig, gpu: str | None = None) -> float:
     return (PROCESS_GB if gpu is None else GPU_GB) + (work.state_bytes + work.kept_bytes) / 1e9
 
 
+def backward(config: ArmConfig) -> float:
+    """What a backward pass costs, in forward passes.
+
+    Frozen weights have no gradient of their own (LoRA), and blocks may run once more.
+    """
+    return BACKWARD - (config.model.lora_rank > 0) + config.model.recompute
+
+
 def work_of(config: ArmConfig) -> Work:
     """Operations and bytes of a run's steps; raises as ``counted_work``."""
     shape = _of_its_shape(config)
@@ -245,7 +253,7 @@ def work_of(config: ArmConfig) -> Work:
 def is_timed(config: ArmConfig) -> bool:
     """Whether a step is small enough to be taken here, on noise; a checkpoint is never fetched."""
     work = work_of(config)
-    small = config.batch_size * (1 + BACKWARD) * work.forward_flops < LARGEST_TIMED
+    small = config.batch_size * (1 + backward(config)) * work.forward_flops < LARGEST_TIMED
     return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
 
 
@@ -289,7 +297,7 @@ def _text_shape(config: ArmConfig) -> TextShape:
 
 def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     work = work_of(config)
-    flops = config.batch_size * (1 + BACKWARD) * work.forward_flops
+    flops = config.batch_size * (1 + backward(config)) * work.forward_flops
     if gpu is not None:
         peak = GPUS[gpu].tflops_bfloat16 if config.dtype == "bfloat16" else GPUS[gpu].tflops
         started = KERNEL_S * KERNELS_PER_LAYER * work.layers

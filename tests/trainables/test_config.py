@@ -102,6 +102,7 @@ OTHER_VALUES = {
     "constraint.supervision": 0.5, "constraint.supervision_decay": 0.5, "constraint.penalty": 2.0,
     "constraint.replayed_weights": [0.0, 0.5, 0.5, 1.0],
     "weight_ema": 0.9, "early_stop": False, "shifts": ["blur"],
+    "model.lora_rank": 4, "model.recompute": True,
     "model.pooling": "mean", "data.max_length": 64, "data.max_items": 100, "readout_lr": 0.01,
     "data.template": "plain",
     "warmup_share": 0.1, "weight_decay": 0.01, "accumulate": 2,
@@ -131,6 +132,7 @@ OF_MODEL = {  # what a run needs beside a field that only one model or setter of
     "model.atoms_per_side": {"model.name": "dust"},
     "model.threshold": {"model.name": "dust"},
     "model.checkpoint": VIT, "model.checkpoint_fingerprint": VIT,
+    "model.lora_rank": TEXT, "model.recompute": TEXT,
     "model.pooling": TEXT, "data.max_length": TEXT, "data.max_items": TEXT, "readout_lr": TEXT,
 }  # fmt: skip
 

@@ -28,6 +28,12 @@ class ModelConfig(Section):
     pooling: Literal["cls", "mean"] | None = None
     # ^ what a classifier reads of a layer: its first token, or the mean; None: the model's
 
+    lora_rank: Annotated[int, Rule(lambda n: 0 <= n <= 1024, "in 0..1024")] = 0
+    # ^ encoder, decoder: of updates to every linear layer, trained in the place of the checkpoint's
+    #   weights (LoRA); 0: all weights are trained
+    recompute: bool = False
+    # ^ encoder, decoder: blocks run again in the backward pass; less memory, the same numbers
+
     start_jitter: NotNegative[float] = 0.0
     # ^ what is trained starts at p + start_jitter x rms(p) x N(0, 1), keyed by the seed: UT and
     #   DUST start alike on every seed otherwise

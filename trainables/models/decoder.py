@@ -34,6 +34,7 @@ from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.heads.logits import Logits
 from trainables.models.base import TextInputs, WithVocabulary
+from trainables.models.pretrained import blocks_of, prepare
 from trainables.models.readout import NEEDS
 from trainables.random_keys import keyed_generator
 
@@ -65,9 +66,7 @@ class Decoder(nn.Module):
 
     def blocks(self) -> Sequence[nn.Module]:
         """The transformer's."""
-        layers = self.network.config.num_hidden_layers
-        lists = [m for m in self.network.base_model.modules() if isinstance(m, nn.ModuleList)]
-        return next((list(blocks) for blocks in lists if len(blocks) == layers), ())
+        return blocks_of(self.network.base_model)
 
     def embed(self, ids: Tensor) -> Tensor:
         """Clean word embeddings [B, T, H] of token ids [B, T], as the first block takes them."""
@@ -172,6 +171,12 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
             f"its network has words for {words}: they are of different models. Put the network's "
             "own tokenizer beside its weights."
         )
+    if model.lora_rank and model.variant == "scratch":
+        raise InvalidValue(
+            "model.lora_rank must be 0 where model.variant is 'scratch', got "
+            f"{model.lora_rank}: drawn weights would never be trained."
+        )
+    prepare(network, network.base_model, model)
     return made
 
 

@@ -24,6 +24,7 @@ from trainables.checkpoints import Checkpoint
 from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.models.base import Labelled, TextInputs
+from trainables.models.pretrained import prepare
 from trainables.models.readout import NEEDS, Pooling, Readout, TextClassifier, built
 from trainables.random_keys import keyed_generator
 
@@ -60,7 +61,10 @@ class EncoderStates(nn.Module):
 
 def build(config: ArmConfig, task: Labelled) -> TextClassifier:
     """The run's network at its start, with words for all tokens of its tokenizer."""
-    return built(encoder, config, task, max_length=config.data.max_length)
+    made = built(encoder, config, task, max_length=config.data.max_length)
+    base = made.states.blocks
+    prepare(base, base, config.model)
+    return made
 
 
 def encoder(

@@ -9,7 +9,9 @@ from typing import Any, Literal
 from trainables.errors import require
 from trainables.registry.task_facts import TaskFacts
 
-OPTIONS = ("checkpoint", "pooling", "atoms_per_side", "threshold")  # of ModelConfig
+OPTIONS = (  # of ModelConfig
+    "checkpoint", "pooling", "atoms_per_side", "threshold", "lora_rank", "recompute",
+)  # fmt: skip
 # A function, or "module:name" of one that is imported when it is first called: torch takes seconds.
 Function = Callable[..., Any] | str
 

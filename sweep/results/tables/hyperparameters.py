@@ -134,6 +134,7 @@ _ALSO = (  # fields that say how a pair was trained and that the short form leav
     "model.checkpoint",
     "model.atoms_per_side",
     "model.threshold",
+    "model.lora_rank",
     *_IF_SET,
 )
 

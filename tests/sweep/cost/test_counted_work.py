@@ -204,6 +204,38 @@ EXACT = replace(
 )
 
 
+@pytest.mark.parametrize(
+    "fields", [{}, {"lora_rank": 1}, {"recompute": True}, {"lora_rank": 1, "recompute": True}]
+)
+def test_a_step_costs_what_its_backward_pass_does(fields: dict[str, int], tmp_path: Path) -> None:
+    """Frozen weights have no gradient, recomputed blocks run twice."""
+    folder = tiny_encoder(tmp_path, "bert", hidden_size=64, intermediate_size=256)
+    run = ArmConfig(
+        task="text_classification",
+        data=DataConfig(name="imdb", max_length=20),
+        model=ModelConfig(name="encoder", layers=3, checkpoint=str(folder), **fields),
+        batch_size=BATCH,
+    )
+    task = noise_task(run)
+    model = build_model(run, task).float()
+    with FlopCounterMode(display=False) as step:
+        layer_losses(model, task, task.train_batch(0))[1:].mean().backward()
+    ratio = step.get_total_flops() / BATCH / counted_work(run).forward_flops
+    assert ratio == pytest.approx(1 + estimates.backward(run), rel=0.1)
+
+
+@pytest.mark.slow
+def test_a_decoder_of_low_rank_holds_its_updates_and_little_of_its_blocks() -> None:
+    """Llama 3.1 8B: widths 4096, 1024 (keys, values) and 14,336 make 81,920 a rank and layer."""
+    low = {"model.lora_rank": 16, "model.recompute": True}
+    whole, few = counted_work(EXACT), counted_work(EXACT.with_fields(low))
+    widths = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14_336)
+    assert few.parameters == 32 * 16 * widths
+    words = 128_256 * 4096
+    assert few.state_bytes == pytest.approx(4 * (whole.parameters + words + 4 * few.parameters))
+    assert few.kept_bytes < 0.2 * whole.kept_bytes
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("share", [1.0, 0.25])
 def test_a_decoder_that_is_not_here_is_llamas_and_its_heads_are_counted(share: float) -> None:

@@ -84,6 +84,7 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
     "ut, three processes, uneven": (3, {"accumulate": 2}),
     "dust": (2, {"model.name": "dust", "model.atoms_per_side": 6}),
     "encoder": (2, {}),
+    "encoder, low rank": (2, {"model.lora_rank": 2, "model.recompute": True}),
     "decoder, plain": (2, {"constraint.inner_layers": None, "constraint.inner_tokens": 1.0}),
 }
 
@@ -96,7 +97,7 @@ def test_every_kind_of_network_and_arm_comes_to_the_numbers_of_one(
     processes, fields = CASES[case]
     if case.startswith("decoder"):
         config = instructions(tmp_path, **fields)
-    elif case == "encoder":
+    elif case.startswith("encoder"):
         config = tiny_text(tmp_path, **fields)
     else:
         config = TINY.with_fields({"steps": 20, **fields})

@@ -1,0 +1,98 @@
+"""Ways to train a network of transformers in less memory: LoRA, recomputed blocks.
+
+LoRA (arXiv 2106.09685, by the package peft): every linear layer x -> W x of the blocks becomes
+x -> W x + 2 B A x, with A [rank, in] drawn and B [out, rank] at 0, so that the start is the
+checkpoint's own. A and B alone are trained; all else is frozen, and not in ``state_dict``: the
+checkpoint has it, and its fingerprint says that it is the same.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+from transformers.pytorch_utils import Conv1D
+
+from trainables.config.model import ModelConfig
+from trainables.errors import InvalidValue
+
+_SCALE = 2  # lora_alpha / rank
+
+
+def blocks_of(base: Any) -> Sequence[nn.Module]:
+    """The blocks of a base network; empty where it has no one list of them."""
+    layers = base.config.num_hidden_layers
+    lists = (m for m in base.modules() if isinstance(m, nn.ModuleList) and len(m) == layers)
+    return list(next(lists, ()))
+
+
+def prepare(network: Any, base: Any, config: ModelConfig) -> None:
+    """Make a network train as ``config`` asks; its predictions stay what they are.
+
+    Args:
+        network: the PreTrainedModel whose parameters are trained.
+        base: its part with the blocks, or itself.
+        config: of which ``lora_rank`` and ``recompute`` are read.
+
+    Raises:
+        InvalidValue: peft is not installed, or the network has no blocks or no linear layers.
+    """
+    blocks = blocks_of(base)
+    if (config.recompute or config.lora_rank) and not blocks:
+        raise InvalidValue(
+            f"checkpoint {config.checkpoint!r} is of type {base.config.model_type!r}, whose blocks "
+            "were not found: leave model.lora_rank at 0 and model.recompute at False."
+        )
+    if config.lora_rank:
+        _freeze_but_adapters(network, blocks, config)
+    if config.recompute:
+        for block in blocks:
+            block.forward = functools.partial(  # through the module: its hooks stay outside
+                checkpoint, block.forward, use_reentrant=False, preserve_rng_state=False
+            )
+
+
+def _freeze_but_adapters(network: Any, blocks: Sequence[nn.Module], config: ModelConfig) -> None:
+    try:
+        from peft import LoraConfig, inject_adapter_in_model
+    except ImportError:
+        raise InvalidValue(
+            f"model.lora_rank={config.lora_rank} needs the package peft, which is not installed: "
+            "pip install 'descent-sweep[lora]' (on every machine that trains), or leave it at 0."
+        ) from None
+    names = {id(module): name for name, module in network.named_modules()}
+    linear = [m for block in blocks for m in block.modules() if isinstance(m, nn.Linear | Conv1D)]
+    if not linear:
+        raise InvalidValue(
+            f"checkpoint {config.checkpoint!r} is of type {network.config.model_type!r}, whose "
+            "blocks have no linear layers that LoRA could adapt: leave model.lora_rank at 0."
+        )
+    rank = config.lora_rank
+    lora = LoraConfig(
+        r=rank,
+        lora_alpha=_SCALE * rank,
+        target_modules=[names[id(module)] for module in linear],
+        fan_in_fan_out=isinstance(linear[0], Conv1D),  # weights lie down: GPT-2's
+    )
+    network.requires_grad_(False)
+    inject_adapter_in_model(lora, network)
+    every = network.named_parameters(remove_duplicate=False)  # a head may be the words' table, too
+    frozen = {name for name, parameter in every if not parameter.requires_grad}
+    network.register_state_dict_post_hook(functools.partial(_leave_out, frozen))
+    network.register_load_state_dict_post_hook(functools.partial(_miss_nothing, frozen))
+
+
+def _leave_out(
+    frozen: set[str], _: nn.Module, state: dict[str, Tensor], prefix: str, *__: object
+) -> None:
+    for name in frozen:
+        state.pop(prefix + name, None)
+
+
+def _miss_nothing(frozen: set[str], _: nn.Module, keys: Any) -> None:
+    keys.missing_keys[:] = [
+        key for key in keys.missing_keys if not any(key.endswith(name) for name in frozen)
+    ]
