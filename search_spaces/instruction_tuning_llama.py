@@ -4,7 +4,7 @@ Source: arXiv 2601.17257, section 6 and Table 5: 32 layers, train gamma 0.25, 1 
 12.0 (just above chance, ln 128,256 = 11.76), AdamW, 2 epochs of batches of 4. Three more values
 (1.5, 6 and 8) lost their powers of ten and their columns: the learning rates and the resilience are
 searched. Weights, gradients and Adam's moments are in float32, 120 GB: ``--set
-model.recompute=True`` keeps little more, ``--set model.lora_rank=16`` a quarter (docs/text.md). A
+model.recompute=true`` keeps little more, ``--set model.lora_rank=16`` a quarter (docs/text.md). A
 smaller decoder: ``--set model.checkpoint=NAME_OR_FOLDER``.
 """
 

@@ -152,11 +152,14 @@ def open_sweep(
         return objects, load_sweep(objects, name, read, record=record)
 
 
-def parse_values(texts: Sequence[str]) -> dict[str, Json]:
-    """``--set name=value``, repeated. Values are JSON, else plain text; no name is given twice.
+_OF_PYTHON = {"True": "true", "False": "false", "None": "null"}  # as space files spell them
 
-    >>> parse_values(["steps=500", "sampler=random", "data.folder=null"])
-    {'steps': 500, 'sampler': 'random', 'data.folder': None}
+
+def parse_values(texts: Sequence[str]) -> dict[str, Json]:
+    """``--set name=value``, repeated: JSON, Python's True, False and None, or text; no name twice.
+
+    >>> parse_values(["steps=500", "sampler=random", "data.folder=null", "early_stop=False"])
+    {'steps': 500, 'sampler': 'random', 'data.folder': None, 'early_stop': False}
     """
     values: dict[str, Json] = {}
     for text in texts:
@@ -166,7 +169,7 @@ def parse_values(texts: Sequence[str]) -> dict[str, Json]:
         if name in values:
             raise InvalidValue(f"--set {name} is given twice; give it once.")
         try:
-            values[name] = json.loads(value)
+            values[name] = json.loads(_OF_PYTHON.get(value, value))
         except ValueError:
             values[name] = value
     return values
