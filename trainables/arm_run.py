@@ -110,7 +110,8 @@ class ArmRun:
         if self.record.is_final:
             store.drop_training(self.signature)
         self.has_died = False  # in this driver's hands, since its last checkpoint; known once begun
-        self._neighbours = 0  # other arms in the memory of this process, which train with it
+        self.has_neighbours = False  # other arms are in the memory of this process
+        self._part = 1.0  # of the process's place that is this arm's
         self._counted_ms = 0  # until when the record has what the arm held
         self._was_counted = False  # this start of it; only a process that dies leaves it counted
         self._arm: _Arm | None = None
@@ -128,7 +129,7 @@ class ArmRun:
                 arm's outcome, too.
             RankLost: another process of this arm died; its gang is to begin again.
 
-        Where it shares its place a lack of memory raises Crowded.
+        With ``has_neighbours`` a lack of memory raises Crowded.
         """
         if self.begin():
             with self._failures_are_outcomes():
@@ -169,11 +170,11 @@ class ArmRun:
             with self._failures_are_outcomes():
                 self._settle(self._arm)
 
-    def share_with(self, arms: int) -> None:
-        """From now on so many other arms are in the memory of this process, and train with it."""
+    def hold(self, part: float) -> None:
+        """From now on the arm holds such a part of this process's place."""
         if self._arm is not None and not self.record.is_final:
             self._count_held(_now_ms())
-        self._neighbours = arms
+        self._part = part
 
     def let_go(self) -> None:
         """Drop what is in memory; the run begins again from its last checkpoint.
@@ -206,7 +207,7 @@ class ArmRun:
         if self._company is not None and (why := self._company.why_gone(error)):
             return why
         memory = exhausted(error)
-        if memory is not None and self._neighbours:
+        if memory is not None and self.has_neighbours:
             raise Crowded(f"arm {self.signature}: {memory} memory ({error})") from None
         if memory == "GPU" and self.gpu_share < 1:
             raise GpuShareTooSmall(
@@ -242,8 +243,6 @@ class ArmRun:
     def _start(self, like: _Arm | None) -> _Arm | None:
         """Build the arm, from its newest checkpoint if any; None when it died too often."""
         begun_ms = self._counted_ms = _now_ms()
-        if not self.record.reports:
-            self.record.started_ms = begun_ms  # it may have waited for an arm of its group
         torch.set_num_threads(self.config.threads)
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
@@ -286,8 +285,10 @@ class ArmRun:
             here = self._environment()
             if {**self.record.environment, "before": None} != {**here, "before": None}:
                 self.record.environment = {**here, "before": self.record.environment}
-        else:
+        else:  # anew; it may have waited for an arm of its group
             self.record.reports.clear()
+            self.record.started_ms = begun_ms
+            self.record.idle_ms = self.record.shared_ms = 0
         return arm
 
     def _environment(self) -> dict[str, Json]:
@@ -356,7 +357,7 @@ class ArmRun:
     def _count_held(self, until_ms: int) -> None:
         """Count what others held of this arm's place since it was last counted, or it of others."""
         places = 1 if self._company is None else self._company.count
-        others = 1 - places / (1 + self._neighbours)
+        others = 1 - places * self._part
         self.record.shared_ms += round(others * (until_ms - self._counted_ms))
         self._counted_ms = until_ms
 

@@ -17,6 +17,7 @@ PACKAGES = (
     "torch",
     "numpy",
     "transformers",
+    "peft",
     "av",
     "pillow",
     "ray",

@@ -77,7 +77,7 @@ class Spent:
         missing = [signature for signature in final if signature not in self.held]
         for record in at_once(runs.record, missing):
             if record is not None and record.is_final:
-                self.add(record, gpus_of(record.config, space))
+                self.add(record, gpus_of(record.config, space, processes_of(record)))
 
     def total(self, signatures: Iterable[str]) -> Held:
         """What those of these arms held that are known."""
@@ -110,11 +110,17 @@ def _time_text(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / HOUR_S:,.1f} h"
 
 
-def gpus_of(config: ArmConfig, space: SearchSpace) -> float:
-    """The share of a GPU that an arm holds where nobody has said another; measured ones: a GPU."""
+def gpus_of(config: ArmConfig, space: SearchSpace, processes: int = 1) -> float:
+    """GPUs of each of an arm's places where nobody has said others; measured ones: a whole one."""
     if config.device != "cuda":
         return 0.0
-    return 1.0 if space.gpus_per_arm == "measured" else space.gpus_per_arm
+    whole = processes > 1 or space.gpus_per_arm == "measured"
+    return 1.0 if whole else float(space.gpus_per_arm)
+
+
+def processes_of(record: ArmRecord) -> int:
+    """How many processes trained an arm last."""
+    return int(record.environment.get("processes", 1))
 
 
 def put_estimate(objects: ObjectStore, sweep: str, estimate: Mapping[str, Json]) -> None:

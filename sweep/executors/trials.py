@@ -140,6 +140,9 @@ class LiveTrials:
         for arm in [arm for arm in assigned.arms if arm.signature in finished]:
             assigned.arms.remove(arm)
             self.coordinator.finished(arm.signature)
+        for arm in assigned.arms:
+            if (live := self.coordinator.live.get(arm.signature)) is not None:
+                live.together = len(assigned.arms)
 
     def needs_whole_gpu(self, signature: str) -> None:
         """An arm outgrew its share: it is handed out again, with a GPU of its own."""

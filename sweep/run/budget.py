@@ -24,6 +24,7 @@ from sweep.cost.spent import (
     estimated_seconds,
     gpus_of,
     held_text,
+    processes_of,
     stored_estimate,
 )
 from sweep.results.sweep_view import SweepView
@@ -132,7 +133,9 @@ class Spending:
 
     def settled(self, record: ArmRecord, gpus: float | None) -> None:
         """An arm is final; ``gpus``: of each of its places, None: the usual share."""
-        self.spent.add(record, gpus_of(record.config, self._space) if gpus is None else gpus)
+        if gpus is None:
+            gpus = gpus_of(record.config, self._space, processes_of(record))
+        self.spent.add(record, gpus)
         self.spent.put(self._objects, self._name)
 
     def reached(self, begun: int, live: Mapping[str, LiveArm]) -> str:
@@ -165,7 +168,7 @@ def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     spent.complete(ArmStore(objects), space, final)
     open_ones = [arm.record for arm in arms if arm.record is not None and not arm.is_final]
     for record in open_ones:  # by their last reports
-        spent.add(record, gpus_of(record.config, space))
+        spent.add(record, gpus_of(record.config, space, processes_of(record)))
     held, done = spent.total(arm.signature for arm in arms), spent.total(final)
     kinds = [(arm.setting, arm.proposal is not None) for arm in arms if arm.is_final]
     estimate = stored_estimate(objects, view.definition.name)

@@ -26,6 +26,7 @@ from sweep.tracking.client import run_ids as runs_of
 from sweep.tracking.rows import params_of
 from sweep.tracking.tracker import Tracker
 from trainables.code_version import training_version
+from trainables.config.arm import ArmConfig
 from trainables.errors import Failure, Misuse
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -210,7 +211,7 @@ class Models:
                 code_paths=[descent_sweep_loader.__file__],
                 signature=signature_of(predictor, example),
                 input_example=example,
-                pip_requirements=requirements(),
+                pip_requirements=requirements(arm.record.config),
                 metadata=arm.tags(),
                 mlflow_model=Model(
                     artifact_path=made.artifact_location, run_id=run_id, model_id=made.model_id
@@ -336,10 +337,10 @@ def signature_of(predictor: Predictor, example: Any) -> ModelSignature:
     return ModelSignature(given, Schema([TensorSpec(predictor.dtype, shape)]), ParamSchema([layer]))
 
 
-def requirements() -> list[str]:
-    """What a process needs beside descent-sweep, at the versions that are installed here."""
+def requirements(config: ArmConfig) -> list[str]:
+    """What an arm's model needs beside descent-sweep, at the versions that are installed here."""
     found = []
-    for name in REQUIRED:
+    for name in (*REQUIRED, *(["peft"] if config.model.lora_rank else [])):
         with suppress(PackageNotFoundError):
             found.append(f"{name}=={version(name).partition('+')[0]}")
     return found

@@ -64,20 +64,21 @@ class ArmGroup:
             return waiting[:1]
         behind = min(run.training.step for run in ready)
         together = [run for run in ready if run.training.step == behind]
+        self._share(together)
         if not self._train(together):
             return ()
         for run in together:
             run.settle()
             if run.record.is_final:
                 run.let_go()
-                self._share()
+                self._share(together)
         return together
 
-    def _share(self) -> None:
-        """What this process takes is from now on shared by those that are not final."""
-        left = [run for run in self._runs if not run.record.is_final]
-        for run in left:
-            run.share_with(len(left) - 1)
+    def _share(self, together: Collection[ArmRun]) -> None:
+        """From now on this process works for these; final ones and the others hold nothing."""
+        left = [run for run in together if not run.record.is_final]
+        for run in self._runs:
+            run.hold(1 / len(left) if run in left else 0.0)
 
     def _news(self, trained: Collection[ArmRun]) -> list[ArmRecord]:
         """Records of these, and of arms that are final and of which nobody was told."""
@@ -95,13 +96,16 @@ class ArmGroup:
         for run in self._runs:
             if self._one_by_one:
                 return []
-            for one in (*ready, run):
-                one.share_with(len(ready))
+            run.has_neighbours = bool(ready)
+            self._share([run])
             if run.begin(ready[0] if ready else None):
                 ready.append(run)
                 if run.has_died:
                     self._separate("its process died")
-        self._share()
+        if self._one_by_one:  # since the last of them
+            return []
+        for run in ready:
+            run.has_neighbours = len(ready) > 1
         return ready
 
     def _train(self, together: list[ArmRun]) -> bool:
@@ -135,5 +139,6 @@ class ArmGroup:
         log.warning("arms of a group are trained one after the other: %s", why)
         self._one_by_one, self.fuses = True, False
         for run in self._runs:
-            run.share_with(0)
+            run.has_neighbours = False
+            run.hold(1.0)
             run.let_go()

@@ -9,6 +9,7 @@ checkpoint has it, and its fingerprint says that it is the same.
 from __future__ import annotations
 
 import functools
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
 from trainables.config.model import ModelConfig
-from trainables.errors import InvalidValue
+from trainables.errors import BadData, InvalidValue
 
 _SCALE = 2  # lora_alpha / rank
 
@@ -38,7 +39,8 @@ def prepare(network: Any, base: Any, config: ModelConfig) -> None:
         config: of which ``lora_rank`` and ``recompute`` are read.
 
     Raises:
-        InvalidValue: peft is not installed, or the network has no blocks or no linear layers.
+        BadData: peft is not installed.
+        InvalidValue: the network has no blocks or no linear layers.
     """
     blocks = blocks_of(base)
     if (config.recompute or config.lora_rank) and not blocks:
@@ -59,9 +61,10 @@ def _freeze_but_adapters(network: Any, blocks: Sequence[nn.Module], config: Mode
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError:
-        raise InvalidValue(
-            f"model.lora_rank={config.lora_rank} needs the package peft, which is not installed: "
-            "pip install 'descent-sweep[lora]' (on every machine that trains), or leave it at 0."
+        raise BadData(  # of this machine: no outcome of an arm
+            f"model.lora_rank={config.lora_rank} needs the package peft, which is not installed "
+            f"on {socket.gethostname()}. Run pip install 'descent-sweep[lora]' on every machine "
+            "that trains (in a cluster.yaml: [cluster,lora]), or leave it at 0."
         ) from None
     names = {id(module): name for name, module in network.named_modules()}
     linear = [m for block in blocks for m in block.modules() if isinstance(m, nn.Linear | Conv1D)]

@@ -33,7 +33,7 @@ from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND, store_swee
 from tests.support.tracked_arms import SWEEP, tracked
 from trainables.arm_run import ArmRun
 from trainables.build import build_model
-from trainables.config.arm import ArmConfig
+from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.errors import Failure, Misuse
 from trainables.layer_losses import layer_predictions
 from trainables.records.arm_record import ArmRecord
@@ -335,6 +335,11 @@ def test_a_process_without_the_package_is_told_what_to_install(tmp_path: Path) -
 
 
 def test_requirements_are_exact_and_leave_out_what_no_index_has() -> None:
-    required = dict(line.split("==") for line in requirements())
+    required = dict(line.split("==") for line in requirements(ArmConfig()))
     assert required["torch"] == torch.__version__.partition("+")[0]
-    assert "descent-sweep" not in required
+    assert not {"descent-sweep", "peft"} & required.keys()
+    low = ModelConfig(name="decoder", checkpoint="someone/llama", lora_rank=2)
+    adapted = requirements(
+        ArmConfig(task="instruction_tuning", model=low, data=DataConfig(name="alpaca"))
+    )
+    assert adapted[-1].startswith("peft==0.21")

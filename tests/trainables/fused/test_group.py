@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
 from trainables.evaluation import measure
 from trainables.fused.group import ArmGroup
+from trainables.fused.training import FusedTraining
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.training import Training
@@ -85,38 +85,81 @@ def test_a_group_leaves_the_records_and_weights_of_arms_alone(
     assert len(lengths) > 1  # some left before the others
 
 
+class Clock:
+    """Milliseconds: 100 s for steps to a report, of one arm or fused, and 1 s for a measurement."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ms = 1_000
+        monkeypatch.setattr(arm_run, "_now_ms", lambda: self.now_ms)
+        monkeypatch.setattr(Training, "run_to", self.taking(100_000, Training.run_to))
+        monkeypatch.setattr(FusedTraining, "run_to", self.taking(100_000, FusedTraining.run_to))
+        monkeypatch.setattr(arm_run, "measure", self.taking(1_000, measure))
+
+    def taking(self, ms: int, work: Callable[..., Any]) -> Callable[..., Any]:
+        def longer(*args: Any) -> Any:
+            self.now_ms += ms
+            return work(*args)
+
+        return longer
+
+
 def test_the_arms_of_a_group_hold_what_its_place_was_held(
     configs: list[ArmConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a clock that goes on a second whenever it is read; two ended before the others."""
-    clock = itertools.count(1000, 1000)
-    monkeypatch.setattr(arm_run, "_now_ms", lambda: next(clock))
-    store = store_in(tmp_path)
+    """Two of five end before the others."""
+    clock, store = Clock(monkeypatch), store_in(tmp_path)
     group = group_of(configs, store)
     finish(group)
     assert group.fuses
-    stored = [store.record(config.signature()) for config in configs]
-    ended = [record for record in stored if record is not None]
-    assert len({record.ended_ms for record in ended}) == len(configs)
-    held_s = [record.held_s for record in ended]
-    first, last = min(r.started_ms for r in ended), max(r.ended_ms for r in ended)
-    assert sum(held_s) == pytest.approx((last - first) / 1000, abs=3)
-    assert max(held_s) < 0.5 * (last - first) / 1000
+    held_s = {run.signature: run.record.held_s for run in group._runs}
+    assert sum(held_s.values()) == pytest.approx((clock.now_ms - 1_000) / 1000, abs=0.1)
+    ends = [run.record.ended_ms for run in group._runs]
+    assert len(set(ends)) == len(configs)
 
 
+@pytest.mark.parametrize("after", [0, 1])
 def test_arms_that_wait_for_one_of_their_group_hold_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    configs = company(TINY)[:2]
-    store = store_in(tmp_path)
+    """One after the other from the start, and after a failure of all, an hour before any report."""
+    configs, store = company(TINY)[:2], store_in(tmp_path)
     group = group_of(configs, store)
-    group._separate("as a test asks")
+    if after:
+        began = group._begun()
+        late_ms = arm_run._now_ms() + 3_600_000
+        with monkeypatch.context() as patched:
+            patched.setattr(arm_run, "_now_ms", lambda: late_ms)
+            group._share(began)
+            group._separate("as a test asks")
+    else:
+        group._separate("as a test asks")
     finish(group)
     one, other = (store.record(config.signature()) for config in configs)
     assert one is not None
     assert other is not None
     assert one.ended_ms <= other.started_ms
     assert one.shared_ms == other.shared_ms == 0
+
+
+def test_the_one_that_catches_up_holds_the_place_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configs, store = company(TINY)[:2], store_in(tmp_path)
+    Clock(monkeypatch)
+    ArmRun(configs[0], store).advance()  # 101 s alone, an interval ahead
+    group = group_of(configs, store)
+    finish(group)
+    ahead, behind = (run.record.held_s for run in group._runs)
+    assert ahead == pytest.approx(behind, abs=5)
+
+
+def test_where_the_last_of_a_group_died_each_holds_the_place_in_its_turn(tmp_path: Path) -> None:
+    configs, store = company(TINY)[:2], store_in(tmp_path)
+    group_of(configs, store).advance()
+    store.count_attempt(configs[1].signature(), 20)  # it died while it settled
+    group = group_of(configs, store)
+    group.advance()
+    assert [(run.has_neighbours, run._part) for run in group._runs] == [(False, 1.0)] * 2
 
 
 def test_a_group_that_was_killed_goes_on_together_or_alone(

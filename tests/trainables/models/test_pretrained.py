@@ -21,7 +21,7 @@ from trainables.arm_run import ArmRun
 from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.contracts.models import MODEL
-from trainables.errors import InvalidValue
+from trainables.errors import BadData, InvalidValue
 from trainables.models.base import TextInputs
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -213,5 +213,5 @@ def test_what_cannot_be_adapted_is_refused(tmp_path: Path, monkeypatch: pytest.M
     ):
         build_model(run(llama, "decoder", **LORA, **{"model.variant": "scratch"}), Sizes())
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(InvalidValue, match=r"pip install 'descent-sweep\[lora\]'"):
+    with pytest.raises(BadData, match=r"pip install 'descent-sweep\[lora\]'"):
         build_model(run(llama, "decoder", **LORA), Sizes())
