@@ -54,9 +54,10 @@ from trainables.tasks.base import References, Task
 from trainables.training import Training, from_bytes, to_bytes
 
 TOO_LITTLE = {
-    "GPU": "Lower batch_size, raise accumulate, or give the arm a larger GPU.",
-    "CPU": "Lower batch_size, raise accumulate, train fewer arms at a time with --workers, or give "
-    "the machine more memory.",
+    "GPU": "Raise accumulate, set model.recompute=true (decoders and encoders; docs/text.md), "
+    "lower batch_size, or give the arm a larger GPU.",
+    "CPU": "Train fewer arms at a time with --workers, raise accumulate, set model.recompute=true "
+    "(decoders and encoders; docs/text.md), lower batch_size, or give the machine more memory.",
 }
 
 

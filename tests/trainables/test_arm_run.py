@@ -313,7 +313,7 @@ def test_too_little_memory_is_a_failed_outcome_with_advice(
     record = run(TINY, store)
     assert record.status == "failed"
     assert record.reason.startswith("out of CPU memory (")
-    assert "Lower batch_size" in record.reason
+    assert "lower batch_size" in record.reason
     assert run(TINY, store) == record  # it is not tried again
 
 

@@ -74,7 +74,7 @@ def test_too_little_memory_of_a_whole_gpu_is_a_failed_outcome(
     record = run(SMALL, store)
     assert record.status == "failed"
     assert record.reason.startswith("out of GPU memory (CUDA out of memory.")
-    assert "Lower batch_size" in record.reason
+    assert "lower batch_size" in record.reason
     monkeypatch.undo()
     assert run(SMALL, store) == record  # it is not tried again
     hold_to_share(GPU, 1.0)

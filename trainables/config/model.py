@@ -18,7 +18,7 @@ class ModelConfig(Section):
     name: str = "ut"  # one of registry/built_in.py, or a plug-in's
     layers: int = 3  # L; of a checkpoint: as many as it has (encoder: or 0, then read from there)
     variant: str = ""  # one of the model's variants
-    checkpoint: str | None = None  # vit, encoder: a Hugging Face model by name or folder
+    checkpoint: str | None = None  # vit, encoder, decoder: a Hugging Face model by name or folder
     # ^ text_ut: the model whose tokenizer and word embeddings it takes
     checkpoint_fingerprint: str = ""  # hash of its files; filled in before a sweep starts
     atoms_per_side: Annotated[int, Rule(lambda n: 1 <= n <= 256, "in 1..256")] = 24
@@ -29,8 +29,8 @@ class ModelConfig(Section):
     # ^ what a classifier reads of a layer: its first token, or the mean; None: the model's
 
     lora_rank: Annotated[int, Rule(lambda n: 0 <= n <= 1024, "in 0..1024")] = 0
-    # ^ encoder, decoder: of updates to every linear layer, trained in the place of the checkpoint's
-    #   weights (LoRA); 0: all weights are trained
+    # ^ encoder, decoder: of updates to every linear layer of the blocks, trained in the place of
+    #   the checkpoint's weights (LoRA); 0: all weights are trained
     recompute: bool = False
     # ^ encoder, decoder: blocks run again in the backward pass; less memory, the same numbers
 

@@ -2,8 +2,9 @@
 
 LoRA (arXiv 2106.09685, by the package peft): every linear layer x -> W x of the blocks becomes
 x -> W x + 2 B A x, with A [rank, in] drawn and B [out, rank] at 0, so that the start is the
-checkpoint's own. A and B alone are trained; all else is frozen, and not in ``state_dict``: the
-checkpoint has it, and its fingerprint says that it is the same.
+checkpoint's own. Of the pretrained network A and B alone are trained; all else is frozen, and not
+in ``state_dict``: the checkpoint has it, and its fingerprint says that it is the same. A
+classifier's readout is outside of it, and is trained.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def prepare(network: Any, base: Any, config: ModelConfig) -> None:
     if (config.recompute or config.lora_rank) and not blocks:
         raise InvalidValue(
             f"checkpoint {config.checkpoint!r} is of type {base.config.model_type!r}, whose blocks "
-            "were not found: leave model.lora_rank at 0 and model.recompute at False."
+            "were not found (it may pass one block again and again, as ALBERT does): leave "
+            "model.lora_rank at 0 and model.recompute at False."
         )
     if config.lora_rank:
         _freeze_but_adapters(network, blocks, config)
@@ -63,8 +65,8 @@ def _freeze_but_adapters(network: Any, blocks: Sequence[nn.Module], config: Mode
     except ImportError:
         raise BadData(  # of this machine: no outcome of an arm
             f"model.lora_rank={config.lora_rank} needs the package peft, which is not installed "
-            f"on {socket.gethostname()}. Run pip install 'descent-sweep[lora]' on every machine "
-            "that trains (in a cluster.yaml: [cluster,lora]), or leave it at 0."
+            f"on {socket.gethostname()}. Install it with descent-sweep[lora] on every machine that "
+            "trains (in a cluster.yaml: descent-sweep[cluster,lora]), or leave it at 0."
         ) from None
     names = {id(module): name for name, module in network.named_modules()}
     linear = [m for block in blocks for m in block.modules() if isinstance(m, nn.Linear | Conv1D)]

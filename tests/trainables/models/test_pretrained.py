@@ -213,5 +213,5 @@ def test_what_cannot_be_adapted_is_refused(tmp_path: Path, monkeypatch: pytest.M
     ):
         build_model(run(llama, "decoder", **LORA, **{"model.variant": "scratch"}), Sizes())
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(BadData, match=r"pip install 'descent-sweep\[lora\]'"):
+    with pytest.raises(BadData, match=r"Install it with descent-sweep\[lora\]"):
         build_model(run(llama, "decoder", **LORA), Sizes())
