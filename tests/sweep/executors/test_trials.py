@@ -275,6 +275,8 @@ def test_a_group_shares_the_gpu_that_its_worker_holds(objects: ObjectStore) -> N
     (trial,) = work.assign()
     assert work.assigned(trial).kind.gpus == 0.5
     assert {(arm.gpus, arm.together) for arm in work.coordinator.live.values()} == {(0.5, 4)}
+    work.live.reported(trial, [work.end(work.assigned(trial).arms[0])], "here")
+    assert {arm.together for arm in work.coordinator.live.values()} == {3}
 
 
 def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(
