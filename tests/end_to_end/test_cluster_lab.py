@@ -203,8 +203,14 @@ class Sweep:
 
     def lose_a_worker(self, happen: Callable[[Host], None], name: str) -> Host:
         """Take away one that trains; until an arm of it runs elsewhere."""
-        wait_until(lambda: bool(self.in_their_first_half()), timeout_s=LONG_S)
-        host, lost = self.in_their_first_half()[0]
+        seen: list[tuple[Host, set[str]]] = []  # asked once: a moment later they may be beyond it
+
+        def is_seen() -> bool:
+            seen[:] = self.in_their_first_half()
+            return bool(seen)
+
+        wait_until(is_seen, timeout_s=LONG_S)
+        host, lost = seen[0]
         self.cluster.rest_after_reports(LONG_REST_S)
         self.look()
         deaths, since = self.deaths(), time.time_ns()
