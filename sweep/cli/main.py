@@ -42,11 +42,11 @@ VERBS = {
         "Train the winners of a finished sweep on fresh seeds, and test them on the test split.",
     ),
     "export": (
-        "upkeep",
+        "written_files",
         "Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.",
     ),
     "report": (
-        "report",
+        "written_files",
         "Write a page that opens from disk: what was found, tables, figures (PDF and PNG).",
     ),
     "ui": (

@@ -36,6 +36,7 @@ MODULES = (  # what verbs import, some of it only once they run
     "sweep.cli.reading",
     "sweep.cli.running",
     "sweep.cli.upkeep",
+    "sweep.cli.written_files",
     "sweep.results.export",
     "pandas",
     "scipy.special",

@@ -1,9 +1,6 @@
-"""The verbs around a sweep: export, ui, sync, register, rm."""
+"""The verbs around a sweep: ui, sync, register, rm."""
 
 from __future__ import annotations
-
-from functools import cache
-from pathlib import Path
 
 import click
 
@@ -18,7 +15,7 @@ from sweep.cli.options import (
     storage_option,
     tell_that_it_is_here,
 )
-from sweep.cli.reading import newest_first, run_ids
+from sweep.cli.reading import newest_first
 from sweep.cluster import ask
 from sweep.errors import AlreadyRunning
 from sweep.study import advice
@@ -46,68 +43,6 @@ ON_HEAD = "for the cluster's sweeps run it on its head (`ray exec CLUSTER_YAML '
 mlflow_option = click.option(
     "--mlflow", metavar="URI", help="MLflow server; default: where the sweep is tracked."
 )
-
-
-@click.command("export")
-@name_argument
-@click.option(
-    "--out", required=True, metavar="DIR",
-    help="Where to write: a new folder, or one with an earlier export, which is replaced.",
-)  # fmt: skip
-@click.option(
-    "--all",
-    "everything",
-    is_flag=True,
-    help="Write a configuration also of the closest pair where a setting has no winner.",
-)
-@click.option(
-    "--published",
-    "beside_paper",
-    is_flag=True,
-    help="Put the paper's published numbers into the tables that are arranged as its own.",
-)
-@collected(at=Place)
-def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place) -> None:
-    """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
-    from sweep.confirmation.files import files_of
-    from sweep.results.export import export, write_files
-
-    folder_out = Path(out).expanduser().resolve()
-    if at.address is not None:
-        words = ["--all"] * everything + ["--published"] * beside_paper
-        there = ask.asked(at.address, given_storage(), "export", name, *words)
-        ask.said(there)
-        texts = {file: content.decode() for file, content in there.contents().items()}
-        for file in write_files(folder_out, name, texts):
-            click.echo(str(folder_out / file))
-        return
-    objects = open_store(at.storage)
-    read = ArmStore(objects).record
-    is_confirmation = find_sweep(objects, name).space.phase == "confirmation"
-    if is_confirmation:
-        read = cache(read)  # for the manifest and the table
-    _, view = open_sweep(at.storage, name, record=read)
-    ids = run_ids(objects, view.definition)
-    instead = None
-    if is_confirmation:
-        instead = files_of(objects, view.definition, read, beside_paper=beside_paper)
-    files = export(
-        view, ids, folder_out, read=read, everything=everything, beside_paper=beside_paper,
-        instead=instead,
-    )  # fmt: skip
-    for file in files:
-        click.echo(str(folder_out / file))
-    if is_confirmation:
-        return
-    closest = [s.setting.name for s in view.settings if not s.chosen.winner and s.chosen.shown]
-    nothing = [s.setting.name for s in view.settings if not s.chosen.shown]
-    if closest and not everything:
-        note(
-            f"no configuration for {', '.join(closest)}: no winner. --all writes the closest "
-            "pair's."
-        )
-    if nothing:
-        note(f"no configuration for {', '.join(nothing)}: no finished pair.")
 
 
 @click.command()

@@ -1,0 +1,35 @@
+"""`sweep export`: the files that it prints, and what it says of what it left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.command_line import sweep
+from tests.support.sweeps import DIVERGED, FIRST, INFEASIBLE, SECOND, store_sweep
+from trainables.code_version import code_version
+from trainables.records.objects import ObjectStore
+
+
+def test_export_prints_its_files_and_what_it_left_out(stored: ObjectStore, tmp_path: Path) -> None:
+    result = sweep("export", "tiny", "--out", str(tmp_path / "out"))
+    assert str(tmp_path / "out" / "manifest.json") in result.stdout.splitlines()
+    assert SECOND in result.stderr
+    assert "--all" in result.stderr
+
+
+def test_export_offers_no_closest_pair_where_none_finished(root: Path, tmp_path: Path) -> None:
+    store_sweep(ObjectStore(root), {FIRST: [DIVERGED], SECOND: [INFEASIBLE]}, name="ended")
+    out = str(tmp_path / "out")
+    for words, offered in (((), True), (("--all",), False)):
+        note = sweep("export", "ended", "--out", out, *words).stderr
+        assert note.endswith(f"no configuration for {FIRST}: no finished pair.\n")
+        assert (f"no configuration for {SECOND}: no winner. --all" in note) == offered
+
+
+def test_the_manifest_names_the_code_also_where_there_is_no_git(
+    trained: Path, tmp_path: Path
+) -> None:
+    sweep("export", "mine", "--out", str(tmp_path / "out"))
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert [environment["code"] for environment in manifest["environments"]] == [code_version()]
