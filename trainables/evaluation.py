@@ -28,7 +28,7 @@ from trainables.probes import Split, probe_layers
 from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Answer, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
-from trainables.tasks.base import SPLITS, Asks, Batch, LabelTask, References, Task
+from trainables.tasks.base import SPLITS, Asks, Batch, LabelTask, Prompt, References, Task
 
 Floats = NDArray[np.float64]
 
@@ -329,21 +329,24 @@ def written_answers(config: ArmConfig, task: Task, model: nn.Module, split: str)
     """
     if not isinstance(task, Asks) or not isinstance(model, Writer):
         return []
-    found = []
-    for prompt in task.prompts(split, PROMPTS):
-        for gamma in sorted({0.0, config.train_gamma}):
-            noise = partial(prompt.noise, gamma) if gamma > 0 else None
-            most = min(LONGEST_ANSWER, task.longest - len(prompt.ids))
-            ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
-            found.append(
-                Answer(
-                    prompt=prompt.text,
-                    reference=prompt.reference,
-                    gamma=gamma,
-                    written=task.text(ids),
-                )
-            )
-    return found
+    return [
+        answered(task, model, prompt, gamma, LONGEST_ANSWER)
+        for prompt in task.prompts(split, PROMPTS)
+        for gamma in sorted({0.0, config.train_gamma})
+    ]
+
+
+def answered(task: Asks, model: Writer, prompt: Prompt, gamma: float, longest: int) -> Answer:
+    """What the network writes after a prompt, with noise on all tokens, its own included.
+
+    It stops at the end token, after ``longest`` tokens, or where the task's length is reached.
+    """
+    noise = partial(prompt.noise, gamma) if gamma > 0 else None
+    most = min(longest, task.longest - len(prompt.ids))
+    ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
+    return Answer(
+        prompt=prompt.text, reference=prompt.reference, gamma=gamma, written=task.text(ids)
+    )
 
 
 def probe_fields(task: Task, train: Split | None, dev: Split | None) -> Fields:

@@ -1,6 +1,7 @@
-"""Predictor: a finished arm's network as a function of arrays or of texts.
+"""A finished arm's network as a function of arrays, of texts, or of prompts.
 
-It is loaded from a folder that lacks nothing but this package, neither data nor a checkpoint:
+A predictor is loaded from a folder that lacks nothing but this package, neither data nor a
+checkpoint:
 
     arm.json      the configuration, and what the network asks of its task: scales, classes
     weights.pt    the arm's weights, as the store keeps them
@@ -28,7 +29,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from trainables.build import build_model, parameter_dtype, require_same_checkpoint
+from trainables.build import (
+    build_model,
+    build_task,
+    parameter_dtype,
+    require_same_checkpoint,
+)
 from trainables.checkpoints import files_of
 from trainables.config.arm import TRAINING_VERSION, ArmConfig
 from trainables.datasets.text.examples import Example
@@ -40,10 +46,12 @@ from trainables.datasets.text.tokenizer import (
     tokenizer_folder,
 )
 from trainables.errors import InvalidValue, Misuse, SweepError, require
-from trainables.layer_losses import layer_predictions
+from trainables.evaluation import LONGEST_ANSWER, answered
+from trainables.layer_losses import introduce, layer_predictions
+from trainables.models.base import Writer
 from trainables.primal_dual.constraints import Scales
-from trainables.records.arm_record import ArmRecord
-from trainables.tasks.base import Batch, Tokens, autocast_of
+from trainables.records.arm_record import Answer, ArmRecord
+from trainables.tasks.base import Asks, Batch, Prompt, Tokens, autocast_of
 from trainables.tasks.denoising import cut_into_patches, joined_patches
 from trainables.training import from_bytes
 
@@ -303,3 +311,42 @@ class Predictor:
         longest = max(map(len, rows))
         filled = [row + [filler] * (longest - len(row)) for row in rows]
         return torch.tensor(filled, dtype=torch.int64, device=self.device)
+
+
+class Asked:
+    """The network of one arm as it was kept, beside the task that it was trained on."""
+
+    def __init__(self, config: ArmConfig, weights: bytes) -> None:
+        """Load it, on a GPU where it was trained on one and there is one, else on the CPU.
+
+        Raises:
+            Misuse: networks of its kind write nothing.
+            BadData, UnknownName: its data or its checkpoint are not here, or have changed.
+        """
+        wants_gpu = config.device == "cuda" and torch.cuda.is_available()
+        device, dtype = torch.device("cuda" if wants_gpu else "cpu"), parameter_dtype(config)
+        task = build_task(config, device, dtype)
+        model = build_model(config, task).to(device=device, dtype=dtype).eval()
+        if not isinstance(task, Asks) or not isinstance(model, Writer):
+            raise Misuse(f"networks of task {config.task} write no answers; decoders' do.")
+        introduce(model, task)  # with the starting weights, whose embeddings are the noise's unit
+        model.load_state_dict(from_bytes(weights, device)["model"])
+        self._task, self._model = task, model
+
+    def held_out(self, count: int) -> list[Prompt]:
+        """At most ``count`` prompts of the dev split, evenly chosen: the same for every arm."""
+        return self._task.prompts("dev", count)
+
+    def of_texts(self, texts: Sequence[tuple[str, str]]) -> list[Prompt | None]:
+        """Prompts of instructions and their inputs; None for one that leaves an answer no room."""
+        found: list[Prompt | None] = []
+        for instruction, context in texts:
+            try:
+                found.append(self._task.prompt(instruction, context))
+            except InvalidValue:
+                found.append(None)
+        return found
+
+    def answer(self, prompt: Prompt, gamma: float, longest: int = LONGEST_ANSWER) -> Answer:
+        """What the network writes at a noise level, of ``longest`` tokens at most."""
+        return answered(self._task, self._model, prompt, gamma, longest)

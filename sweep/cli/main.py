@@ -45,6 +45,10 @@ VERBS = {
         "written_files",
         "Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.",
     ),
+    "answers": (
+        "written_files",
+        "Have both arms of the winners answer prompts, and a judge say which it prefers.",
+    ),
     "report": (
         "written_files",
         "Write a page that opens from disk: what was found, tables, figures (PDF and PNG).",

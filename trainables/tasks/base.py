@@ -204,6 +204,13 @@ class Asks(Protocol):
         """At most ``count`` evenly chosen ones of ``split``, the same for all arms and seeds."""
         ...
 
+    def prompt(self, instruction: str, context: str = "") -> Prompt:
+        """One that is in no data set, in the run's template, its noise keyed by its text.
+
+        Raises InvalidValue where it leaves no room for an answer.
+        """
+        ...
+
     def text(self, ids: Sequence[int]) -> str:
         """The text of some tokens."""
         ...

@@ -27,8 +27,10 @@ from torch import Tensor
 
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import gamma_key
+from trainables.datasets.text.alpaca import prompt as templated
+from trainables.datasets.text.answers import prompt_tokens
 from trainables.datasets.text.tokenized import PaddedBatch, TokenizedSplit
-from trainables.errors import UnknownName
+from trainables.errors import InvalidValue, UnknownName
 from trainables.heads.logits import Logits
 from trainables.heads.loss_estimators import draw_layers, sample_places
 from trainables.heads.token_losses import IGNORED
@@ -112,6 +114,17 @@ class InstructionTuning(TextTask):
             noise = partial(self._noise_of_token, (split, name))
             found.append(Prompt(example.text, example.pair or "", ids, noise))
         return found
+
+    def prompt(self, instruction: str, context: str = "") -> Prompt:
+        """One that is in no data set. Raises as ``Asks``."""
+        text = templated(self._config.data.template, instruction, context)
+        ids = prompt_tokens(self.tokenizer, [text])[0]
+        if len(ids) >= self.longest:
+            raise InvalidValue(
+                f"a prompt must have at most {self.longest - 1} tokens, one less than "
+                f"data.max_length, got {len(ids)}."
+            )
+        return Prompt(text, "", ids, partial(self._noise_of_token, ("asked", text)))
 
     def _noise_of_token(self, key: tuple[str, str], gamma: float, place: int) -> Tensor:
         generator = keyed_generator("cpu", *key, "written", float(gamma), place)

@@ -35,16 +35,14 @@ def encode_answers(tokenizer: Tokenizer, examples: Sequence[Example], max_length
         BadData: the tokenizer fails.
     """
     require_taken(tokenizer, max_length)
-    begin = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
     ids: list[list[int]] = []
     types: list[list[int]] = []
     cut, without_room, longest = 0, 0, 0
     for first in range(0, len(examples), _CHUNK):
         some = examples[first : first + _CHUNK]
-        prompts = read_texts(tokenizer, [example.text for example in some])
+        prompts = prompt_tokens(tokenizer, [example.text for example in some])
         answers = read_texts(tokenizer, [example.pair or "" for example in some])
-        for prompt, answer in zip(prompts, answers, strict=True):
-            before = [*begin, *prompt]
+        for before, answer in zip(prompts, answers, strict=True):
             room = max_length - len(before)
             if room < 1:
                 without_room, longest = without_room + 1, max(longest, len(before))
@@ -60,3 +58,9 @@ def encode_answers(tokenizer: Tokenizer, examples: Sequence[Example], max_length
             "one token; give more, or shorter instructions."
         )
     return TokenIds(ids, types, cut)
+
+
+def prompt_tokens(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int]]:
+    """What stands before an answer: the beginning token, if there is one, and the prompt's."""
+    begin = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    return [[*begin, *ids] for ids in read_texts(tokenizer, texts)]

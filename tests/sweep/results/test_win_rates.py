@@ -1,0 +1,210 @@
+"""Win rates by alpaca_eval and a judge on loopback: counts by hand, and a published table."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sweep.results.win_rates import Instruction, Judge, read_instructions, write_answers
+from tests.support.data.instruction_runs import instruction_task, tiny_instructions
+from tests.support.servers.judges import judge_server
+from trainables.build import build_model
+from trainables.errors import BadData, Failure, InvalidValue
+from trainables.predictor import Asked
+from trainables.training import to_bytes
+
+Rows = list[dict[str, str]]
+
+
+def answers(outputs: list[str], generator: str) -> Rows:
+    return [
+        {"instruction": f"Question {i}?", "output": output, "generator": generator, "dataset": "d"}
+        for i, output in enumerate(outputs)
+    ]
+
+
+def longer(first: str, second: str) -> bool:
+    return len(first) > len(second)
+
+
+# --- instructions ---------------------------------------------------------------------------------
+
+
+def test_instructions_are_read_with_their_inputs(tmp_path: Path) -> None:
+    path = tmp_path / "asked.json"
+    path.write_text(json.dumps([
+        {"instruction": "Name it.", "input": "a river", "dataset": "ours"},
+        {"instruction": "Name it.", "output": "no part of what is asked"},
+    ]))  # fmt: skip
+    found = read_instructions(path)
+    assert found == [Instruction("Name it.", "a river", "ours"), Instruction("Name it.")]
+    assert [i.whole for i in found] == ["Name it.\n\na river", "Name it."]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "holds no list"),
+        ('{"instruction": "x"}', "holds no list"),
+        ("[1]", "row 0 of"),
+        ('[{"instruction": "x"}, {"instruction": " "}]', "row 1 of"),
+        ('[{"instruction": "x", "input": 3}]', "row 0 of"),
+        ('[{"instruction": "x"}, {"instruction": "y"}, {"instruction": "x"}]', "rows 0 and 2"),
+    ],
+)
+def test_damaged_instructions_are_refused(tmp_path: Path, content: str, said: str) -> None:
+    path = tmp_path / "asked.json"
+    path.write_text(content)
+    with pytest.raises(BadData, match=said):
+        read_instructions(path)
+    with pytest.raises(BadData, match="cannot be read"):
+        read_instructions(tmp_path / "none.json")
+
+
+# --- lists of answers -----------------------------------------------------------------------------
+
+
+def test_a_list_is_gone_on_with_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+    config = tiny_instructions(tmp_path)
+    model = build_model(config, instruction_task(config))
+    arm = Asked(config, to_bytes({"model": model.state_dict()}))
+    asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(6)]
+    path = tmp_path / "lists" / "one.json"
+    whole = list(write_answers(path, "g", asked, 0.25, arm, 4))
+    assert whole == json.loads(path.read_text())
+    assert [row["instruction"] for row in whole] == [i.whole for i, _ in asked]
+    assert [row["output"] for row in whole] == [arm.answer(p, 0.25, 4).written for _, p in asked]
+
+    kept = [{**row, "output": "kept"} for row in whole[:4]]
+    path.write_text(json.dumps(kept))
+    assert list(write_answers(path, "g", asked, 0.25, arm, 4)) == kept + whole[4:]
+    assert json.loads(path.read_text()) == kept + whole[4:]
+    others = list(write_answers(path, "another network", asked, 0.25, arm, 4))
+    assert [row["output"] for row in others] == [row["output"] for row in whole]
+    path.write_text("half a list")
+    assert list(write_answers(path, "g", asked, 0.25, arm, 4)) == whole
+
+
+# --- judges ---------------------------------------------------------------------------------------
+
+
+def test_win_rates_are_shares_of_wins_and_ties_are_half(tmp_path: Path) -> None:
+    """Whatever the order in which the answers are shown, which is the package's own."""
+    ours = answers(["long answer", "x", "equal", "much longer", "aa"], "ours")
+    theirs = answers(["short", "longer", "equal", "no", "bbbb"], "theirs")
+    with judge_server(tmp_path, longer) as server:
+        judge = Judge(server.config, tmp_path / "judged.json")
+        found = judge.compare(ours, theirs)
+        assert len(server.asked) == 4  # of two equal answers it is not asked
+        scores = [1.0, 0.0, 0.5, 1.0, 0.0]
+        assert found.instructions == 5
+        assert found.win_rate == pytest.approx(100 * np.mean(scores))
+        assert found.standard_error == pytest.approx(100 * np.std(scores, ddof=1) / 5**0.5)
+        assert set(found.row()) == {"instructions", "win_rate", "standard_error"}
+        again = Judge(server.config, tmp_path / "judged.json")
+        assert again.compare(ours, theirs) == found
+        assert len(server.asked) == 4  # nor twice
+        turned = again.compare(theirs, ours)
+        assert turned.win_rate == pytest.approx(100 - found.win_rate)
+
+
+def test_a_published_table_of_judgements_gives_its_own_win_rate(
+    tmp_path: Path, real_data: Path
+) -> None:
+    """AlpacaEval's of alpaca-7b against text_davinci_003, by GPT-4: told again by our judge."""
+    name = "annotations_alpaca-7b_vs_text_davinci_003_by_alpaca_eval_gpt4.json"
+    told: list[dict[str, Any]] = json.loads((real_data / "alpaca_eval" / name).read_text())[:80]
+    told = [row for row in told if row["preference"] in (1, 2)]
+    best = {(r["output_1"].strip(), r["output_2"].strip()): r["preference"] == 1 for r in told}
+
+    def as_told(first: str, second: str) -> bool:
+        pair = (first.strip(), second.strip())
+        return best[pair] if pair in best else not best[pair[::-1]]
+
+    lists = [
+        [{"instruction": r["instruction"], "output": r[f"output_{k}"], "generator": str(k)}
+         for r in told]
+        for k in (1, 2)
+    ]  # fmt: skip
+    with judge_server(tmp_path, as_told) as server:
+        found = Judge(server.config, tmp_path / "judged.json").compare(lists[1], lists[0])
+    assert len(told) > 60
+    assert found.win_rate == pytest.approx(100 * np.mean([r["preference"] - 1 for r in told]))
+
+
+def test_a_judge_that_fails_keeps_what_was_judged(tmp_path: Path) -> None:
+    ours, theirs = answers(["aaa", "b"], "ours"), answers(["a", "bb"], "theirs")
+    with judge_server(tmp_path, longer) as server:
+        judge = Judge(server.config, tmp_path / "judged.json")
+        judge.compare(ours[:1], theirs[:1])
+        server.refuses = True
+        with pytest.raises(Failure, match=r"the judge failed: BadRequestError.*goes on"):
+            Judge(server.config, tmp_path / "judged.json").compare(ours, theirs)
+        server.refuses = False
+        server.asked.clear()
+        found = Judge(server.config, tmp_path / "judged.json").compare(ours, theirs)
+        assert server.asked in ([("b", "bb")], [("bb", "b")])
+        assert found.win_rate == pytest.approx(50.0)
+
+
+def test_unknown_judges_are_refused_with_the_known_ones(tmp_path: Path) -> None:
+    with pytest.raises(InvalidValue, match=r"--judge nobody is no annotator.*weighted_alpaca_eval"):
+        Judge("nobody", tmp_path / "judged.json")
+
+
+def test_length_controlled_rates_need_alpaca_evals_own_instructions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table of difficulties is written here, where the Hub's downloads lie."""
+    import alpaca_eval.constants
+    import huggingface_hub.constants
+
+    count = 60
+    draws = np.random.default_rng(0)
+    outputs = [["x" * n for n in draws.integers(1, 200, count)] for _ in range(2)]
+    ours, theirs = answers(outputs[0], "ours"), answers(outputs[1], "theirs")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # no retries
+    monkeypatch.setattr(alpaca_eval.constants, "DEFAULT_CACHE_DIR", str(tmp_path / "hub"))
+    with judge_server(tmp_path, longer) as server:
+        judge = Judge(server.config, tmp_path / "judged.json", length_controlled=True)
+        with pytest.raises(Failure, match=r"no length-controlled win rate.*df_gamed\.csv"):
+            judge.compare(ours, theirs)
+        write_difficulties(tmp_path / "hub", count, draws)
+        found = judge.compare(ours, theirs)
+    share = np.mean([len(a) > len(b) for a, b in zip(*outputs, strict=True)])
+    assert found.win_rate == pytest.approx(100 * share)
+    assert found.length_controlled is not None
+    # length alone decides here, so that at equal lengths neither arm is better
+    assert abs(found.length_controlled - 50) < 8
+    assert found.lc_standard_error is not None
+
+
+def write_difficulties(cache: Path, count: int, draws: np.random.Generator) -> None:
+    """What the package downloads: answers of two models that game it, and how hard each is."""
+    kept = cache / "datasets--tatsu-lab--alpaca_eval"
+    (kept / "refs").mkdir(parents=True)
+    (kept / "refs" / "main").write_text("0" * 40)
+    folder = kept / "snapshots" / ("0" * 40)
+    folder.mkdir(parents=True)
+    lines = ["model,index,preference,std_delta_len,instruction_difficulty,not_gamed_baseline"]
+    hard = draws.normal(size=count)
+    for model, length in (("concise", -1.0), ("verbose", 1.0)):
+        for index in range(count):
+            share = 1 / (1 + np.exp(-2 * length))
+            lines.append(f"{model},{index},{share:.4f},{length},{hard[index]:.4f},False")
+    (folder / "df_gamed.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_the_words_of_both_packages_agree() -> None:
+    """What the option says is installed, as pyproject.toml has it."""
+    text = Path("pyproject.toml").read_text()
+    wanted = re.search(r'^judge = \["(alpaca_eval[^"]+)", "(setuptools[^"]+)"\]', text, re.M)
+    assert wanted is not None
+    said = Path("sweep/results/win_rates.py").read_text()
+    assert all(f"'{name}'" in said for name in wanted.groups())
