@@ -9,12 +9,15 @@ repeat, with the repeat's number as the search seed: the seed of training, and o
 * ``stock``: benchmarks/imitated/stock_tune.py; ``stock shared``: it trains plain arms once;
   ``stock untracked``: without MLflow;
 * ``product``: `sweep run`, as installed; ``product fused``: with `--fuse 8`; ``product untracked``:
-  without MLflow (and without the estimate of what the sweep will take).
+  without MLflow (and without the estimate of what the sweep will take). Against the last one:
+  ``product new workers``, with a process for every arm, and ``product no early ends``.
 
 Seconds are of the wall, from start to exit. ``training_s`` are those that workers spent in training
 and evaluating arms; the rest of cores x wall is start-up, waiting, tracking. ``best`` is the best
-feasible objective of each setting (lower is better, null without a feasible pair): what is quick
-must not find less. FILE is rewritten after every run and gone on with, so that nothing is lost.
+feasible objective of each setting (lower is better, null without a feasible pair): what is
+quick must not find less. ``regret`` is how far that is from the best which any variant found on the
+same seed, the median over settings and repeats that have a winner. FILE is rewritten after every
+run and gone on with, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -30,9 +33,11 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from search_spaces.catalog import find, with_values
 from sweep.cli.options import parse_values
+from sweep.executors import tune
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
@@ -47,8 +52,9 @@ STOCK = {
     "stock shared": ["--share-plain"],
     "stock untracked": ["--no-mlflow"],
 }
-PRODUCT = {"product": [], "product fused": ["--fuse", "8"], "product untracked": []}
-VARIANTS = (*STOCK, *PRODUCT)
+PRODUCT = {"product": [], "product fused": ["--fuse", "8"]}
+IN_PROCESS = ("product untracked", "product new workers", "product no early ends")
+VARIANTS = (*STOCK, *PRODUCT, *IN_PROCESS)
 RATIOS = {
     "all": ("stock", "product"),
     "all, with fusion": ("stock", "product fused"),
@@ -57,16 +63,27 @@ RATIOS = {
     "all but shared plain arms": ("stock shared", "product"),
     "fusion": ("product", "product fused"),
     "our tracking": ("product", "product untracked"),
+    "kept workers": ("product new workers", "product untracked"),
+    "early ends": ("product no early ends", "product untracked"),
 }
 NAME = "table"
 
 
-def untracked(storage: str, space: str, values: list[str]) -> None:
-    """The product without MLflow, in this process."""
+def untracked(variant: str, storage: str, space: str, values: list[str]) -> None:
+    """The product without MLflow, in this process, and without what the variant leaves out."""
     objects = ObjectStore(storage)
+    if variant == "product new workers":
+        patch.object(tune, "TuneConfig", without_reuse(tune.TuneConfig)).start()  # type: ignore[attr-defined]
+    if variant == "product no early ends":
+        values = [*values, "early_stop=false"]
     asked = Definition(NAME, with_values(find(space).space, parse_values(values)))
     asked = resolved(asked, say=print)
     run_sweep(objects, put_definition(objects, asked), Executor(workers=cores()), display=False)
+
+
+def without_reuse(config: Any) -> Any:
+    """Tune's configuration, whatever the executor says, of a process for every trial."""
+    return lambda **options: config(**{**options, "reuse_actors": False})
 
 
 def cores() -> int:
@@ -92,9 +109,9 @@ def product(variant: str, space: str, values: list[str]) -> dict[str, Any]:
     """One run of `sweep run` in a folder of its own."""
     sets = [word for value in values for word in ("--set", value)]
     with tempfile.TemporaryDirectory() as storage:
-        if variant == "product untracked":
+        if variant in IN_PROCESS:
             module = "benchmarks.time_to_table"
-            command = ["-m", module, "--untracked", storage, "--space", space, *sets]
+            command = ["-m", module, "--untracked", variant, storage, "--space", space, *sets]
         else:
             command = ["-m", "sweep.cli", "run", space, "--name", NAME, "--storage", storage]
             command += [*sets, *PRODUCT[variant]]
@@ -149,8 +166,29 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
         if mine:
             wall_s = statistics.median(run["wall_s"] for run in mine)
             training_s = statistics.median(run["training_s"] for run in mine)
-            variants[variant] = {"wall_s": round(wall_s, 1), "training_s": round(training_s, 1)}
+            variants[variant] = {
+                "wall_s": round(wall_s, 1),
+                "training_s": round(training_s, 1),
+                **quality(runs, mine),
+            }
     return {"variants": variants, "ratios": ratios}
+
+
+def quality(runs: list[dict[str, Any]], mine: list[dict[str, Any]]) -> dict[str, Any]:
+    """Feasible pairs, settings without a winner, and the median regret of the others."""
+    regrets, without = [], 0
+    for run in mine:
+        for setting, best in run["best"].items():
+            of_seed = [other["best"][setting] for other in runs if other["repeat"] == run["repeat"]]
+            if best is None:
+                without += 1
+            else:
+                regrets.append(best - min(found for found in of_seed if found is not None))
+    return {
+        "feasible": sum(sum(run["feasible"].values()) for run in mine),
+        "settings_without_winner": f"{without} of {without + len(regrets)}",
+        "regret": round(statistics.median(regrets), 4) if regrets else None,
+    }
 
 
 def main() -> None:
@@ -161,10 +199,11 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=VARIANTS)
     parser.add_argument("--space", default="quickstart")
     parser.add_argument("--set", action="append", default=[], dest="values", metavar="NAME=VALUE")
-    parser.add_argument("--untracked", metavar="STORAGE", help=argparse.SUPPRESS)
+    parser.add_argument("--untracked", nargs=2, default=(), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.untracked:
-        untracked(options.untracked, options.space, options.values)
+        variant, storage = options.untracked
+        untracked(variant, storage, options.space, options.values)
         return
     result: dict[str, Any] = {
         "benchmark": "time_to_table",
