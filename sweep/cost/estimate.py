@@ -198,8 +198,8 @@ def gpu_called(name: str) -> str | None:
 
 def arm_seconds(config: ArmConfig, gpu: str | None = None) -> float:
     """Seconds that one arm trains and is evaluated."""
-    samples = config.batch_size * (1 + backward(config))  # as many forward passes as one step costs
-    passes = evaluated_samples(config) * _step_seconds(_as_evaluated(config), gpu) / samples
+    step_s = _step_seconds(_as_evaluated(config), gpu)
+    passes = evaluated_samples(config) * step_s / _passes_a_step(config)
     return START_S + config.steps * _step_seconds(config, gpu) + passes
 
 
@@ -253,7 +253,7 @@ def work_of(config: ArmConfig) -> Work:
 def is_timed(config: ArmConfig) -> bool:
     """Whether a step is small enough to be taken here, on noise; a checkpoint is never fetched."""
     work = work_of(config)
-    small = config.batch_size * (1 + backward(config)) * work.forward_flops < LARGEST_TIMED
+    small = _passes_a_step(config) * work.forward_flops < LARGEST_TIMED
     return config.model.checkpoint is None and small and work.parameters < LARGEST_BUILT
 
 
@@ -295,9 +295,14 @@ def _text_shape(config: ArmConfig) -> TextShape:
 # --- one step -------------------------------------------------------------------------------------
 
 
+def _passes_a_step(config: ArmConfig) -> float:
+    """As many forward passes of a sample as one step costs."""
+    return config.batch_size * (1 + backward(config))
+
+
 def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
     work = work_of(config)
-    flops = config.batch_size * (1 + backward(config)) * work.forward_flops
+    flops = _passes_a_step(config) * work.forward_flops
     if gpu is not None:
         peak = GPUS[gpu].tflops_bfloat16 if config.dtype == "bfloat16" else GPUS[gpu].tflops
         started = KERNEL_S * KERNELS_PER_LAYER * work.layers

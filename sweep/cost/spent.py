@@ -77,7 +77,7 @@ class Spent:
         missing = [signature for signature in final if signature not in self.held]
         for record in at_once(runs.record, missing):
             if record is not None and record.is_final:
-                self.add(record, gpus_of(record.config, space, processes_of(record)))
+                self.add(record, gpus_held(record, space))
 
     def total(self, signatures: Iterable[str]) -> Held:
         """What those of these arms held that are known."""
@@ -118,9 +118,9 @@ def gpus_of(config: ArmConfig, space: SearchSpace, processes: int = 1) -> float:
     return 1.0 if whole else float(space.gpus_per_arm)
 
 
-def processes_of(record: ArmRecord) -> int:
-    """How many processes trained an arm last."""
-    return int(record.environment.get("processes", 1))
+def gpus_held(record: ArmRecord, space: SearchSpace) -> float:
+    """The same of an arm that was trained, by as many processes as trained it last."""
+    return gpus_of(record.config, space, int(record.environment.get("processes", 1)))
 
 
 def put_estimate(objects: ObjectStore, sweep: str, estimate: Mapping[str, Json]) -> None:

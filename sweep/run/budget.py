@@ -22,9 +22,8 @@ from sweep.cost.spent import (
     Held,
     Spent,
     estimated_seconds,
-    gpus_of,
+    gpus_held,
     held_text,
-    processes_of,
     stored_estimate,
 )
 from sweep.results.sweep_view import SweepView
@@ -134,7 +133,7 @@ class Spending:
     def settled(self, record: ArmRecord, gpus: float | None) -> None:
         """An arm is final; ``gpus``: of each of its places, None: the usual share."""
         if gpus is None:
-            gpus = gpus_of(record.config, self._space, processes_of(record))
+            gpus = gpus_held(record, self._space)
         self.spent.add(record, gpus)
         self.spent.put(self._objects, self._name)
 
@@ -168,7 +167,7 @@ def spending_entry(objects: ObjectStore, view: SweepView) -> dict[str, Json]:
     spent.complete(ArmStore(objects), space, final)
     open_ones = [arm.record for arm in arms if arm.record is not None and not arm.is_final]
     for record in open_ones:  # by their last reports
-        spent.add(record, gpus_of(record.config, space, processes_of(record)))
+        spent.add(record, gpus_held(record, space))
     held, done = spent.total(arm.signature for arm in arms), spent.total(final)
     kinds = [(arm.setting, arm.proposal is not None) for arm in arms if arm.is_final]
     estimate = stored_estimate(objects, view.definition.name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweep.cost.spent import Held, Spent, gpus_of, processes_of
+from sweep.cost.spent import Held, Spent, gpus_held, gpus_of
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition
 from trainables.records.arms import ArmStore
@@ -27,7 +27,7 @@ def test_gpu_hours_from_records_are_those_of_their_places(
 ) -> None:
     space = replace(definition().space.with_base({"device": "cuda"}), gpus_per_arm=gpus_per_arm)
     record = replace(finished(space.base, LOSSES), environment=environment)
-    assert gpus_of(record.config, space, processes_of(record)) == gpus
+    assert gpus_held(record, space) == gpus
     runs = ArmStore(objects)
     runs.put_record(record)
     spent = Spent()
