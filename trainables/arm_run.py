@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import torch
 
-from trainables.build import build_model, build_task, parameter_dtype
+from trainables.build import build_model, build_task, parameter_dtype, placed
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns
@@ -373,7 +373,7 @@ def built(
 ) -> tuple[Task, Training]:
     """An arm at its start: its task, unless another arm's is ``shared``, and its training."""
     task = build_task(config, device, dtype) if shared is None else shared
-    model = build_model(config, task).to(device=device, dtype=dtype)
+    model = placed(config, build_model(config, task), device, whole=ranks is ALONE)
     if shared is None:
         introduce(model, task)
     weighting = weighting_of(

@@ -35,6 +35,28 @@ def parameter_dtype(config: ArmConfig) -> torch.dtype:
     return torch.float64 if config.dtype == "float64" else torch.float32
 
 
+def placed(
+    config: ArmConfig, network: nn.Module, device: torch.device, *, whole: bool = True
+) -> nn.Module:
+    """A run's network on its device, in ``parameter_dtype``.
+
+    Under autocast the frozen weights of layers that LoRA adapts are kept in bfloat16, to which
+    each use would cast them: the numbers are the same to the bit.
+
+    Args:
+        config: the run.
+        network: as ``build_model`` made it.
+        device: where it goes.
+        whole: this process has all of it; parts of a network that is shared out have one type.
+    """
+    network = network.to(parameter_dtype(config))
+    if whole and config.dtype == "bfloat16" and config.model.lora_rank:
+        from trainables.models.pretrained import narrow_frozen  # peft, transformers
+
+        narrow_frozen(network)
+    return network.to(device)
+
+
 def build_task(config: ArmConfig, device: torch.device, dtype: torch.dtype) -> Task:
     """The task that ``config.task`` names, its data opened.
 

@@ -28,7 +28,16 @@ from trainables.probes import Split, probe_layers
 from trainables.records.arm_record import RATIO_BINS, RATIO_BINS_TO_1, Answer, Evaluation
 from trainables.records.unit_scores import UnitScores, at_gamma, under_shift
 from trainables.registry.task_facts import shift_references
-from trainables.tasks.base import SPLITS, Asks, Batch, LabelTask, Prompt, References, Task
+from trainables.tasks.base import (
+    SPLITS,
+    Asks,
+    Batch,
+    LabelTask,
+    Prompt,
+    References,
+    Task,
+    autocasting,
+)
 
 Floats = NDArray[np.float64]
 
@@ -343,7 +352,8 @@ def answered(task: Asks, model: Writer, prompt: Prompt, gamma: float, longest: i
     """
     noise = partial(prompt.noise, gamma) if gamma > 0 else None
     most = min(longest, task.longest - len(prompt.ids))
-    ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
+    with autocasting(task, task.device):
+        ids = model.write(prompt.ids, end=task.end, most=most, noise=noise)
     return Answer(
         prompt=prompt.text, reference=prompt.reference, gamma=gamma, written=task.text(ids)
     )

@@ -19,6 +19,7 @@ from trainables.tasks.base import (
     Tokens,
     TokenTask,
     TrainingTask,
+    autocasting,
 )
 
 Model = LayerwiseModel | TextModel
@@ -136,8 +137,7 @@ def _forward(
 ) -> tuple[list[Prediction], list[Tensor] | None]:
     """Predictions of layers 0..L, or L alone; of texts all features that the readout is given."""
     features, wanted = None, slice(-1, None) if last_alone else slice(None)
-    device = batch.targets.device.type
-    with torch.autocast(device, task.autocast, enabled=task.autocast is not None):
+    with autocasting(task, batch.targets.device):
         if isinstance(batch.inputs, Tokens):
             of_texts, tokens = cast(TextModel, model), batch.inputs
             embeddings = of_texts.embed(tokens.ids)

@@ -33,6 +33,7 @@ from trainables.build import (
     build_model,
     build_task,
     parameter_dtype,
+    placed,
     require_same_checkpoint,
 )
 from trainables.checkpoints import files_of
@@ -160,7 +161,7 @@ class Predictor:
         wants_gpu = config.device == "cuda" and torch.cuda.is_available()
         self.device = torch.device("cuda" if wants_gpu else "cpu")
         self.config, self.classes = config, tuple(classes)
-        self._model = model.to(self.device, parameter_dtype(config)).eval()
+        self._model = placed(config, model, self.device).eval()
         self._precision = _Precision(parameter_dtype(config), autocast_of(config))
         self._tokenizer = tokenizer
 
@@ -326,7 +327,7 @@ class Asked:
         wants_gpu = config.device == "cuda" and torch.cuda.is_available()
         device, dtype = torch.device("cuda" if wants_gpu else "cpu"), parameter_dtype(config)
         task = build_task(config, device, dtype)
-        model = build_model(config, task).to(device=device, dtype=dtype).eval()
+        model = placed(config, build_model(config, task), device).eval()
         if not isinstance(task, Asks) or not isinstance(model, Writer):
             raise Misuse(f"networks of task {config.task} write no answers; decoders' do.")
         introduce(model, task)  # with the starting weights, whose embeddings are the noise's unit

@@ -23,7 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, sdpa_flop_count
 
 from sweep.cost.noise_task import noise_task
-from trainables.build import build_model, depth_of, parameter_dtype
+from trainables.build import build_model, depth_of, placed
 from trainables.config.arm import ArmConfig, ModelConfig
 from trainables.errors import BadData, Misuse, SweepError, UnknownName
 from trainables.fetching.remote_folders import is_address
@@ -109,8 +109,8 @@ def counted_work(config: ArmConfig) -> Work:
 
 
 def _counted(config: ArmConfig) -> Work:
-    task, dtype = noise_task(config), parameter_dtype(config)
-    model = build_model(config, task).to(dtype)
+    task = noise_task(config)
+    model = placed(config, build_model(config, task), torch.device("cpu"))
     part = task.train_batch(0).parts(config.accumulate)[0]
     kept: dict[int, torch.UntypedStorage] = {}  # held, or their addresses would be used again
 

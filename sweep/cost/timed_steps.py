@@ -7,7 +7,7 @@ import time
 import torch
 
 from sweep.cost.noise_task import noise_task
-from trainables.build import build_model, parameter_dtype
+from trainables.build import build_model, parameter_dtype, placed
 from trainables.config.arm import ArmConfig
 from trainables.primal_dual.weighting import weighting_of
 from trainables.training import Training
@@ -28,7 +28,7 @@ def step_times(config: ArmConfig, most_s: float) -> list[float]:
         training = Training(
             config,
             task,
-            build_model(config, task).to(dtype),
+            placed(config, build_model(config, task), CPU),
             weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch),
         )
         training.run_to(1)  # allocates Adam's moments

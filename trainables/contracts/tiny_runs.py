@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from trainables.build import build_model, build_task, parameter_dtype
+from trainables.build import build_model, build_task, parameter_dtype, placed
 from trainables.config.arm import ArmConfig
 from trainables.heads.logits import Logits
 from trainables.layer_losses import Prediction, introduce
@@ -31,7 +31,7 @@ def task_of(config: ArmConfig) -> Task:
 
 def model_of(config: ArmConfig, task: Task) -> nn.Module:
     """The run's network at its start."""
-    return build_model(config, task).to(parameter_dtype(config))
+    return placed(config, build_model(config, task), CPU)
 
 
 def training_of(config: ArmConfig, task: Task) -> Training:

@@ -14,6 +14,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
@@ -88,6 +89,16 @@ def _freeze_but_adapters(network: Any, blocks: Sequence[nn.Module], config: Mode
     frozen = {name for name, parameter in every if not parameter.requires_grad}
     network.register_state_dict_post_hook(functools.partial(_leave_out, frozen))
     network.register_load_state_dict_post_hook(functools.partial(_miss_nothing, frozen))
+
+
+def narrow_frozen(network: nn.Module) -> None:
+    """Keep in bfloat16 the frozen weights that LoRA's updates are added to."""
+    from peft.tuners.lora import LoraLayer
+
+    for module in network.modules():
+        if isinstance(module, LoraLayer):
+            weight = module.get_base_layer().weight
+            weight.data = weight.data.to(torch.bfloat16)
 
 
 def _leave_out(

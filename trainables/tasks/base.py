@@ -194,9 +194,10 @@ class Prompt:
 
 
 @runtime_checkable
-class Asks(Protocol):
+class Asks(Precision, Protocol):
     """What a task has beside ``TokenTask`` whose texts are answered in words."""
 
+    device: torch.device
     end: int  # the token that ends an answer
     longest: int  # tokens of prompt and answer
 
@@ -223,6 +224,12 @@ class ScoresWithLosses(Protocol):
     def judged(self, prediction: Any, targets: Tensor) -> tuple[Tensor, Tensor]:
         """``loss`` and ``scores`` of one prediction."""
         ...
+
+
+def autocasting(precision: Precision, device: torch.device) -> torch.autocast:
+    """What a forward pass runs in on a device; nothing where the run has no ``autocast``."""
+    cast = precision.autocast
+    return torch.autocast(device.type, cast, enabled=cast is not None)
 
 
 def autocast_of(config: ArmConfig) -> torch.dtype | None:

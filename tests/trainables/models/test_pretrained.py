@@ -22,6 +22,7 @@ from trainables.build import build_model
 from trainables.config.arm import ArmConfig
 from trainables.contracts.models import MODEL
 from trainables.errors import BadData, InvalidValue
+from trainables.models import pretrained
 from trainables.models.base import TextInputs
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -143,6 +144,30 @@ def test_recomputed_blocks_have_the_same_gradients_and_keep_less(
     assert less < 0.5 * all_kept
 
 
+def test_frozen_weights_in_bfloat16_change_no_bit_under_autocast(made: Callable[..., Any]) -> None:
+    found = []
+    for narrows in (False, True):
+        model = made(**LORA)
+        moved(model)
+        if narrows:
+            pretrained.narrow_frozen(model)
+        with torch.autocast("cpu", torch.bfloat16):
+            predicted = predictions(model)
+        predicted.float().square().mean().backward()
+        found.append((predicted, {n: p.grad for n, p in trained(model).items()}, model))
+    (wide, grads, plain), (narrow, same_grads, small) = found
+    assert torch.equal(wide, narrow)
+    assert grads.keys() == same_grads.keys()
+    for name, grad in grads.items():
+        assert grad is not None
+        assert torch.equal(grad, same_grads[name])
+    kept = {n: p.dtype for n, p in small.named_parameters()}
+    narrowed = {n for n, dtype in kept.items() if dtype == torch.bfloat16}
+    assert narrowed == {n for n in kept if n.endswith("base_layer.weight")}
+    assert len(narrowed) >= 4 * LAYERS
+    assert {p.dtype for p in plain.parameters()} == {torch.float32}
+
+
 @pytest.fixture(params=["decoder", "encoder"])
 def config(request: pytest.FixtureRequest, tmp_path: Path) -> ArmConfig:
     """A constrained run that trains low-rank updates of recomputed blocks."""
@@ -199,6 +224,24 @@ def test_recomputed_blocks_change_no_number_of_an_arm(config: ArmConfig, tmp_pat
             pass
         plain = numbers(trained_arm.record)
         found.append({name: plain[name] for name in ("status", "reports", "evaluation")})
+    assert found[0] == found[1]
+
+
+def test_an_arm_in_bfloat16_has_the_numbers_of_frozen_weights_in_float32(
+    config: ArmConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reports, scores and written answers."""
+    arm, found = config.with_fields({"dtype": "bfloat16"}), []
+    for store in ("narrow", "wide"):
+        trained_arm = ArmRun(arm, ArmStore(ObjectStore(tmp_path / store)))
+        trained_arm.begin()
+        types = {p.dtype for p in trained_arm.training.model.parameters()}
+        assert (torch.bfloat16 in types) == (store == "narrow")
+        while not trained_arm.advance().is_final:
+            pass
+        assert trained_arm.record.status == "finished"
+        found.append(numbers(trained_arm.record))
+        monkeypatch.setattr(pretrained, "narrow_frozen", lambda network: None)
     assert found[0] == found[1]
 
 
