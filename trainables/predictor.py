@@ -327,6 +327,7 @@ class Asked:
         wants_gpu = config.device == "cuda" and torch.cuda.is_available()
         device, dtype = torch.device("cuda" if wants_gpu else "cpu"), parameter_dtype(config)
         task = build_task(config, device, dtype)
+        torch.set_num_threads(config.threads)  # as it was trained: other sums have other bits
         model = placed(config, build_model(config, task), device).eval()
         if not isinstance(task, Asks) or not isinstance(model, Writer):
             raise Misuse(f"networks of task {config.task} write no answers; decoders' do.")
@@ -335,8 +336,8 @@ class Asked:
         self._task, self._model = task, model
 
     def held_out(self, count: int) -> list[Prompt]:
-        """At most ``count`` prompts of the dev split, evenly chosen: the same for every arm."""
-        return self._task.prompts("dev", count)
+        """At most ``count`` prompts of the dev split that nothing was selected on, if there are."""
+        return self._task.unseen_prompts(count)
 
     def of_texts(self, texts: Sequence[tuple[str, str]]) -> list[Prompt | None]:
         """Prompts of instructions and their inputs; None for one that leaves an answer no room."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,17 +37,17 @@ from trainables.plain import Json
 from trainables.records.arms import ArmStore
 
 if TYPE_CHECKING:
-    from sweep.results.win_rates import Instruction, Judge
+    from sweep.results.win_rates import Instruction, Row
     from sweep.study.pairs import Pair
     from trainables.predictor import Asked
     from trainables.records.arm_record import ArmRecord
     from trainables.records.objects import ObjectStore
     from trainables.tasks.base import Prompt
 
-WIN_RATES, JUDGED = "win_rates.csv", "judged.json"
-HELD_OUT = 100  # prompts, unless --count says more or fewer
+WIN_RATES = "win_rates.csv"
+RATED_BY = ("setting", "seed", "gamma", "judge", "prompts", "longest", "asked")
+HELD_OUT = 100  # prompts at most, unless --count says others
 ALPACA_EVAL = 805  # instructions of its set
-ARMS = ("constrained", "unconstrained")
 
 
 @click.command("export")
@@ -176,7 +177,7 @@ def report_(
 )  # fmt: skip
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N",
-    help=f"Answer N of them; default: all of FILE, or {HELD_OUT} held-out ones.",
+    help=f"Answer N of them; default: all of FILE, or {HELD_OUT} held-out ones, if there are.",
 )  # fmt: skip
 @click.option(
     "--gamma", "gammas", multiple=True, type=click.FloatRange(min=0.0), metavar="G",
@@ -212,14 +213,15 @@ def answers_(
 
     Writes a list of answers for every setting, seed, arm and noise level, in the fields of
     AlpacaEval's model outputs; with --judge also win_rates.csv. Stopped or called again, it goes
-    on: what was answered or judged is not asked for twice.
+    on: what is there is not asked for again.
     """
     from sweep.results.win_rates import Judge, read_instructions
 
     tell_that_it_is_here(ON_HEAD)
-    if length_controlled and not (judge and file):
+    if length_controlled and (not (judge and file) or count):
         raise Misuse(
-            "--length-controlled needs --judge, and --prompts with AlpacaEval's own instructions."
+            "--length-controlled needs --judge, and --prompts with AlpacaEval's own instructions, "
+            "all of them."
         )
     objects, view = open_sweep(storage, name)
     space = view.definition.space
@@ -236,39 +238,48 @@ def answers_(
     without = [setting for setting in kept if setting not in won]
     if without:
         note(f"nothing of {', '.join(without)}: no winner, whose weights are kept alone.")
+    pairs = [(setting, pair) for setting, winner in won.items() for pair in winner.pairs]
+    _require_weights(objects, name, [record for _, pair in pairs for record in _arms(pair)])
     instructions = None if file is None else read_instructions(file)
-    if instructions is not None:
-        if length_controlled and len(instructions) != ALPACA_EVAL:
-            raise Misuse(
-                f"--length-controlled is defined for AlpacaEval's {ALPACA_EVAL} instructions, "
-                f"whose difficulties are known by place; {file} has {len(instructions)}."
-            )
-        instructions = instructions[:count]
+    if instructions is not None and length_controlled and len(instructions) != ALPACA_EVAL:
+        raise Misuse(
+            f"--length-controlled is defined for AlpacaEval's {ALPACA_EVAL} instructions, whose "
+            f"difficulties are known by place; {file} has {len(instructions)}."
+        )
     folder = Path(out).expanduser().resolve()
     judging = None
     if judge is not None:
-        judging = Judge(judge, folder / JUDGED, length_controlled=length_controlled)
+        judging = Judge(judge, folder, length_controlled=length_controlled)
+    asking = Asking(folder, instructions, count, longest, all_needed=length_controlled)
     rates: list[dict[str, Json]] = []
-    for setting, winner in won.items():
-        for pair in winner.pairs:
-            place = folder / setting / f"seed{pair.constrained.config.seed}"
-            levels = sorted(set(gammas or (0.0, pair.constrained.config.train_gamma)))
-            for record in _arms(pair):
-                asked = _write(
-                    objects, record, place, setting, instructions, count, levels, longest
-                )
-                if length_controlled and asked < len(instructions or ()):
-                    raise Misuse("--length-controlled needs an answer to every instruction.")
-            if judging is not None:
-                for gamma in levels:
-                    rates.append(_rate(judging, place, setting, pair, gamma))
-                    _put_rates(folder / WIN_RATES, rates)
+    for setting, pair in pairs:
+        levels = sorted(set(gammas or (0.0, pair.constrained.config.train_gamma)))
+        ours, theirs = (asking.answers(objects, r, setting, levels) for r in _arms(pair))
+        for gamma in levels if judging is not None else ():
+            assert judging is not None
+            found = judging.compare(ours[gamma], theirs[gamma])
+            if found.judged < len(ours[gamma]):
+                missing = len(ours[gamma]) - found.judged
+                note(f"{missing} answers were not judged: the same command asks for them again.")
+            rates.append({
+                "setting": setting,
+                "seed": pair.constrained.config.seed,
+                "gamma": gamma,
+                "judge": judging.name,
+                "prompts": "held out" if file is None else file.name,
+                "longest": longest,
+                "asked": len(ours[gamma]),
+                **asdict(found),
+                "constrained_characters": _mean_length(ours[gamma]),
+                "unconstrained_characters": _mean_length(theirs[gamma]),
+            })  # fmt: skip
+            _put_rates(folder / WIN_RATES, rates)
     if rates:
         _print_rates(rates)
         click.echo(str(folder / WIN_RATES))
 
 
-def _arms(pair: Pair) -> Iterator[ArmRecord]:
+def _arms(pair: Pair) -> tuple[ArmRecord, ArmRecord]:
     """Both arms, whose networks are asked one after the other."""
     plain = pair.unconstrained
     if plain is None or plain.evaluation is None:
@@ -276,87 +287,98 @@ def _arms(pair: Pair) -> Iterator[ArmRecord]:
             f"the unconstrained arm beside {pair.constrained.signature} has no network: leave its "
             "setting out with --only."
         )
-    yield from (pair.constrained, plain)
+    return pair.constrained, plain
 
 
-def _write(
-    objects: ObjectStore,
-    record: ArmRecord,
-    place: Path,
-    setting: str,
-    instructions: Sequence[Instruction] | None,
-    count: int | None,
-    gammas: Sequence[float],
-    longest: int,
-) -> int:
-    """Write one arm's answers, a list for each noise level; how many a list has."""
-    from sweep.results.win_rates import write_answers
-    from trainables.predictor import Asked
-
-    config = record.config
-    weights = ArmStore(objects).weights(record.signature)
-    if weights is None:
+def _require_weights(objects: ObjectStore, name: str, records: Sequence[ArmRecord]) -> None:
+    """Failure, before anything is asked, where an arm's weights are not there."""
+    store = ArmStore(objects)
+    missing = [s for s in dict.fromkeys(r.signature for r in records) if not store.has_weights(s)]
+    if missing:
+        export = advice.command("export", name, storage=objects.root)
         raise Failure(
-            f"the weights of arm {record.signature} are not below {objects.root}: a sweep keeps "
-            "those of the arms that win when it ends, and this one won later."
+            f"the weights of {', '.join(missing)} are not below {objects.root}: a sweep keeps "
+            "those of the arms that win when it ends, and of plain arms. Train it again: "
+            f"`{export} --out DIR`, then `sweep run` on its configuration there, with a --storage "
+            "of its own; or leave its setting out with --only."
         )
-    arm = Asked(config, weights)
-    asked = _asked(arm, instructions, count, config.data.name)
-    for gamma in gammas:
-        path = _path(place, config.arm, gamma)
-        generator = f"{setting}-{config.arm}-g{gamma:g}-{longest}-{record.signature}"
-        label = f"{setting} seed {config.seed} {config.arm} gamma {gamma:g}"
-        rows = write_answers(path, generator, asked, gamma, arm, longest)
-        for _ in track(rows, label, total=len(asked), console=Console(stderr=True)):
-            pass
-        click.echo(str(path))
-    return len(asked)
 
 
-def _asked(
-    arm: Asked, instructions: Sequence[Instruction] | None, count: int | None, data: str
-) -> list[tuple[Instruction, Prompt]]:
-    """What is answered: instructions as a judge reads them, and their prompts."""
-    from sweep.results.win_rates import Instruction
+@dataclass(frozen=True)
+class Asking:
+    """What networks are asked, and where their answers go."""
 
-    if instructions is None:
-        prompts = arm.held_out(count or HELD_OUT)
-        return [(Instruction(p.text.strip(), dataset=data), p) for p in prompts]
-    made = arm.of_texts([(i.text, i.context) for i in instructions])
-    fit = [(i, p) for i, p in zip(instructions, made, strict=True) if p is not None]
-    if len(fit) < len(instructions):
-        left_out = len(instructions) - len(fit)
-        note(f"{left_out} of {len(instructions)} prompts fill data.max_length: they are left out.")
-    if not fit:
-        raise Misuse("no prompt leaves room for an answer in data.max_length: give shorter ones.")
-    return fit
+    folder: Path
+    instructions: Sequence[Instruction] | None  # None: held-out ones
+    count: int | None
+    longest: int
+    all_needed: bool  # no instruction may be left out
+
+    def answers(
+        self, objects: ObjectStore, record: ArmRecord, setting: str, gammas: Sequence[float]
+    ) -> dict[float, list[Row]]:
+        """One arm's answers by noise level, kept in a list for each."""
+        from sweep.results.win_rates import write_answers
+        from trainables.predictor import Asked
+
+        config = record.config
+        weights = ArmStore(objects).weights(record.signature)
+        assert weights is not None  # looked for before
+        arm = Asked(config, weights)
+        asked = self._asked(arm, config.data.name)
+        found = {}
+        for gamma in gammas:
+            named = f"{config.arm}-g{gamma:g}"
+            path = self.folder / setting / f"seed{config.seed}" / f"{named}.json"
+            generator = f"{setting}-{named}-{self.longest}-{record.signature}"
+            label = f"{setting} seed {config.seed} {config.arm} gamma {gamma:g}"
+            rows = write_answers(path, generator, asked, gamma, arm, self.longest)
+            shown = track(rows, label, total=len(asked), console=Console(stderr=True))
+            found[gamma] = list(shown)
+            click.echo(str(path))
+        return found
+
+    def _asked(self, arm: Asked, data: str) -> list[tuple[Instruction, Prompt]]:
+        """Instructions as a judge reads them, and their prompts."""
+        from sweep.results.win_rates import Instruction
+
+        if self.instructions is None:
+            prompts = arm.held_out(self.count or HELD_OUT)
+            if self.count and len(prompts) < self.count:
+                note(f"the data hold out {len(prompts)} instructions; --count is {self.count}.")
+            return [(Instruction(p.text.strip(), dataset=data), p) for p in prompts]
+        given = self.instructions[: self.count]
+        made = arm.of_texts([(i.text, i.context) for i in given])
+        fit = [(i, p) for i, p in zip(given, made, strict=True) if p is not None]
+        if len(fit) < len(given):
+            left_out = f"{len(given) - len(fit)} of {len(given)} prompts fill data.max_length"
+            if self.all_needed or not fit:
+                raise Misuse(f"{left_out}, which leaves no room for an answer: give shorter ones.")
+            note(f"{left_out}: they are left out.")
+        return fit
 
 
-def _path(place: Path, arm: str, gamma: float) -> Path:
-    return place / f"{arm}-g{gamma:g}.json"
-
-
-def _rate(judge: Judge, place: Path, setting: str, pair: Pair, gamma: float) -> dict[str, Json]:
-    """A row of win_rates.csv."""
-    texts = [_path(place, arm, gamma).read_text(encoding="utf-8") for arm in ARMS]
-    ours, theirs = (json.loads(text) for text in texts)
-    found = judge.compare(ours, theirs)
-    row: dict[str, Json] = {
-        "setting": setting,
-        "seed": pair.constrained.config.seed,
-        "gamma": gamma,
-        **found.row(),
-    }
-    for arm, rows in zip(ARMS, (ours, theirs), strict=True):
-        row[f"{arm}_characters"] = sum(len(r["output"]) for r in rows) / len(rows)
-    return row
+def _mean_length(rows: Sequence[Row]) -> float:
+    return sum(len(row["output"]) for row in rows) / len(rows)
 
 
 def _put_rates(path: Path, rates: Sequence[dict[str, Json]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        table = csv.DictWriter(stream, list(rates[0]))
-        table.writeheader()
-        table.writerows(rates)
+    """Write the rates beside those of other calls; of one that is measured again the new one."""
+    from sweep.results.win_rates import write_whole
+
+    def key(row: Mapping[str, Json]) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in RATED_BY)
+
+    rows = {}
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as stream:
+            rows = {key(row): row for row in csv.DictReader(stream)}
+    rows |= {key(row): row for row in rates}
+    table = io.StringIO(newline="")
+    writer = csv.DictWriter(table, list(rates[0]))
+    writer.writeheader()
+    writer.writerows(rows.values())
+    write_whole(path, table.getvalue())
 
 
 def _print_rates(rates: Sequence[dict[str, Any]]) -> None:
@@ -368,13 +390,13 @@ def _print_rates(rates: Sequence[dict[str, Any]]) -> None:
             "setting": rate["setting"],
             "seed": str(rate["seed"]),
             "gamma": f"{rate['gamma']:g}",
-            "asked": str(rate["instructions"]),
+            "judged": str(rate["judged"]),
             "win rate": f"{rate['win_rate']:.1f} ± {rate['standard_error']:.1f}",
         }
-        if "length_controlled" in rate:
+        if rate["length_controlled"] is not None:
             row["of one length"] = (
                 f"{rate['length_controlled']:.1f} ± {rate['lc_standard_error']:.1f}"
             )
         rows.append(row)
     click.echo("How often the judge prefers the constrained arm's answer, in % (a tie is half):")
-    console().print(table(rows, right=("seed", "gamma", "asked", "win rate", "of one length")))
+    console().print(table(rows, right=("seed", "gamma", "judged", "win rate", "of one length")))

@@ -91,8 +91,9 @@ def _shut_down() -> None:
     if node is not None:
         kill = node.kill_all_processes
         for raylet in node.all_processes.get("raylet", []):
-            with suppress(psutil.Error):
-                started += psutil.Process(raylet.process.pid).children(recursive=True)
+            if raylet.process.poll() is None:
+                with suppress(psutil.Error):
+                    started += psutil.Process(raylet.process.pid).children(recursive=True)
 
         def at_once(*, allow_graceful: bool, **others: bool) -> None:
             kill(**others)

@@ -7,11 +7,14 @@ arXiv 2404.04475, for length-controlled win rates). It is imported here alone, w
 
 from __future__ import annotations
 
+import hashlib
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     from trainables.tasks.base import Prompt
 
 Row = dict[str, str]  # an answer in AlpacaEval's fields
-KEPT_EVERY = 10  # answers, after which the list on disk is whole again
+KEPT_EVERY = 10  # answers, or judgements, after which a file is whole again
 
 
 @dataclass(frozen=True)
@@ -41,17 +44,13 @@ class Instruction:
 
 @dataclass(frozen=True)
 class WinRate:
-    """What a judge says of two lists, in percent of the instructions; a tie is half a win."""
+    """What a judge says of two lists, in percent of what it judged; a tie is half a win."""
 
-    instructions: int
+    judged: int
     win_rate: float
     standard_error: float
     length_controlled: float | None = None  # what it would be, were answers of one length
     lc_standard_error: float | None = None
-
-    def row(self) -> dict[str, float]:
-        """Its numbers by name, without those that were not asked for."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def read_instructions(path: Path) -> list[Instruction]:
@@ -93,69 +92,89 @@ def write_answers(
     arm: Asked,
     longest: int,
 ) -> Iterator[Row]:
-    """Write a list of answers, and yield them one by one; what is there stays.
+    """Answer what is asked, and yield the answers one by one, in its order.
+
+    They are kept in a list that only grows: what it has is not asked for again.
 
     Args:
-        path: of the list; one of the same generator is gone on with.
+        path: of the list.
         generator: what tells this arm, noise level and length from all others.
         asked: every instruction as it is to be judged, and its prompt.
         gamma: noise on all tokens, in standard deviations of the word embeddings.
         arm: who is asked.
         longest: tokens of an answer at most.
+
+    Raises:
+        Misuse: the list has answers of another arm or length, or is no list.
     """
-    rows = _there(path, generator, [instruction for instruction, _ in asked])
-    yield from rows
-    for instruction, prompt in asked[len(rows) :]:
-        rows.append({
-            "dataset": instruction.dataset,
-            "instruction": instruction.whole,
-            "output": arm.answer(prompt, gamma, longest).written,
-            "generator": generator,
-        })  # fmt: skip
-        if len(rows) % KEPT_EVERY == 0 or len(rows) == len(asked):
-            _put(path, rows)
-        yield rows[-1]
+    kept = {row["instruction"]: row for row in _there(path, generator)}
+    known = len(kept)
+    try:
+        for instruction, prompt in asked:
+            if instruction.whole not in kept:
+                kept[instruction.whole] = {
+                    "dataset": instruction.dataset,
+                    "instruction": instruction.whole,
+                    "output": arm.answer(prompt, gamma, longest).written,
+                    "generator": generator,
+                }
+                if (len(kept) - known) % KEPT_EVERY == 0:
+                    _put(path, list(kept.values()))
+            yield kept[instruction.whole]
+    finally:
+        if len(kept) > known:
+            _put(path, list(kept.values()))
 
 
-def _there(path: Path, generator: str, asked: Sequence[Instruction]) -> list[Row]:
-    """The answers of an earlier call, as far as they are to the same instructions."""
+def _there(path: Path, generator: str) -> list[Row]:
+    """The answers of earlier calls."""
+    if not path.exists():
+        return []
     try:
         rows: list[Row] = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return []
-    same = [
-        row.get("generator") == generator and row.get("instruction") == instruction.whole
-        for row, instruction in zip(rows, asked, strict=False)
-    ]
-    return rows[: (*same, False).index(False)]
+        others = {row["generator"] for row in rows if row["instruction"]} - {generator}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Misuse(f"{path} is no list of answers ({error}). Remove it.") from error
+    if others:
+        raise Misuse(
+            f"{path} has answers of {', '.join(sorted(others))}, and these are of {generator} "
+            "(setting, arm, noise, --longest, the arm's signature). Give another --out."
+        )
+    return rows
 
 
 def _put(path: Path, rows: list[Row]) -> None:
+    write_whole(path, json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file of which no half is ever seen."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
 
 
 class Judge:
     """An annotator of alpaca_eval."""
 
-    def __init__(self, config: str, kept: Path, *, length_controlled: bool = False) -> None:
+    def __init__(self, config: str, folder: Path, *, length_controlled: bool = False) -> None:
         """Find it before anything is asked.
 
         Args:
             config: the name of one of its configurations, or a YAML file that is one.
-            kept: a file of what was judged already, which is not paid for again.
+            folder: where its judgements are kept, which are not paid for again: in a file for each
+                configuration, by the content of it and of its templates.
             length_controlled: whether the length-controlled win rate is wanted. It is defined for
                 AlpacaEval's own instructions in their order, whose difficulties are downloaded.
 
         Raises:
             Misuse: alpaca_eval is not installed.
             InvalidValue: it has no such configuration.
+            BadData: the file of its judgements is damaged.
         """
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # pkg_resources is deprecated
+            with _quiet():
                 import alpaca_eval
         except ImportError as error:
             raise Misuse(
@@ -163,18 +182,32 @@ class Judge:
                 f"({error}): pip install 'descent-sweep[judge]', or "
                 "pip install 'alpaca_eval>=0.6.6,<0.7' 'setuptools<81'."
             ) from error
-        self._package: Any = alpaca_eval
+        self._metrics: Any = alpaca_eval.metrics
         self._length_controlled = length_controlled
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        file = Path(config).expanduser()
-        found = str(file.resolve()) if file.is_file() else config
+        named = Path(alpaca_eval.__file__).parent / "evaluators_configs"
+        given = Path(config).expanduser()
+        file = given.resolve() if given.is_file() else named / config / "configs.yaml"
         try:
-            self._annotator = _annotator(found, kept)
+            with _quiet():
+                self._annotator = _annotator(str(file))
+            templates = [one.prompt_template for one in self._annotator.annotators.values()]
+            made_of = json.dumps([file.read_text(encoding="utf-8"), *templates])
         except Exception as error:  # the package raises plain ones
-            known = Path(alpaca_eval.__file__).parent / "evaluators_configs"
             raise InvalidValue(
-                f"--judge {config} is no annotator of alpaca_eval ({error}). Give the YAML file of "
-                f"one, or the name of a folder in {known}, like weighted_alpaca_eval_gpt4_turbo."
+                f"--judge {config} is no annotator of alpaca_eval ({_said(error)}). Give the YAML "
+                "file of one, with its templates' whole paths, or the name of a folder in "
+                f"{named}, like weighted_alpaca_eval_gpt4_turbo."
+            ) from error
+        digest = hashlib.sha256(made_of.encode()).hexdigest()[:8]
+        self.name = f"{given.stem if given.is_file() else config}-{digest}"
+        folder.mkdir(parents=True, exist_ok=True)
+        kept = folder / f"judged-{self.name}.json"
+        try:
+            self._annotator.keep_in(kept)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise BadData(
+                f"the judgements in {kept} cannot be read ({_said(error)}). Remove the file; what "
+                "it has is judged again."
             ) from error
 
     def compare(self, ours: Sequence[Row], theirs: Sequence[Row]) -> WinRate:
@@ -183,10 +216,10 @@ class Judge:
         Raises:
             Failure: the judge could not be asked, or the difficulties not be downloaded.
         """
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the package is older than the libraries it calls
+        assert [row["instruction"] for row in ours] == [row["instruction"] for row in theirs]
+        with _quiet():
             found = self._judged(ours, theirs)
-            rate = self._package.metrics.get_winrate(found)
+            rate = self._metrics.get_winrate(found)
             if not self._length_controlled:
                 return WinRate(rate["n_total"], rate["win_rate"], rate["standard_error"])
             rate = self._controlled(found)
@@ -200,16 +233,18 @@ class Judge:
 
     def _judged(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Any:
         try:
-            return self._annotator.annotate_head2head(outputs_1=list(theirs), outputs_2=list(ours))
+            return self._annotator.annotate_head2head(
+                outputs_1=list(theirs), outputs_2=list(ours), chunksize=KEPT_EVERY
+            )
         except Exception as error:
             raise Failure(
-                f"the judge failed: {_said(error)}. The answers are kept, and "
-                "what was judged so far: the same command goes on."
+                f"the judge failed: {_said(error)}. The answers are kept, and all judgements but "
+                f"the last {KEPT_EVERY} at most: the same command goes on."
             ) from error
 
     def _controlled(self, found: Any) -> Any:
         try:
-            return self._package.metrics.get_length_controlled_winrate(found, save_weights_dir=None)
+            return self._metrics.get_length_controlled_winrate(found, save_weights_dir=None)
         except Exception as error:
             raise Failure(
                 f"no length-controlled win rate: {_said(error)}. It needs "
@@ -219,18 +254,48 @@ class Judge:
             ) from error
 
 
-def _annotator(config: str, kept: Path) -> Any:
-    """alpaca_eval's, for pandas 3, which writes no 1.5 for a tie into a file's whole numbers."""
+def _annotator(config: str) -> Any:
+    """alpaca_eval's, which keeps its judgements in a file once it is told which.
+
+    Of pandas 3 it asks for floats, since a tie is 1.5 and a file has whole numbers. Judgements that
+    failed it would keep as -1 for ever; they are asked for again.
+    """
     from alpaca_eval.annotators import PairwiseAnnotator
 
     class Annotator(PairwiseAnnotator):  # type: ignore[misc]  # the package ships no types
+        df_annotations: Any
+
+        def keep_in(self, path: Path) -> None:
+            self.caching_path = path
+            self.load_()
+
         def load_(self, path: Any = None) -> None:
             super().load_(path)
-            if self.df_annotations is not None:
-                whole = self.df_annotations[self.annotation_key]
-                self.df_annotations[self.annotation_key] = whole.astype(float)
+            kept, key = self.df_annotations, self.annotation_key
+            if kept is not None:
+                kept = kept.assign(**{key: kept[key].astype(float)})
+                self.df_annotations = kept[kept[key] != self.TMP_MISSING_ANNOTATION]
 
-    return Annotator(annotators_config=config, caching_path=kept)
+        def save(self, path: Any = None) -> None:
+            whole = Path(path or self.caching_path)
+            super().save(whole.with_suffix(".tmp"))
+            os.replace(whole.with_suffix(".tmp"), whole)
+
+    return Annotator(annotators_config=config, caching_path=None)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No word of the package, which tells of every request, nor of libraries newer than it."""
+    root = logging.getLogger()
+    level = root.level
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            root.setLevel(logging.CRITICAL)
+            yield
+    finally:
+        root.setLevel(level)  # on being imported it asks for all there is
 
 
 def _said(error: Exception) -> str:

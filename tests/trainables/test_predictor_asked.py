@@ -33,11 +33,23 @@ def test_a_kept_network_answers_as_its_arm_did(tmp_path: Path) -> None:
     weights = store.weights(record.signature)
     assert weights is not None
     asked = Asked(config, weights)
-    again = [asked.answer(p, g) for p in asked.held_out(3) for g in (0.0, config.train_gamma)]
-    assert again == record.evaluation.answers
-    assert again != [untrained(config).answer(p, a.gamma) for p, a in zip(
-        [p for p in asked.held_out(3) for _ in range(2)], again, strict=True
-    )]  # fmt: skip
+    prompts = instruction_task(config).prompts("dev", 3)
+    asks = [(prompt, gamma) for prompt in prompts for gamma in (0.0, config.train_gamma)]
+    assert [asked.answer(*ask) for ask in asks] == record.evaluation.answers
+    assert [untrained(config).answer(*ask) for ask in asks] != record.evaluation.answers
+
+
+def test_held_out_prompts_are_of_no_unit_that_arms_are_measured_on(tmp_path: Path) -> None:
+    config = tiny_instructions(tmp_path)
+    task = instruction_task(config)
+    measured = {p.text for p in task.prompts("dev", len(task.dev_units))}
+    every = {example.text for example in task.texts.dev}
+    found = [p.text for p in untrained(config).held_out(100)]
+    assert len(measured) == config.eval_windows
+    assert set(found) <= every - measured
+    assert len(found) == len(task.tokens.dev.group_names) - len(measured)
+    whole = config.with_fields({"eval_windows": 1000})
+    assert {p.text for p in untrained(whole).held_out(3)} <= every
 
 
 def test_a_prompt_of_a_file_is_the_one_that_the_data_set_makes(tmp_path: Path) -> None:

@@ -129,6 +129,10 @@ class ArmStore:
         """The last iterate of a finished arm, while it is kept."""
         return self.objects.get(f"arms/{signature}/weights.pt")
 
+    def has_weights(self, signature: str) -> bool:
+        """Whether the last iterate is kept."""
+        return "weights.pt" in self.objects.names(f"arms/{signature}")
+
     def drop_weights(self, signature: str) -> None:
         """Forget the last iterate; the record stays."""
         self.objects.delete(f"arms/{signature}/weights.pt")

@@ -205,6 +205,10 @@ class Asks(Precision, Protocol):
         """At most ``count`` evenly chosen ones of ``split``, the same for all arms and seeds."""
         ...
 
+    def unseen_prompts(self, count: int) -> list[Prompt]:
+        """The same of dev units that no arm is measured on; of those that are, where all are."""
+        ...
+
     def prompt(self, instruction: str, context: str = "") -> Prompt:
         """One that is in no data set, in the run's template, its noise keyed by its text.
 

@@ -101,13 +101,19 @@ class InstructionTuning(TextTask):
 
     def prompts(self, split: str, count: int) -> list[Prompt]:
         """The first sample of evenly chosen units, their tokens' noise keyed by unit and place."""
-        names = self._unit_names(split)
-        chosen = {name: i for i, name in enumerate(names)}
-        samples, tokens = self._unit_samples(split), self.tokens.split(split)
+        return self._prompts(split, evenly(self._unit_names(split), count))
+
+    def unseen_prompts(self, count: int) -> list[Prompt]:
+        """The same of dev units that no arm is measured on; of those that are, where all are."""
+        every = self.tokens.split("dev").group_names
+        unseen = [name for name in every if name not in set(self.dev_units)]
+        return self._prompts("dev", evenly(unseen or every, count))
+
+    def _prompts(self, split: str, names: Sequence[str]) -> list[Prompt]:
+        tokens, examples = self.tokens.split(split), self.texts.split(split)
         found = []
-        examples = self.texts.split(split)
-        for name in evenly(names, count):
-            index = int(samples[chosen[name]][0])
+        for name, samples in zip(names, self._samples_of(split, names), strict=True):
+            index = int(samples[0])
             example = examples[index]
             asked = len(tokens.tokens(index)) - len(_answer(tokens, index))
             ids = tokens.tokens(index)[:asked].tolist()

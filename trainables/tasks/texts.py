@@ -191,12 +191,15 @@ class TextTask(TaskOfUnits):
 
     def _unit_samples(self, split: str) -> list[Ints]:
         """Per evaluated unit, the indices of its samples in ``split``, rising."""
+        return self._samples_of(split, self._unit_names(split))
+
+    def _samples_of(self, split: str, names: Sequence[str]) -> list[Ints]:
+        """The same of any groups."""
         tokens = self.tokens.split(split)
         place = {name: i for i, name in enumerate(tokens.group_names)}
         by_group = np.argsort(tokens.groups_N, kind="stable")
         ends = np.searchsorted(tokens.groups_N[by_group], np.arange(len(place) + 1))
-        wanted = [place[name] for name in self._unit_names(split)]
-        return [by_group[ends[group] : ends[group + 1]] for group in wanted]
+        return [by_group[ends[place[name]] : ends[place[name] + 1]] for name in names]
 
     def _texts(self, split: str) -> list[Text]:
         """The samples of every evaluated unit, unit by unit, undisturbed."""

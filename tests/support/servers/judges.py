@@ -35,7 +35,8 @@ class LoopbackJudge:
     def __init__(self, config: str) -> None:
         self.config = config
         self.asked: list[tuple[str, str]] = []  # both answers, as they were shown
-        self.refuses = False
+        self.refuses_after: int | None = None  # so many requests
+        self.mumbles = False  # says what is no preference
 
 
 @contextmanager
@@ -53,8 +54,12 @@ def judge_server(
             )
             assert shown is not None
             first, second = shown.groups()
-            judge.asked.append((first, second))
+            refuses = judge.refuses_after is not None and len(judge.asked) >= judge.refuses_after
+            if not refuses:
+                judge.asked.append((first, second))
             said = f"Output ({'a' if prefers_first(first, second) else 'b'})"
+            if judge.mumbles:
+                said = "Well."
             message = {"role": "assistant", "content": said}
             answer = {
                 "id": "1", "object": "chat.completion", "created": 0, "model": body["model"],
@@ -62,7 +67,7 @@ def judge_server(
                 "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
             }  # fmt: skip
             content = json.dumps(answer).encode()
-            self.send_response(400 if judge.refuses else 200)
+            self.send_response(400 if refuses else 200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -99,6 +99,16 @@ def test_both_arms_of_the_winner_answer_and_are_judged(
     assert again.stdout == result.stdout
     assert len(judge.asked) == asked_before
     assert {p: p.stat().st_mtime_ns for p in lists.values()} == before
+    fewer = sweep(*words, "--count", "2", "--gamma", "0", "--judge", judge.config)
+    assert fewer.stdout.count("±") == 2
+    assert all(len(json.loads(path.read_text())) >= 5 for path in lists.values())
+    with (out / "win_rates.csv").open(newline="") as stream:  # of both calls
+        every = list(csv.DictReader(stream))
+    assert every[:4] == rates
+    for row, seed in zip(every[4:], ("0", "1"), strict=True):
+        assert (row["asked"], row["prompts"], row["seed"]) == ("2", "held out", seed)
+    others = sweep(*words, "--longest", "7", exits=2)
+    assert "Give another --out" in others.stderr
 
 
 def test_instructions_of_a_file_are_answered_where_they_leave_room(
@@ -141,8 +151,8 @@ def test_what_cannot_be_asked_is_refused(
     long = tmp_path / "long.json"
     long.write_text(json.dumps([{"instruction": "word " * 60}]))
     none_fits = refused("answers", "wrote", *out, "--prompts", str(long))
-    assert "no prompt leaves room" in none_fits
+    assert "1 of 1 prompts fill data.max_length, which leaves no room" in none_fits
     for record in stored_arms(asked, load_definition(asked, "wrote")):
         ArmStore(asked).drop_weights(record.signature)
-    assert "the weights of arm" in sweep("answers", "wrote", *out, exits=1).stderr
+    assert "the weights of " in sweep("answers", "wrote", *out, exits=1).stderr
     assert FIRST in sweep("best", "tiny").stdout

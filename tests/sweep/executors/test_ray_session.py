@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -28,9 +29,15 @@ def alive(processes: list[psutil.Process]) -> list[int]:
 
 @pytest.mark.long("Ray starts and ends")
 @pytest.mark.usefixtures("ray_home")
-def test_nothing_that_ray_started_outlives_its_driver() -> None:
-    """Its processes block SIGTERM, as a whole group that is signalled must not end them."""
+def test_nothing_that_ray_started_outlives_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its processes block SIGTERM, as a whole group that is signalled must not end them.
+
+    So none is asked to end, and a second waited for it.
+    """
     import ray
+
+    asked: list[int] = []
+    monkeypatch.setattr(subprocess.Popen, "terminate", lambda process: asked.append(process.pid))
 
     with local_ray(cpus=1, gpus=0) as folder:
 
@@ -49,4 +56,4 @@ def test_nothing_that_ray_started_outlives_its_driver() -> None:
     deadline = time.monotonic() + 10
     while (left := processes_of(folder) or alive(agents)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert left == []
+    assert (left, asked) == ([], [])

@@ -14,7 +14,7 @@ from sweep.results.win_rates import Instruction, Judge, read_instructions, write
 from tests.support.data.instruction_runs import instruction_task, tiny_instructions
 from tests.support.servers.judges import judge_server
 from trainables.build import build_model
-from trainables.errors import BadData, Failure, InvalidValue
+from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.predictor import Asked
 from trainables.training import to_bytes
 
@@ -70,10 +70,14 @@ def test_damaged_instructions_are_refused(tmp_path: Path, content: str, said: st
 # --- lists of answers -----------------------------------------------------------------------------
 
 
-def test_a_list_is_gone_on_with_and_nothing_is_asked_twice(tmp_path: Path) -> None:
+@pytest.fixture(name="arm")
+def _arm(tmp_path: Path) -> Asked:
     config = tiny_instructions(tmp_path)
     model = build_model(config, instruction_task(config))
-    arm = Asked(config, to_bytes({"model": model.state_dict()}))
+    return Asked(config, to_bytes({"model": model.state_dict()}))
+
+
+def test_a_list_grows_and_nothing_is_asked_twice(arm: Asked, tmp_path: Path) -> None:
     asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(6)]
     path = tmp_path / "lists" / "one.json"
     whole = list(write_answers(path, "g", asked, 0.25, arm, 4))
@@ -84,11 +88,33 @@ def test_a_list_is_gone_on_with_and_nothing_is_asked_twice(tmp_path: Path) -> No
     kept = [{**row, "output": "kept"} for row in whole[:4]]
     path.write_text(json.dumps(kept))
     assert list(write_answers(path, "g", asked, 0.25, arm, 4)) == kept + whole[4:]
-    assert json.loads(path.read_text()) == kept + whole[4:]
-    others = list(write_answers(path, "another network", asked, 0.25, arm, 4))
-    assert [row["output"] for row in others] == [row["output"] for row in whole]
+    grown = json.loads(path.read_text())
+    assert grown == kept + whole[4:]
+    few = [asked[3], asked[1]]
+    assert list(write_answers(path, "g", few, 0.25, arm, 4)) == [kept[3], kept[1]]
+    assert json.loads(path.read_text()) == grown
+
+
+def test_a_list_that_is_stopped_keeps_every_answer(arm: Asked, tmp_path: Path) -> None:
+    asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(6)]
+    path = tmp_path / "one.json"
+    answers = write_answers(path, "g", asked, 0.25, arm, 4)
+    first = [next(answers) for _ in range(3)]
+    answers.close()
+    assert json.loads(path.read_text()) == first
+
+
+def test_lists_of_others_are_left_alone(arm: Asked, tmp_path: Path) -> None:
+    asked = [(Instruction(p.text.strip()), p) for p in arm.held_out(2)]
+    path = tmp_path / "one.json"
+    list(write_answers(path, "an arm-128", asked, 0.25, arm, 4))
+    before = path.read_text()
+    with pytest.raises(Misuse, match=r"has answers of an arm-128.*are of an arm-4.*another --out"):
+        list(write_answers(path, "an arm-4", asked, 0.25, arm, 4))
+    assert path.read_text() == before
     path.write_text("half a list")
-    assert list(write_answers(path, "g", asked, 0.25, arm, 4)) == whole
+    with pytest.raises(Misuse, match=r"no list of answers.*Remove it"):
+        list(write_answers(path, "an arm-128", asked, 0.25, arm, 4))
 
 
 # --- judges ---------------------------------------------------------------------------------------
@@ -99,15 +125,15 @@ def test_win_rates_are_shares_of_wins_and_ties_are_half(tmp_path: Path) -> None:
     ours = answers(["long answer", "x", "equal", "much longer", "aa"], "ours")
     theirs = answers(["short", "longer", "equal", "no", "bbbb"], "theirs")
     with judge_server(tmp_path, longer) as server:
-        judge = Judge(server.config, tmp_path / "judged.json")
+        judge = Judge(server.config, tmp_path)
         found = judge.compare(ours, theirs)
         assert len(server.asked) == 4  # of two equal answers it is not asked
         scores = [1.0, 0.0, 0.5, 1.0, 0.0]
-        assert found.instructions == 5
+        assert found.judged == 5
         assert found.win_rate == pytest.approx(100 * np.mean(scores))
         assert found.standard_error == pytest.approx(100 * np.std(scores, ddof=1) / 5**0.5)
-        assert set(found.row()) == {"instructions", "win_rate", "standard_error"}
-        again = Judge(server.config, tmp_path / "judged.json")
+        assert (found.length_controlled, found.lc_standard_error) == (None, None)
+        again = Judge(server.config, tmp_path)
         assert again.compare(ours, theirs) == found
         assert len(server.asked) == 4  # nor twice
         turned = again.compare(theirs, ours)
@@ -133,29 +159,69 @@ def test_a_published_table_of_judgements_gives_its_own_win_rate(
         for k in (1, 2)
     ]  # fmt: skip
     with judge_server(tmp_path, as_told) as server:
-        found = Judge(server.config, tmp_path / "judged.json").compare(lists[1], lists[0])
+        found = Judge(server.config, tmp_path).compare(lists[1], lists[0])
     assert len(told) > 60
     assert found.win_rate == pytest.approx(100 * np.mean([r["preference"] - 1 for r in told]))
 
 
 def test_a_judge_that_fails_keeps_what_was_judged(tmp_path: Path) -> None:
+    count, most = 35, 25
+    ours = answers(["x" * (n % 7) for n in range(count)], "ours")
+    theirs = answers(["x" * (n % 5) + "y" for n in range(count)], "theirs")
+    differ = sum(a["output"] != b["output"] for a, b in zip(ours, theirs, strict=True))
+    with judge_server(tmp_path, longer) as server:
+        server.refuses_after = most
+        with pytest.raises(Failure, match=r"the judge failed: BadRequestError.*goes on"):
+            Judge(server.config, tmp_path).compare(ours, theirs)
+        server.refuses_after = None
+        found = Judge(server.config, tmp_path).compare(ours, theirs)
+        # at most the last ten, which were under way, are asked for again
+        assert differ <= len(server.asked) <= differ + 10 < differ + most
+    assert found.judged == count
+
+
+def test_answers_that_were_not_judged_are_told_and_asked_for_again(tmp_path: Path) -> None:
     ours, theirs = answers(["aaa", "b"], "ours"), answers(["a", "bb"], "theirs")
     with judge_server(tmp_path, longer) as server:
-        judge = Judge(server.config, tmp_path / "judged.json")
+        judge = Judge(server.config, tmp_path)
         judge.compare(ours[:1], theirs[:1])
-        server.refuses = True
-        with pytest.raises(Failure, match=r"the judge failed: BadRequestError.*goes on"):
-            Judge(server.config, tmp_path / "judged.json").compare(ours, theirs)
-        server.refuses = False
+        server.mumbles = True
+        assert judge.compare(ours, theirs).judged == 1
+        server.mumbles = False
         server.asked.clear()
-        found = Judge(server.config, tmp_path / "judged.json").compare(ours, theirs)
+        found = Judge(server.config, tmp_path).compare(ours, theirs)
         assert server.asked in ([("b", "bb")], [("bb", "b")])
-        assert found.win_rate == pytest.approx(50.0)
+    assert (found.judged, found.win_rate) == (2, pytest.approx(50.0))
+
+
+def test_another_judge_of_the_same_name_is_asked_anew(tmp_path: Path) -> None:
+    ours, theirs = answers(["aaa", "bb"], "ours"), answers(["a", "b"], "theirs")
+    with judge_server(tmp_path, longer) as server:
+        one = Judge(server.config, tmp_path)
+        one.compare(ours, theirs)
+        template = tmp_path / "template.txt"
+        template.write_text(template.read_text().replace("Q[", "Q[Say which is better: "))
+        other = Judge(server.config, tmp_path)
+        other.compare(ours, theirs)
+        assert len(server.asked) == 4
+    assert one.name != other.name
+    assert one.name.startswith("judge-")
+    assert len(list(tmp_path.glob("judged-judge-*.json"))) == 2
+
+
+def test_a_damaged_file_of_judgements_is_named(tmp_path: Path) -> None:
+    ours, theirs = answers(["aaa", "bb"], "ours"), answers(["a", "b"], "theirs")
+    with judge_server(tmp_path, longer) as server:
+        Judge(server.config, tmp_path).compare(ours, theirs)
+        (kept,) = tmp_path.glob("judged-*.json")
+        kept.write_text(kept.read_text()[:-30])
+        with pytest.raises(BadData, match=rf"judgements in {kept}.*Remove the file"):
+            Judge(server.config, tmp_path)
 
 
 def test_unknown_judges_are_refused_with_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(InvalidValue, match=r"--judge nobody is no annotator.*weighted_alpaca_eval"):
-        Judge("nobody", tmp_path / "judged.json")
+        Judge("nobody", tmp_path)
 
 
 def test_length_controlled_rates_need_alpaca_evals_own_instructions(
@@ -172,7 +238,7 @@ def test_length_controlled_rates_need_alpaca_evals_own_instructions(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)  # no retries
     monkeypatch.setattr(alpaca_eval.constants, "DEFAULT_CACHE_DIR", str(tmp_path / "hub"))
     with judge_server(tmp_path, longer) as server:
-        judge = Judge(server.config, tmp_path / "judged.json", length_controlled=True)
+        judge = Judge(server.config, tmp_path, length_controlled=True)
         with pytest.raises(Failure, match=r"no length-controlled win rate.*df_gamed\.csv"):
             judge.compare(ours, theirs)
         write_difficulties(tmp_path / "hub", count, draws)

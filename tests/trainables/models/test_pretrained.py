@@ -231,7 +231,7 @@ def test_an_arm_in_bfloat16_has_the_numbers_of_frozen_weights_in_float32(
     config: ArmConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Reports, scores and written answers."""
-    arm, found = config.with_fields({"dtype": "bfloat16"}), []
+    arm, found = config.with_fields({"dtype": "bfloat16", "weight_ema": 0.9}), []
     for store in ("narrow", "wide"):
         trained_arm = ArmRun(arm, ArmStore(ObjectStore(tmp_path / store)))
         trained_arm.begin()
