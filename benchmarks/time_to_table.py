@@ -16,7 +16,7 @@ Seconds are of the wall, from start to exit. ``training_s`` are those that worke
 and evaluating arms; the rest of cores x wall is start-up, waiting, tracking. ``best`` is the best
 feasible objective of each setting (lower is better, null without a feasible pair): what is
 quick must not find less. ``regret`` is how far that is from the best which any variant found on the
-same seed, the median over settings and repeats that have a winner. FILE is rewritten after every
+same seed, the mean over settings and repeats that have a winner. FILE is rewritten after every
 run and gone on with, so that nothing is lost.
 """
 
@@ -187,7 +187,8 @@ def quality(runs: list[dict[str, Any]], mine: list[dict[str, Any]]) -> dict[str,
     return {
         "feasible": sum(sum(run["feasible"].values()) for run in mine),
         "settings_without_winner": f"{without} of {without + len(regrets)}",
-        "regret": round(statistics.median(regrets), 4) if regrets else None,
+        "regret": round(statistics.mean(regrets), 4) if regrets else None,
+        "worst_regret": round(max(regrets), 4) if regrets else None,
     }
 
 
