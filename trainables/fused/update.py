@@ -136,4 +136,5 @@ def _row(state: Mapping[str, Tensor], row: int | None) -> dict[str, Tensor]:
 def _pieces(rows: Tensor) -> list[Tensor]:
     """What is stepped as one tensor each: all rows, or each by itself; the same memory."""
     whole = rows.detach()
-    return [whole] if whole[0].numel() % VECTOR == 0 else list(whole)
+    is_one = len(whole) == 1 or whole[0].numel() % VECTOR == 0
+    return [whole] if is_one else list(whole)
