@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +33,7 @@ from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.lock import driver_of
 from sweep.study.opening import find_sweep, open_store
-from trainables.errors import Failure, Misuse
+from trainables.errors import Failure, InvalidValue, Misuse
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 
@@ -215,8 +216,10 @@ def answers_(
     AlpacaEval's model outputs; with --judge also win_rates.csv. Stopped or called again, it goes
     on: what is there is not asked for again.
     """
-    from sweep.results.win_rates import Judge, read_instructions
+    from sweep.results.win_rates import Judge, read_instructions, set_name
 
+    if not all(map(math.isfinite, gammas)):
+        raise InvalidValue(f"--gamma must be finite, got {', '.join(map(str, gammas))}.")
     tell_that_it_is_here(ON_HEAD)
     if length_controlled and (not (judge and file) or count):
         raise Misuse(
@@ -237,7 +240,7 @@ def answers_(
         raise Misuse(f"{name} has no winner to ask: `{why}` says why.")
     without = [setting for setting in kept if setting not in won]
     if without:
-        note(f"nothing of {', '.join(without)}: no winner, whose weights are kept alone.")
+        note(f"{', '.join(without)}: left out, without a winner whose weights are kept.")
     pairs = [(setting, pair) for setting, winner in won.items() for pair in winner.pairs]
     _require_weights(objects, name, [record for _, pair in pairs for record in _arms(pair)])
     instructions = None if file is None else read_instructions(file)
@@ -247,10 +250,15 @@ def answers_(
             f"difficulties are known by place; {file} has {len(instructions)}."
         )
     folder = Path(out).expanduser().resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misuse(f"--out {folder} cannot be made: {error}. Give another folder.") from error
     judging = None
     if judge is not None:
         judging = Judge(judge, folder, length_controlled=length_controlled)
-    asking = Asking(folder, instructions, count, longest, all_needed=length_controlled)
+    prompts = set_name(file, instructions or ())
+    asking = Asking(folder / prompts, instructions, count, longest, all_needed=length_controlled)
     rates: list[dict[str, Json]] = []
     for setting, pair in pairs:
         levels = sorted(set(gammas or (0.0, pair.constrained.config.train_gamma)))
@@ -266,7 +274,7 @@ def answers_(
                 "seed": pair.constrained.config.seed,
                 "gamma": gamma,
                 "judge": judging.name,
-                "prompts": "held out" if file is None else file.name,
+                "prompts": prompts,
                 "longest": longest,
                 "asked": len(ours[gamma]),
                 **asdict(found),
@@ -313,6 +321,7 @@ class Asking:
     count: int | None
     longest: int
     all_needed: bool  # no instruction may be left out
+    told: set[str] = field(default_factory=set)
 
     def answers(
         self, objects: ObjectStore, record: ArmRecord, setting: str, gammas: Sequence[float]
@@ -345,7 +354,9 @@ class Asking:
         if self.instructions is None:
             prompts = arm.held_out(self.count or HELD_OUT)
             if self.count and len(prompts) < self.count:
-                note(f"the data hold out {len(prompts)} instructions; --count is {self.count}.")
+                self._note(
+                    f"{len(prompts)} are asked, all that are held out; --count is {self.count}."
+                )
             return [(Instruction(p.text.strip(), dataset=data), p) for p in prompts]
         given = self.instructions[: self.count]
         made = arm.of_texts([(i.text, i.context) for i in given])
@@ -354,8 +365,14 @@ class Asking:
             left_out = f"{len(given) - len(fit)} of {len(given)} prompts fill data.max_length"
             if self.all_needed or not fit:
                 raise Misuse(f"{left_out}, which leaves no room for an answer: give shorter ones.")
-            note(f"{left_out}: they are left out.")
+            self._note(f"{left_out}: they are left out.")
         return fit
+
+    def _note(self, text: str) -> None:
+        """Once, and not for every arm."""
+        if text not in self.told:
+            self.told.add(text)
+            note(text)
 
 
 def _mean_length(rows: Sequence[Row]) -> float:
@@ -391,6 +408,7 @@ def _print_rates(rates: Sequence[dict[str, Any]]) -> None:
             "seed": str(rate["seed"]),
             "gamma": f"{rate['gamma']:g}",
             "judged": str(rate["judged"]),
+            "equal": str(rate["equal"]),
             "win rate": f"{rate['win_rate']:.1f} ± {rate['standard_error']:.1f}",
         }
         if rate["length_controlled"] is not None:
@@ -398,5 +416,8 @@ def _print_rates(rates: Sequence[dict[str, Any]]) -> None:
                 f"{rate['length_controlled']:.1f} ± {rate['lc_standard_error']:.1f}"
             )
         rows.append(row)
-    click.echo("How often the judge prefers the constrained arm's answer, in % (a tie is half):")
-    console().print(table(rows, right=("seed", "gamma", "judged", "win rate", "of one length")))
+    click.echo("How often the judge prefers the constrained arm's answer, in % (equal ones: half).")
+    click.echo("These are winners of one search: a hint, no confirmed result.")
+    console().print(
+        table(rows, right=("seed", "gamma", "judged", "equal", "win rate", "of one length"))
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from trainables.tasks.base import Prompt
 
 Row = dict[str, str]  # an answer in AlpacaEval's fields
-KEPT_EVERY = 10  # answers, or judgements, after which a file is whole again
+JUDGED_AT_ONCE = 10  # and then kept
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,10 @@ class Instruction:
 
 @dataclass(frozen=True)
 class WinRate:
-    """What a judge says of two lists, in percent of what it judged; a tie is half a win."""
+    """What a judge says of two lists, in percent of those judged; equal answers are half a win."""
 
-    judged: int
+    equal: int  # answers of both arms, which need no judge
+    judged: int  # those, and the others of which the judge said what it prefers
     win_rate: float
     standard_error: float
     length_controlled: float | None = None  # what it would be, were answers of one length
@@ -84,6 +86,14 @@ def read_instructions(path: Path) -> list[Instruction]:
     return found
 
 
+def set_name(path: Path | None, instructions: Sequence[Instruction]) -> str:
+    """What a set of instructions is called: its file's name, and what is in it."""
+    if path is None:
+        return "held-out"
+    made_of = json.dumps([[i.text, i.context] for i in instructions])
+    return f"{path.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
+
+
 def write_answers(
     path: Path,
     generator: str,
@@ -108,22 +118,16 @@ def write_answers(
         Misuse: the list has answers of another arm or length, or is no list.
     """
     kept = {row["instruction"]: row for row in _there(path, generator)}
-    known = len(kept)
-    try:
-        for instruction, prompt in asked:
-            if instruction.whole not in kept:
-                kept[instruction.whole] = {
-                    "dataset": instruction.dataset,
-                    "instruction": instruction.whole,
-                    "output": arm.answer(prompt, gamma, longest).written,
-                    "generator": generator,
-                }
-                if (len(kept) - known) % KEPT_EVERY == 0:
-                    _put(path, list(kept.values()))
-            yield kept[instruction.whole]
-    finally:
-        if len(kept) > known:
+    for instruction, prompt in asked:
+        if instruction.whole not in kept:
+            kept[instruction.whole] = {
+                "dataset": instruction.dataset,
+                "instruction": instruction.whole,
+                "output": arm.answer(prompt, gamma, longest).written,
+                "generator": generator,
+            }
             _put(path, list(kept.values()))
+        yield kept[instruction.whole]
 
 
 def _there(path: Path, generator: str) -> list[Row]:
@@ -150,7 +154,7 @@ def _put(path: Path, rows: list[Row]) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Write a file of which no half is ever seen."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
 
@@ -217,13 +221,21 @@ class Judge:
             Failure: the judge could not be asked, or the difficulties not be downloaded.
         """
         assert [row["instruction"] for row in ours] == [row["instruction"] for row in theirs]
+        equal = sum(a["output"] == b["output"] for a, b in zip(ours, theirs, strict=True))
         with _quiet():
             found = self._judged(ours, theirs)
-            rate = self._metrics.get_winrate(found)
+            told = [row for row in found if _is_number(row["preference"])]
+            if len(told) <= equal < len(ours):
+                raise Failure(
+                    f"the judge {self.name} was asked about {len(ours) - equal} pairs of answers, "
+                    "and no reply said which it prefers: look at its template and its parser."
+                )
+            rate = self._metrics.get_winrate(told)
             if not self._length_controlled:
-                return WinRate(rate["n_total"], rate["win_rate"], rate["standard_error"])
+                return WinRate(equal, rate["n_total"], rate["win_rate"], rate["standard_error"])
             rate = self._controlled(found)
         return WinRate(
+            equal,
             rate["n_total"],
             rate["win_rate"],
             rate["standard_error"],
@@ -234,12 +246,12 @@ class Judge:
     def _judged(self, ours: Sequence[Row], theirs: Sequence[Row]) -> Any:
         try:
             return self._annotator.annotate_head2head(
-                outputs_1=list(theirs), outputs_2=list(ours), chunksize=KEPT_EVERY
+                outputs_1=list(theirs), outputs_2=list(ours), chunksize=JUDGED_AT_ONCE
             )
         except Exception as error:
             raise Failure(
                 f"the judge failed: {_said(error)}. The answers are kept, and all judgements but "
-                f"the last {KEPT_EVERY} at most: the same command goes on."
+                f"the last {JUDGED_AT_ONCE} at most: the same command goes on."
             ) from error
 
     def _controlled(self, found: Any) -> Any:
@@ -278,8 +290,9 @@ def _annotator(config: str) -> Any:
 
         def save(self, path: Any = None) -> None:
             whole = Path(path or self.caching_path)
-            super().save(whole.with_suffix(".tmp"))
-            os.replace(whole.with_suffix(".tmp"), whole)
+            temporary = whole.with_suffix(f".{os.getpid()}.tmp")
+            super().save(temporary)
+            os.replace(temporary, whole)
 
     return Annotator(annotators_config=config, caching_path=None)
 
@@ -296,6 +309,10 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         root.setLevel(level)  # on being imported it asks for all there is
+
+
+def _is_number(preference: float | None) -> bool:
+    return preference is not None and math.isfinite(preference)
 
 
 def _said(error: Exception) -> str:

@@ -48,6 +48,7 @@ def test_held_out_prompts_are_of_no_unit_that_arms_are_measured_on(tmp_path: Pat
     assert len(measured) == config.eval_windows
     assert set(found) <= every - measured
     assert len(found) == len(task.tokens.dev.group_names) - len(measured)
+    assert [p.text for p in untrained(config).held_out(3)] == found[:3]
     whole = config.with_fields({"eval_windows": 1000})
     assert {p.text for p in untrained(whole).held_out(3)} <= every
 

@@ -206,7 +206,10 @@ class Asks(Precision, Protocol):
         ...
 
     def unseen_prompts(self, count: int) -> list[Prompt]:
-        """The same of dev units that no arm is measured on; of those that are, where all are."""
+        """Of dev units that no arm is measured on; of those that are, where all are.
+
+        Fewer are a part of more.
+        """
         ...
 
     def prompt(self, instruction: str, context: str = "") -> Prompt:

@@ -104,10 +104,13 @@ class InstructionTuning(TextTask):
         return self._prompts(split, evenly(self._unit_names(split), count))
 
     def unseen_prompts(self, count: int) -> list[Prompt]:
-        """The same of dev units that no arm is measured on; of those that are, where all are."""
+        """Of dev units that no arm is measured on; of those that are, where all are.
+
+        The first by their names, which are hashes: fewer are a part of more.
+        """
         every = self.tokens.split("dev").group_names
         unseen = [name for name in every if name not in set(self.dev_units)]
-        return self._prompts("dev", evenly(unseen or every, count))
+        return self._prompts("dev", (unseen or every)[:count])
 
     def _prompts(self, split: str, names: Sequence[str]) -> list[Prompt]:
         tokens, examples = self.tokens.split(split), self.texts.split(split)

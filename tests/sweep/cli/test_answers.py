@@ -66,13 +66,15 @@ def test_both_arms_of_the_winner_answer_and_are_judged(
     result = sweep(*words, "--judge", judge.config)
     lists = {path.relative_to(out).as_posix(): path for path in out.rglob("*-g*.json")}
     assert set(lists) == {
-        f"{SMALL}/seed{seed}/{arm}-g{gamma}.json"
+        f"held-out/{SMALL}/seed{seed}/{arm}-g{gamma}.json"
         for seed in (0, 1)
         for arm in ("constrained", "unconstrained")
         for gamma in ("0", "0.25")
     }
-    assert f"nothing of {OTHER}: no winner" in result.stderr
-    assert str(lists[f"{SMALL}/seed1/constrained-g0.25.json"]) in result.stdout.splitlines()
+    assert f"{OTHER}: left out, without a winner" in result.stderr
+    assert (
+        str(lists[f"held-out/{SMALL}/seed1/constrained-g0.25.json"]) in result.stdout.splitlines()
+    )
 
     with (out / "win_rates.csv").open(newline="") as stream:
         rates = list(csv.DictReader(stream))
@@ -80,13 +82,12 @@ def test_both_arms_of_the_winner_answer_and_are_judged(
         (SMALL, seed, gamma) for seed in ("0", "1") for gamma in ("0.0", "0.25")
     ]
     for rate in rates:
+        place = out / "held-out" / SMALL / f"seed{rate['seed']}"
         ours, theirs = (
-            [row["output"] for row in json.loads(
-                (out / SMALL / f"seed{rate['seed']}" / f"{arm}-g{float(rate['gamma']):g}.json")
-                .read_text()
-            )]
+            [row["output"] for row in json.loads((place / f"{arm}-g{level}.json").read_text())]
+            for level in (f"{float(rate['gamma']):g}",)
             for arm in ("constrained", "unconstrained")
-        )  # fmt: skip
+        )
         assert len(ours) == 5
         assert ours != theirs
         scores = [0.5 if a == b else float(a > b) for a, b in zip(ours, theirs, strict=True)]
@@ -106,7 +107,7 @@ def test_both_arms_of_the_winner_answer_and_are_judged(
         every = list(csv.DictReader(stream))
     assert every[:4] == rates
     for row, seed in zip(every[4:], ("0", "1"), strict=True):
-        assert (row["asked"], row["prompts"], row["seed"]) == ("2", "held out", seed)
+        assert (row["asked"], row["prompts"], row["seed"]) == ("2", "held-out", seed)
     others = sweep(*words, "--longest", "7", exits=2)
     assert "Give another --out" in others.stderr
 
@@ -122,11 +123,12 @@ def test_instructions_of_a_file_are_answered_where_they_leave_room(
         "answers", "wrote", "--out", str(out), "--prompts", str(file), "--gamma", "1",
         "--longest", "3",
     )  # fmt: skip
-    assert "1 of 3 prompts fill data.max_length: they are left out" in result.stderr
-    assert [p.name for p in sorted((out / SMALL / "seed0").iterdir())] == [
+    assert result.stderr.count("1 of 3 prompts fill data.max_length: they are left out") == 1
+    (folder,) = out.glob("alpaca_eval-*")
+    assert [p.name for p in sorted((folder / SMALL / "seed0").iterdir())] == [
         "constrained-g1.json", "unconstrained-g1.json"
     ]  # fmt: skip
-    rows = json.loads((out / SMALL / "seed0" / "constrained-g1.json").read_text())
+    rows = json.loads((folder / SMALL / "seed0" / "constrained-g1.json").read_text())
     assert [row["instruction"] for row in rows] == [given[0], given[2]]
     assert {row["dataset"] for row in rows} == {"ours"}
     assert not (out / "win_rates.csv").exists()
@@ -148,6 +150,10 @@ def test_what_cannot_be_asked_is_refused(
     assert "--judge nobody is no annotator" in refused(
         "answers", "wrote", *out, "--judge", "nobody"
     )
+    assert "--gamma must be finite, got nan" in refused("answers", "wrote", *out, "--gamma", "nan")
+    (tmp_path / "file").touch()
+    no_folder = refused("answers", "wrote", "--out", str(tmp_path / "file" / "out"))
+    assert "cannot be made" in no_folder
     long = tmp_path / "long.json"
     long.write_text(json.dumps([{"instruction": "word " * 60}]))
     none_fits = refused("answers", "wrote", *out, "--prompts", str(long))

@@ -10,7 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sweep.results.win_rates import Instruction, Judge, read_instructions, write_answers
+from sweep.results.win_rates import (
+    Instruction,
+    Judge,
+    read_instructions,
+    set_name,
+    write_answers,
+)
 from tests.support.data.instruction_runs import instruction_task, tiny_instructions
 from tests.support.servers.judges import judge_server
 from trainables.build import build_model
@@ -65,6 +71,15 @@ def test_damaged_instructions_are_refused(tmp_path: Path, content: str, said: st
         read_instructions(path)
     with pytest.raises(BadData, match="cannot be read"):
         read_instructions(tmp_path / "none.json")
+
+
+def test_a_set_is_called_by_its_file_and_what_is_in_it(tmp_path: Path) -> None:
+    one, other = [Instruction("Name it.")], [Instruction("Name it.", "a river")]
+    assert set_name(None, ()) == "held-out"
+    names = {set_name(tmp_path / "a.json", one), set_name(tmp_path / "a.json", other)}
+    assert len(names) == 2
+    assert all(re.fullmatch(r"a-[0-9a-f]{8}", name) for name in names)
+    assert set_name(tmp_path / "elsewhere" / "a.json", one) in names
 
 
 # --- lists of answers -----------------------------------------------------------------------------
@@ -129,7 +144,7 @@ def test_win_rates_are_shares_of_wins_and_ties_are_half(tmp_path: Path) -> None:
         found = judge.compare(ours, theirs)
         assert len(server.asked) == 4  # of two equal answers it is not asked
         scores = [1.0, 0.0, 0.5, 1.0, 0.0]
-        assert found.judged == 5
+        assert (found.judged, found.equal) == (5, 1)
         assert found.win_rate == pytest.approx(100 * np.mean(scores))
         assert found.standard_error == pytest.approx(100 * np.std(scores, ddof=1) / 5**0.5)
         assert (found.length_controlled, found.lc_standard_error) == (None, None)
@@ -187,6 +202,8 @@ def test_answers_that_were_not_judged_are_told_and_asked_for_again(tmp_path: Pat
         judge.compare(ours[:1], theirs[:1])
         server.mumbles = True
         assert judge.compare(ours, theirs).judged == 1
+        with pytest.raises(Failure, match=r"about 1 pairs of answers, and no reply said"):
+            judge.compare(ours[1:], theirs[1:])
         server.mumbles = False
         server.asked.clear()
         found = Judge(server.config, tmp_path).compare(ours, theirs)
