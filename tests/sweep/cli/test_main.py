@@ -40,7 +40,8 @@ def test_verbs_and_options_are_those_that_were_reviewed(
 
 def test_the_verbs_are_those_of_the_design() -> None:
     study = "spaces run submit status logs stop resume list best reproduce confirm export report"
-    assert set(VERBS) == {*study.split(), "ui", "sync", "register", "rm", "doctor", "completion"}
+    around = "ui sync register answers rm doctor completion"
+    assert set(VERBS) == {*study.split(), *around.split()}
 
 
 def test_a_mistyped_verb_is_refused_with_what_was_meant() -> None:
@@ -151,6 +152,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("rm", "gone", "--yes"), "unknown sweep 'gone'"),
         (("sync", "gone"), "unknown sweep 'gone'"),
         (("export", "gone", "--out", "x"), "unknown sweep 'gone'"),
+        (("answers", "gone", "--out", "x"), "unknown sweep 'gone'"),
         (("export", "gone"), "Missing option '--out'"),
         (("submit", "quickstart"), "which cluster?"),
         (("logs", "gone"), "which cluster?"),
