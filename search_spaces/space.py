@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal, cast, get_args
 
 from search_spaces.effects.by_effect import RESILIENCE as RESILIENCE
@@ -333,12 +334,23 @@ class SearchSpace:
 
     def coordinates_of(self, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:
         """Where a point lies in the ranges of a setting: the inverse of ``point_of``."""
-        config = self.base.with_fields(setting.fields)
         ranges = self.ranges_of(setting)
         coordinates = {name: point[name] for name in ranges}
-        for name in stated(ranges):
-            coordinates[name] = into(ranges[name], effect_of(config, name, point[name], point))
-        return coordinates
+        by_effect = stated(ranges)
+        if not by_effect:
+            return coordinates
+        _, found = self._effects.get(at := (id(setting), repr(point)), (setting, {}))
+        if not found:  # 0.3 ms, and a sampler asks for all points anew at every proposal
+            config = self.base.with_fields(setting.fields)
+            for name in by_effect:
+                found[name] = into(ranges[name], effect_of(config, name, point[name], point))
+            self._effects[at] = setting, found
+        return coordinates | found
+
+    @cached_property
+    def _effects(self) -> dict[tuple[int, str], tuple[Setting, dict[str, Json]]]:
+        """Coordinates by effect that were asked for, by setting, which is kept, and point."""
+        return {}
 
     @staticmethod
     def _resolved(

@@ -15,6 +15,7 @@ import hashlib
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 import numpy as np
 import optuna
@@ -211,12 +212,25 @@ def distributions_of(space: SearchSpace, setting: Setting) -> dict[str, BaseDist
     return {name: _distribution(values) for name, values in space.ranges_of(setting).items()}
 
 
+class _Shared:
+    """A distribution that all trials share: Optuna copies it with every one, and changes none."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+
+class _Category(_Shared, CategoricalDistribution):
+    pass
+
+
+class _Number(_Shared, FloatDistribution):
+    pass
+
+
 def _distribution(values: Range) -> BaseDistribution:
     if isinstance(values, Choice):
-        return CategoricalDistribution(
-            range(len(values.values))
-        )  # by index: a choice may hold any plain value
-    return FloatDistribution(values.low, values.high, log=values.is_log)
+        return _Category(range(len(values.values)))  # by index: a choice may hold any plain value
+    return _Number(values.low, values.high, log=values.is_log)
 
 
 def _params(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) -> dict[str, Json]:

@@ -30,6 +30,18 @@ def test_a_resilience_that_does_nothing_within_a_run_is_named() -> None:
     assert idle_ranges(quickstart(resilience=LogUniform(1.0, 100.0))) == []
 
 
+def test_coordinates_are_of_their_point_and_setting_however_often_they_are_asked_for() -> None:
+    one, other = Setting("a", {}), Setting("b", {"steps": 300})
+    space = replace(quickstart(), settings=(one, other))
+    points = [space.default_point(one), space.default_point(other) | {"constraint.alpha": 0.1}]
+    for point in points:
+        for setting in (one, other, replace(one), replace(one, fields={"steps": 500})):
+            fresh = replace(space).coordinates_of(setting, point)
+            space.coordinates_of(setting, point).clear()
+            assert space.coordinates_of(setting, point) == fresh
+    assert space.coordinates_of(one, points[0]) != space.coordinates_of(other, points[0])
+
+
 def test_a_range_by_decay_is_not_told_to_be_one() -> None:
     (warning,) = idle_ranges(quickstart(resilience=LogDecay(0.01, 0.1)))
     assert warning.endswith("Raise its range.")

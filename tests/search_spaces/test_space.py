@@ -98,8 +98,8 @@ BOX = {
 
 
 def searched(*settings: Setting, **fields: object) -> SearchSpace:
-    values = {**vars(SPACE), "settings": settings or (Setting("a", {}),), "ranges": BOX, **fields}
-    return SearchSpace(**values)  # type: ignore[arg-type]
+    own = {"settings": settings or (Setting("a", {}),), "ranges": BOX, **fields}
+    return replace(SPACE, **own)  # type: ignore[arg-type]
 
 
 def test_a_setting_replaces_ranges_of_its_space() -> None:
