@@ -162,25 +162,31 @@ class Training:
         for group, lr in zip(self.optimizer.param_groups, self.lrs(step), strict=True):
             group["lr"] = lr
         self.optimizer.step()
-        self.follow_step(step, seen_F, grad_norm)
-
-    def lrs(self, step: int) -> list[float]:
-        """The learning rate of every parameter group at primal step ``step``."""
-        factor = self._lr_factor(step)
-        return [lr * factor for lr in self._base_lrs]
-
-    def _lr_factor(self, step: int) -> float:
-        config = self.config
-        return lr_factor(step, config.steps, config.decay_share, config.warmup_share)
-
-    def follow_step(self, step: int, seen_F: Tensor, grad_norm: Tensor) -> None:
-        """What follows the primal update of a step: averages, dual update, means of the report."""
-        if self._averaged is not self.model:
-            self._average_weights(step)
-        self.weighting.observe(step, seen_F, self._lr_factor(step))
+        self.average_weights(step)
+        self.weighting.observe(step, seen_F, self.lr_factor(step))
         self._loss_sum += seen_F[-1]
         self._grad_norm_sum += grad_norm
         self._since_report += 1
+
+    def lrs(self, step: int) -> list[float]:
+        """The learning rate of every parameter group at primal step ``step``."""
+        factor = self.lr_factor(step)
+        return [lr * factor for lr in self._base_lrs]
+
+    def lr_factor(self, step: int) -> float:
+        """What all learning rates are multiplied by at primal step ``step``."""
+        config = self.config
+        return lr_factor(step, config.steps, config.decay_share, config.warmup_share)
+
+    @property
+    def sums(self) -> Tensor:
+        """Of the last layer's loss and of the gradient's norm, [2], since the last report."""
+        return torch.stack([self._loss_sum, self._grad_norm_sum])
+
+    def count(self, sums_S: Tensor, steps: int) -> None:
+        """Take these sums [2] after ``steps`` more steps that were taken elsewhere."""
+        self._loss_sum, self._grad_norm_sum = sums_S.clone().unbind()
+        self._since_report += steps
 
     def took(self, steps: int, seconds: float) -> None:
         """Count ``steps`` more primal steps, and the seconds that they took."""
@@ -221,11 +227,14 @@ class Training:
         return torch.cat([losses_F[:first], estimates_M, last[None]])
 
     @torch.no_grad()
-    def _average_weights(self, step: int) -> None:
+    def average_weights(self, step: int) -> None:
         """theta_bar <- beta theta_bar + (1 - beta) theta, from the weights after step 0 on.
 
-        Not ``AveragedModel``: it reads its count from the device at every step.
+        Without ``weight_ema`` there is none. Not ``AveragedModel``: it reads its count from the
+        device at every step.
         """
+        if self._averaged is self.model:
+            return
         if step == 0:
             self._averaged.load_state_dict(self.model.state_dict())
             return

@@ -29,7 +29,7 @@ class ArmGroup:
         self.fuses = True  # until a company's bits forbid it, or a joint step fails
         self._runs = list(runs)
         self._one_by_one = len(runs) == 1
-        self._checked: tuple[str, ...] = ()  # signatures of which ``fuses`` was tried
+        self._fused: FusedTraining | None = None  # the company that is trained as one
         self._told: set[str] = set()  # signatures of arms whose final records were returned
 
     @property
@@ -112,32 +112,32 @@ class ArmGroup:
         """Take the steps to their next report; whether that went well."""
         target = together[0].next_report
         try:
-            if len(together) > 1 and self._fuses_now(together):
-                FusedTraining([run.training for run in together]).run_to(target)
-            else:
-                for run in together:
-                    run.training.run_to(target)
+            fused = self._fused_now(together)
+            for training in [fused] if fused else [run.training for run in together]:
+                training.run_to(target)
         except Exception as error:
             self._separate(f"{type(error).__name__}: {error}")
             return False
         return True
 
-    def _fuses_now(self, together: list[ArmRun]) -> bool:
-        """Whether these arms' bits allow it; tried once for every company."""
-        company = tuple(run.signature for run in together)
-        if self.fuses and company != self._checked:
-            self._checked = company
-            self.fuses = FusedTraining([run.training for run in together]).same_bits()
+    def _fused_now(self, together: list[ArmRun]) -> FusedTraining | None:
+        """These arms as one, where their bits allow it; tried once for every company."""
+        trainings = [run.training for run in together]
+        if not self.fuses or len(trainings) == 1:
+            self._fused = None
+        elif self._fused is None or self._fused.trainings != trainings:
+            self._fused = FusedTraining(trainings)
+            self.fuses = self._fused.same_bits()
             if not self.fuses:
                 log.warning(
                     "arms of a group take their steps one after the other: fused, bits differ"
                 )
-        return self.fuses
+        return self._fused if self.fuses else None
 
     def _separate(self, why: str) -> None:
         """From the last checkpoints on, one arm after the other."""
         log.warning("arms of a group are trained one after the other: %s", why)
-        self._one_by_one, self.fuses = True, False
+        self._one_by_one, self.fuses, self._fused = True, False, None
         for run in self._runs:
             run.has_neighbours = False
             run.hold(1.0)

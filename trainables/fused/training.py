@@ -3,9 +3,9 @@
 Arms of one configuration and seed see the same batches, and their networks have the same shape: K
 of them are one network whose parameters have K rows (horizontal fusion; Wang et al. 2021, arXiv
 2102.02344). ``torch.vmap`` makes that network of any model as it is. Forward pass, backward pass
-and primal update are the stack's (update.py); the weighting and its dual variables stay each arm's
-own, in its own ``Training``, which is whole again at every report: there an arm may leave, be
-stored, and go on alone.
+and primal update are the stack's (update.py), and so are layer weights and dual steps of arms whose
+constraints differ in numbers alone (weighting.py). An arm's own ``Training`` is whole again at
+every report: there it may leave, be stored, and go on alone.
 
 The numbers are those of training alone, bit for bit, or there is no fusion: products of a stack may
 run in other kernels, which round in another order (on a CPU those of very small matrices do).
@@ -23,6 +23,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
+from trainables.fused.weighting import JointWeighting, has_same_bits
 from trainables.tasks.base import Batch
 from trainables.training import Kind, StepLosses, Training
 
@@ -32,40 +33,53 @@ class FusedTraining:
 
     def __init__(self, trainings: Sequence[Training]) -> None:
         """Take trainings whose configurations differ in ``constraint`` alone, at the same step."""
-        self._trainings = list(trainings)
+        self.trainings = list(trainings)
         self._first = trainings[0]
         self._losses = StepLosses(self._first.model, self._first.task)
         self._parameters: list[Parameters] = [
             {f"model.{name}": p for name, p in t.model.named_parameters() if p.requires_grad}
             for t in trainings
         ]
+        self._weightings = [training.weighting for training in trainings]
+        self._weighs_jointly = has_same_bits(self._weightings, self._first.config.model.layers)
 
     def run_to(self, step: int) -> None:
         """Take primal steps until ``step`` are done; each arm counts its share of the time."""
         started = time.perf_counter()
         first = self._first.step
-        for training in self._trainings:
+        for training in self.trainings:
             training.model.train()
-        update = JointUpdate(self._parameters, [t.optimizer for t in self._trainings])
+        update = JointUpdate(self._parameters, [t.optimizer for t in self.trainings])
+        weighting = JointWeighting(self._weightings, is_joint=self._weighs_jointly)
+        sums_KS = torch.stack([training.sums for training in self.trainings])
         for current in range(first, step):
-            self._one_step(current, update)
+            seen_KF, norms_K = self._one_step(current, update, weighting)
+            sums_KS += torch.stack([seen_KF[:, -1], norms_K], dim=1)
         update.give_back()
+        weighting.give_back()
+        for sums_S, training in zip(sums_KS, self.trainings, strict=True):
+            training.count(sums_S, max(step - first, 0))
         if self._first.parameters[0].is_cuda:
             torch.cuda.synchronize()
-        seconds = (time.perf_counter() - started) / len(self._trainings)
-        for training in self._trainings:
+        seconds = (time.perf_counter() - started) / len(self.trainings)
+        for training in self.trainings:
             training.took(max(step - first, 0), seconds)
 
-    def _one_step(self, step: int, update: JointUpdate) -> None:
+    def _one_step(
+        self, step: int, update: JointUpdate, weighting: JointWeighting
+    ) -> tuple[Tensor, Tensor]:
+        """The losses (over f_c) [K, L + 1] and norms of gradients [K] of primal step ``step``."""
         config = self._first.config
-        seen_KF = self._backward(step, update.stack)
+        seen_KF = self._backward(step, update.stack, weighting)
         norms_K = update.step(config.grad_clip, self._first.lrs(step))
         if config.weight_ema > 0:  # which is of an arm's own parameters
             update.give_weights()
-        for seen_F, norm, training in zip(seen_KF, norms_K, self._trainings, strict=True):
-            training.follow_step(step, seen_F, norm)
+            for training in self.trainings:
+                training.average_weights(step)
+        weighting.observe(step, seen_KF, self._first.lr_factor(step))
+        return seen_KF, norms_K
 
-    def _backward(self, step: int, stack: Parameters) -> Tensor:
+    def _backward(self, step: int, stack: Parameters, weighting: JointWeighting) -> Tensor:
         """The gradients of all arms' weighted losses; the losses (over f_c) [K, L + 1], detached.
 
         Each row of the sum's gradient is that of its arm alone.
@@ -75,10 +89,7 @@ class FusedTraining:
         for part in parts:
             losses_KF = self._fused_losses(stack, part)
             seen.append(losses_KF.detach())
-            weights_KF = torch.stack(
-                [t.weighting.weights(step, seen[-1][row]) for row, t in enumerate(self._trainings)]
-            )
-            objective = (weights_KF * losses_KF).sum()
+            objective = (weighting.weights(step, seen[-1]) * losses_KF).sum()
             (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
         return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)
 
@@ -109,7 +120,7 @@ class FusedTraining:
         """
         if self._first.task.autocast is not None:
             return False
-        for training in self._trainings:
+        for training in self.trainings:
             training.model.train()
         generator = torch.Generator().manual_seed(0)
         arms = [
@@ -124,7 +135,7 @@ class FusedTraining:
         last_F = torch.zeros_like(weights_F)
         last_F[-1] = 1.0
         part = self._parts(self._first.step)[0]
-        buffers = [buffer for t in self._trainings for buffer in t.model.buffers()]
+        buffers = [buffer for t in self.trainings for buffer in t.model.buffers()]
         before = [buffer.clone() for buffer in buffers]
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)  # torch.vmap's, of what it loops over
@@ -142,7 +153,7 @@ class FusedTraining:
 
     def _kinds(self) -> set[Kind]:
         steps = (self._first.step, self._first.config.steps - 1)
-        return {training.kind(step) for training in self._trainings for step in steps}
+        return {training.kind(step) for training in self.trainings for step in steps}
 
     def _is_alone(self, arms: list[Parameters], kind: Kind, weights_F: Tensor, part: Batch) -> bool:
         """Whether every row of a fused step is what that arm's own step of this kind is."""
@@ -150,7 +161,7 @@ class FusedTraining:
         losses_KF = self._fused_losses(stack, part)
         (weights_F * losses_KF).sum().backward()  # type: ignore[no-untyped-call]
         alones = []
-        for row, (arm, training) in enumerate(zip(arms, self._trainings, strict=True)):
+        for row, (arm, training) in enumerate(zip(arms, self.trainings, strict=True)):
             alone = {name: value.clone().requires_grad_() for name, value in arm.items()}
             own = StepLosses(training.model, training.task)
             losses_F = self._mean_losses(own, alone, part, kind)
@@ -167,7 +178,7 @@ class FusedTraining:
         """Whether clipping and the primal step with these gradients are every arm's own, too."""
         twins = [
             twin_of(training.optimizer, [(own[name], [alone[name]]) for name in alone])
-            for training, own, alone in zip(self._trainings, self._parameters, alones, strict=True)
+            for training, own, alone in zip(self.trainings, self._parameters, alones, strict=True)
         ]
         most, lrs = self._first.config.grad_clip, [g["lr"] for g in twins[0].param_groups]
         joint = JointUpdate(alones, twins)

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 from trainables.config.arm import ConstraintConfig
 from trainables.config.constraint import TOLERANCE
 
-Array = Any  # a NumPy array or a torch tensor: only @, +, -, *, / and slices are used
+Array = Any  # a NumPy array or a torch tensor, of one arm or [K, ...] of K: what both have is used
 Floats = NDArray[np.float64]
+Rate = float | Floats  # a number, or one for each of K arms, [K, 1] in float64
 
 # Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
 SMALLEST_LOSS = 1e-12
@@ -144,12 +145,31 @@ def reference_share(config: ConstraintConfig, scales: Scales) -> float:
 
 def gaps(constraints: DescentConstraints, losses_F: Array) -> Array:
     """A f - b: the violations of the difference form, and what every form is judged by."""
-    return constraints.matrix_LF @ losses_F - constraints.bounds_L
+    return _times(constraints.matrix_LF, losses_F) - constraints.bounds_L
+
+
+def _times(matrix_LF: Array, values_F: Array) -> Array:
+    """A product whose every row is rounded alike, in a stack of matrices as in one alone.
+
+    BLAS rounds small ones by their number, too.
+    """
+    return (matrix_LF * values_F[..., None, :]).sum(-1)
+
+
+def _mixed(values_L: Array, matrix_LF: Array) -> Array:
+    """The same of ``values_L @ matrix_LF``."""
+    return (values_L[..., :, None] * matrix_LF).sum(-2)
+
+
+def _like(rate: Rate, values_L: Array) -> Array:
+    """A rate as a factor of values, rounded to their type once it is computed."""
+    is_of_arms = isinstance(rate, np.ndarray) and not isinstance(values_L, np.ndarray)
+    return values_L.new_tensor(rate) if is_of_arms else rate
 
 
 def previous_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
     """f_{l-1} of every constraint, f0 for the first: what the ratio form divides by; above 0."""
-    losses_L = constraints.previous_LF @ losses_F + constraints.start_L
+    losses_L = _times(constraints.previous_LF, losses_F) + constraints.start_L
     return losses_L.clip(min=SMALLEST_LOSS)
 
 
@@ -176,7 +196,7 @@ def allowed_losses(constraints: DescentConstraints, losses_F: Array) -> Array:
     In the violations' unit. The violation over this is the *relative* signal that a dual step may
     follow (docs/method.md, Training): the same in both forms.
     """
-    allowed_L = constraints.bounds_L + constraints.allowed_LF @ losses_F
+    allowed_L = constraints.bounds_L + _times(constraints.allowed_LF, losses_F)
     if constraints.form == "difference":
         return allowed_L
     return allowed_L / previous_losses(constraints, losses_F)
@@ -197,14 +217,14 @@ def layer_weights(constraints: DescentConstraints, multipliers_L: Array, losses_
     [0.0, -0.3, 2.0]
     """
     if constraints.form == "difference":
-        weights_F = multipliers_L @ constraints.gradient_LF
+        weights_F = _mixed(multipliers_L, constraints.gradient_LF)
     else:  # d/df of (A f - b) / p is A / p - g P / p, where P picks p = f_{l-1}
         shares_L = multipliers_L / previous_losses(constraints, losses_F)
-        weights_F = shares_L @ constraints.gradient_LF
+        weights_F = _mixed(shares_L, constraints.gradient_LF)
         if not constraints.is_detached:
             shares_L = shares_L * violations(constraints, losses_F)
-            weights_F = weights_F - shares_L @ constraints.previous_LF
-    weights_F[-1] += 1.0
+            weights_F = weights_F - _mixed(shares_L, constraints.previous_LF)
+    weights_F[..., -1] += 1.0
     return weights_F
 
 
@@ -214,7 +234,7 @@ def lagrangian(constraints: DescentConstraints, losses_F: Array, multipliers_L: 
 
 
 def dual_step(
-    multipliers_L: Array, signal_L: Array, *, dual_lr: float, resilience: float = 0.0
+    multipliers_L: Array, signal_L: Array, *, dual_lr: Rate, resilience: Rate = 0.0
 ) -> Array:
     """Projected dual ascent: lambda <- [(1 - eta c) lambda + eta g]_+, eq. (38).
 
@@ -225,11 +245,12 @@ def dual_step(
     >>> dual_step(np.array([0.0, 1.0]), np.array([0.5, -0.2]), dual_lr=1.0).tolist()
     [0.5, 0.8]
     """
-    return ((1.0 - dual_lr * resilience) * multipliers_L + dual_lr * signal_L).clip(min=0)
+    kept = _like(1.0 - dual_lr * resilience, multipliers_L)
+    return (kept * multipliers_L + _like(dual_lr, signal_L) * signal_L).clip(min=0)
 
 
 def bare_decay_step(
-    multipliers_L: Array, signal_L: Array, *, dual_lr: float, resilience: float = 0.0
+    multipliers_L: Array, signal_L: Array, *, dual_lr: Rate, resilience: Rate = 0.0
 ) -> Array:
     """Projected ascent with a decay that no rate scales: lambda <- [(1 - c) lambda + eta s]_+.
 
@@ -239,7 +260,8 @@ def bare_decay_step(
     >>> bare_decay_step(np.array([1.0]), np.array([0.5]), dual_lr=0.1, resilience=0.25).tolist()
     [0.8]
     """
-    return ((1.0 - resilience) * multipliers_L + dual_lr * signal_L).clip(min=0)
+    kept = _like(1.0 - resilience, multipliers_L)
+    return (kept * multipliers_L + _like(dual_lr, signal_L) * signal_L).clip(min=0)
 
 
 def nupi_step(
@@ -247,9 +269,9 @@ def nupi_step(
     signal_L: Array,
     previous_L: Array,
     *,
-    dual_lr: float,
+    dual_lr: Rate,
     kp: float,
-    resilience: float = 0.0,
+    resilience: Rate = 0.0,
 ) -> Array:
     """nuPI (nu = 0): lambda <- [(1 - eta c) lambda + eta s + kappa_p (s - s_previous)]_+.
 
@@ -270,8 +292,8 @@ def nupi_step(
     Source: Sohrabi et al. 2024, arXiv 2406.04558; Ramirez and Lacoste-Julien, arXiv 2509.22500.
     """
     proportional_L = kp * (signal_L - previous_L)
-    decayed_L = (1.0 - dual_lr * resilience) * multipliers_L
-    return (decayed_L + dual_lr * signal_L + proportional_L).clip(min=0)
+    decayed_L = _like(1.0 - dual_lr * resilience, multipliers_L) * multipliers_L
+    return (decayed_L + _like(dual_lr, signal_L) * signal_L + proportional_L).clip(min=0)
 
 
 def augmented_multipliers(multipliers_L: Array, signal_L: Array, *, penalty_L: Array) -> Array:

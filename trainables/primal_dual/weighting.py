@@ -95,7 +95,7 @@ class LastLayer:
 
     def weights(self, step: int, losses_F: Tensor) -> Tensor:
         """The same at every step, for as many of the last layers as there are losses."""
-        return self._weights_F[-len(losses_F) :]
+        return self._weights_F[..., -losses_F.shape[-1] :]
 
     def observe(self, step: int, losses_F: Tensor, lr_factor: float) -> None:
         """Nothing to learn."""

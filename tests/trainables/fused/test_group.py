@@ -248,14 +248,22 @@ def test_an_arm_that_fails_in_a_group_fails_alone(
     configs = company(TINY)
     by_itself, together = store_in(tmp_path / "alone"), store_in(tmp_path / "together")
     alone(configs, by_itself)
-    follow_step = Training.follow_step
 
-    def out_of_memory(training: Training, step: int, *seen: torch.Tensor) -> None:
-        if training.config == configs[1] and step == 15:
+    def short(trainings: Sequence[Training], step: int) -> None:
+        if step == 15 and any(training.config == configs[1] for training in trainings):
             raise MemoryError("no more")
-        follow_step(training, step, *seen)
 
-    monkeypatch.setattr(Training, "follow_step", out_of_memory)
+    def one_step(fused: FusedTraining, step: int, *others: Any) -> Any:
+        short(fused.trainings, step)
+        return fused_step(fused, step, *others)
+
+    def finish_step(training: Training, step: int, seen_F: torch.Tensor) -> None:
+        short([training], step)
+        own_step(training, step, seen_F)
+
+    fused_step, own_step = FusedTraining._one_step, Training.finish_step
+    monkeypatch.setattr(FusedTraining, "_one_step", one_step)
+    monkeypatch.setattr(Training, "finish_step", finish_step)
     finish(group_of(configs, together))
     failed = together.record(configs[1].signature())
     assert failed is not None

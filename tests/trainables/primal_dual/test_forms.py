@@ -360,7 +360,7 @@ def test_no_form_reads_a_number_off_the_device(name: str) -> None:
         for step in range(3 * EPOCH):
             training.weighting.weights(step, losses_F)
             training.weighting.observe(step, losses_F, 0.5)
-            training._average_weights(step)
+            training.average_weights(step)
         with pytest.raises(AssertionError, match="read off"):
             bool(losses_F[0] > 0)
 

@@ -1,0 +1,150 @@
+"""Joint weighting of fused arms: their layer weights and dual steps, all at once.
+
+Arms whose constraints differ in numbers alone (alpha, dual_lr, resilience, or whether they are
+detached) are one weighting whose tensors have K rows; that takes as many launches as one arm. The
+others keep their own. All that it computes is elementwise, or sums of a few numbers in a fixed
+order, so that every row has the bits of its arm alone; ``has_same_bits`` tries that.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.primal_dual.constraints import DescentConstraints
+from trainables.primal_dual.dual_variables import Multipliers
+from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting
+
+_PARTS = (DescentConstraints, LastLayer, Multipliers)  # of a weighting, with tensors of their own
+_OWN = ("config", "is_detached")  # may differ: what is read of them is the same, or in a tensor
+
+
+class JointWeighting:
+    """The weightings of K arms at one step, until they are given back."""
+
+    def __init__(self, weightings: Sequence[Weighting], *, is_joint: bool = True) -> None:
+        """Stack what can be; with ``is_joint=False`` nothing."""
+        rows_of: dict[Hashable, list[int]] = {}
+        for row, weighting in enumerate(weightings):
+            kind = _kind(weighting) if is_joint else None
+            rows_of.setdefault(row if kind is None else kind, []).append(row)
+        self._weightings = weightings
+        self._parts: list[tuple[list[int], Any, Weighting]] = []
+        for rows in rows_of.values():
+            at, own = rows[0], [weightings[row] for row in rows]
+            if len(rows) == 1:
+                self._parts.append((rows, at, own[0]))
+            else:
+                self._parts.append((rows, _index(rows, _tensor_of(own[0]).device), _stacked(own)))
+
+    def weights(self, step: int, losses_KF: Tensor) -> Tensor:
+        """w [K, L + 1] for primal step ``step``, whose losses over f_c these are, detached."""
+        weights_KF = torch.empty_like(losses_KF)
+        for _, at, weighting in self._parts:
+            weights_KF[at] = weighting.weights(step, losses_KF[at])
+        return weights_KF
+
+    def observe(self, step: int, losses_KF: Tensor, lr_factor: float) -> None:
+        """Show every arm its losses of primal step ``step``."""
+        for _, at, weighting in self._parts:
+            weighting.observe(step, losses_KF[at], lr_factor)
+
+    def give_back(self) -> None:
+        """Every arm's weighting is what its row is."""
+        for rows, _, joint in self._parts:
+            if len(rows) > 1:
+                _give_back(joint, [self._weightings[row] for row in rows])
+
+
+def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
+    """Whether weights and dual steps of the arms together are those of each alone, to the bit.
+
+    Tried on losses drawn at random around the constant's, of ``layers`` layers, on copies.
+    """
+    joined, alone = (JointWeighting(copy.deepcopy(weightings), is_joint=j) for j in (True, False))
+    generator = torch.Generator().manual_seed(0)
+    for step in range(*_tried(weightings)):
+        losses_KF = torch.rand(len(weightings), layers + 1, generator=generator) * 2
+        losses_KF = losses_KF.to(_tensor_of(weightings[0]))
+        found = [joint.weights(step, losses_KF) for joint in (joined, alone)]
+        if not torch.equal(*found):
+            return False
+        for joint in (joined, alone):
+            joint.observe(step, losses_KF, 0.7)
+    return True
+
+
+def _tensor_of(weighting: Weighting) -> Tensor:
+    """One of its tensors, of the device and type that all have."""
+    return next(value for value in vars(weighting).values() if isinstance(value, Tensor))
+
+
+def _tried(weightings: Sequence[Weighting], steps: int = 6) -> tuple[int, int]:
+    """Steps after every warm-up."""
+    warm = [w.config.warmup_steps for w in weightings if isinstance(w, PrimalDual)]
+    first = max(warm, default=0)
+    return first, first + steps
+
+
+def _kind(weighting: Weighting) -> Hashable:
+    """What arms must agree in to be one weighting; None where they must stay alone.
+
+    Adam keeps moments of its own, slacks are stepped by it, ramps interpolate with kernels that
+    round a tensor's end in another way.
+    """
+    if isinstance(weighting, LastLayer):
+        return "plain"
+    if not isinstance(weighting, PrimalDual):
+        return None
+    config = weighting.config
+    alone = config.is_adam or config.resilience_form != "decay" or config.dual_noise is not None
+    if alone or config.alpha_ramp_steps > 0:
+        return None
+    numbers: dict[str, Any] = {"alpha": 0.5, "dual_lr": 0.1, "resilience": 0.1}
+    if config.form == "difference":  # the gradient's matrix says it all
+        numbers["grad_through_previous"] = True
+    return repr(dataclasses.replace(config, **numbers))
+
+
+def _index(rows: list[int], device: torch.device) -> slice | Tensor:
+    """Rows of a tensor: a view where they lie side by side."""
+    first, last = rows[0], rows[-1]
+    if rows == list(range(first, last + 1)):
+        return slice(first, last + 1)
+    return torch.tensor(rows, device=device)
+
+
+def _stacked(parts: Sequence[Any]) -> Any:
+    """One object in the place of several: tensors have rows, numbers that differ are [K, 1]."""
+    joint = copy.copy(parts[0])
+    for name, value in vars(joint).items():
+        values = [vars(part)[name] for part in parts]
+        new = value
+        if isinstance(value, Tensor):
+            new = torch.stack(values)
+        elif isinstance(value, _PARTS):
+            new = _stacked(values)
+        elif isinstance(value, float) and len(set(values)) > 1:
+            new = np.array(values)[:, None]
+        elif name not in _OWN and any(other != value for other in values):
+            raise RuntimeError(f"arms of a group must agree in {name}: {values}")
+        object.__setattr__(joint, name, new)  # also of a frozen one
+    return joint
+
+
+def _give_back(joint: Any, parts: Sequence[Any]) -> None:
+    """What steps have changed: tensors and counts."""
+    for name, value in vars(joint).items():
+        for row, part in enumerate(parts):
+            if isinstance(value, Tensor):
+                setattr(part, name, value[row].clone())
+            elif isinstance(value, Multipliers):
+                _give_back(value, [vars(p)[name] for p in parts])
+            elif isinstance(value, int):
+                setattr(part, name, value)
