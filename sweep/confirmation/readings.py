@@ -19,7 +19,6 @@ from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
-from trainables.records.parallel_reads import at_once
 
 _FOLDER = "confirmations"
 
@@ -78,7 +77,7 @@ def left_by(objects: ObjectStore, name: str, signatures: Collection[str]) -> Rea
         signatures: of its stored arms.
     """
     reading = _reading(objects, name, alone=True)
-    final = sum(at_once(ArmStore(objects).has_final, signatures))
+    final = len(ArmStore(objects).finals(signatures))
     if reading is None or not final:
         return None
     return Reading(

@@ -104,7 +104,8 @@ class Coordinator:
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
         self._ended: LateRecords[LiveArm] = LateRecords(self.runs)
-        self.outcomes: dict[str, dict[int, ProposalOutcome]] = {}
+        settings = definition.space.settings
+        self.outcomes: dict[str, dict[int, ProposalOutcome]] = {s.name: {} for s in settings}
         self.retired: dict[str, str] = {}
         self.problems: list[str] = []
         self.stopping = ""  # why no more arms are handed out
@@ -116,7 +117,7 @@ class Coordinator:
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
         self._on_event = on_event
         self._has_winner = self._has_stalled = self._is_started = False
-        self._points: dict[str, dict[int, Point]] = {}
+        self._points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._read = RecordReader(self.runs)
@@ -131,9 +132,8 @@ class Coordinator:
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
-        Of judged proposals no record is read: starting costs two small reads for each of them,
-        a look whether the records are there, and for each setting a read of its judged.json, which
-        is put once where it is not whole. So is spent.json, from the records that it lacks.
+        Of judged proposals no record is read: starting costs two small reads and a look for each,
+        many at once; judged.json of each setting is put where it is not whole. So is spent.json.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -145,11 +145,11 @@ class Coordinator:
             drop_failed_alike(self.objects, name)
         self.spending.start()
         there = set(self.objects.names("arms"))
-        for setting in self.definition.space.settings:
-            self.outcomes[setting.name] = {}
-            self._points[setting.name] = {}
-            for proposal in stored_proposals(self.objects, self.definition.name, setting.name):
-                self._fold(setting.name, proposal)
+        stored = {of: stored_proposals(self.objects, name, of) for of in self._points}
+        told = (p.outcome for of in stored.values() for p in of if p.outcome)
+        final = self.runs.finals({s for outcome in told for s in outcome.signatures})
+        for setting, proposal in ((of, p) for of, every in stored.items() for p in every):
+            self._fold(setting, proposal, final)
         for arm in list(self.plan.remaining()):
             if arm.signature in there:
                 self._settle_if_final(arm)
@@ -342,13 +342,13 @@ class Coordinator:
 
     # --- proposals ------------------------------------------------------------------------------
 
-    def _fold(self, setting: str, proposal: StoredProposal) -> None:
+    def _fold(self, setting: str, proposal: StoredProposal, final: set[str]) -> None:
         arms = self.plan.add_proposal(setting, proposal.number, proposal.point)
         self._points[setting][proposal.number] = proposal.point
         signatures = tuple(arm.signature for arm in arms)
         outcome = proposal.verdict_on(signatures)
         # It stands while its arms were not forgotten.
-        if outcome is not None and all(map(self.runs.has_final, signatures)):
+        if outcome is not None and final.issuperset(signatures):
             self.outcomes[setting][proposal.number] = outcome
             self._has_winner |= outcome.can_win
             for arm, end in zip(arms, outcome.arms, strict=True):

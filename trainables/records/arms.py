@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Collection
 
 from trainables.errors import DamagedObject, StoreError
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
 from trainables.records.unit_scores import UnitScores
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,11 @@ class ArmStore:
     def has_final(self, signature: str) -> bool:
         """Whether the arm has a final record; it is not read."""
         return self.objects.exists(f"arms/{signature}/{FINAL}")
+
+    def finals(self, signatures: Collection[str]) -> set[str]:
+        """Those that ``has_final``, many looked for at once."""
+        found = zip(signatures, at_once(self.has_final, signatures), strict=True)
+        return {signature for signature, is_final in found if is_final}
 
     def put_record(self, record: ArmRecord) -> ArmRecord:
         """Write the record, unless a final one is there; return what the store holds now.
