@@ -74,13 +74,15 @@ def seconds_of(trained: Training | FusedTraining, step: int, device: str) -> flo
     return clock() - started
 
 
-def measured(config: ArmConfig, task: Task, size: int, repeats: int) -> dict[str, object]:
+def measured(
+    config: ArmConfig, task: Task, size: int, repeats: int, at_least: int
+) -> dict[str, object]:
     """One company against one arm alone, by turns."""
     alone = training_of(company(config, 2)[1], task)
     arms = [training_of(arm, task) for arm in company(config, size)]
     fused = FusedTraining(arms)
     same_bits = fused.same_bits()
-    steps, first = max(2, 48 // size), 2
+    steps, first = max(at_least, 48 // size), 2
     alone.run_to(first)
     fused.run_to(first)
     rates, ratios = [], []
@@ -121,6 +123,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=5)
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 32])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=24, help="between two reports, at least")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -132,7 +135,7 @@ def main() -> None:
         rows = []
         for size in options.arms:
             load.append(round(os.getloadavg()[0], 1))
-            rows.append(measured(config, task, size, options.repeats))
+            rows.append(measured(config, task, size, options.repeats, options.steps))
         case = {"width": width, "batch": batch, "shared": shared(config, task)}
         found.append({**case, "companies": rows})
     on_gpu = options.device == "cuda"

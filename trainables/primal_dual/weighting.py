@@ -292,18 +292,26 @@ class PrimalDual(Watched):
         self._loss_sum_F += losses_F
         self._summed += 1
         if is_dual_step(self.config, self._steps_per_epoch, step):
-            mean_F = self._loss_sum_F / self._summed
-            self._loss_sum_F = torch.zeros_like(mean_F)
+            if self._summed == 1:
+                signal_L = self.signal(constraints, losses_F, self._seen_L)
+            else:
+                signal_L = self.signal(constraints, self._loss_sum_F / self._summed)
+            self._loss_sum_F = torch.zeros_like(losses_F)
             self._summed = 0
-            self._dual_step(self._averaged(self.signal(constraints, mean_F)), lr_factor)
+            self._dual_step(self._averaged(signal_L), lr_factor)
         restarts = self.slacks is not None and self.config.resilience_form == "slack_restart"
         if restarts and (step + 1) % self._steps_per_epoch == 0:
             assert self.slacks is not None
             self.slacks.restart()
 
-    def signal(self, constraints: DescentConstraints, losses_F: Tensor) -> Tensor:
-        """What the dual step follows: g, or g over the loss allowed right now; clipped."""
-        signal_L: Tensor = violations(constraints, losses_F)
+    def signal(
+        self, constraints: DescentConstraints, losses_F: Tensor, found_L: Tensor | None = None
+    ) -> Tensor:
+        """What the dual step follows: g, or g over the loss allowed right now; clipped.
+
+        ``found_L`` are the violations of these losses, where they are known.
+        """
+        signal_L: Tensor = violations(constraints, losses_F) if found_L is None else found_L
         if self.config.dual_signal == "relative":
             allowed_L: Tensor = allowed_losses(constraints, losses_F)
             tiny = torch.finfo(allowed_L.dtype).tiny  # a loss of 0 allows 0: 0 / 0 is met, not NaN
