@@ -224,3 +224,18 @@ def test_a_failure_of_the_world_exits_1_without_a_traceback(stored: ObjectStore)
     assert result.stderr.startswith("sweep: ")
     assert "is damaged" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_a_process_of_its_own_collects_seldom_and_not_at_its_end() -> None:
+    code = """
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 10_000, gc.get_threshold()[0]))
+from sweep.cli.__main__ import program
+sys.argv = ["sweep", "--version"]
+program()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    version, end = ran.stdout.splitlines()
+    assert version.startswith("sweep, version ")
+    assert end == "True 50000"
+    assert ran.returncode == 0
