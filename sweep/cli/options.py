@@ -15,13 +15,16 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 from rich.console import Console
 
+from search_spaces import catalog
+from sweep.study import advice
 from sweep.study.advice import ADDRESS, DEFAULT_STORAGE, STORAGE, note
 from sweep.study.opening import named_place, open_store, refuse_key
-from trainables.errors import InvalidValue
+from trainables.errors import InvalidValue, Misuse
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
     from sweep.results.sweep_view import Read, ReadRecord, SweepView
+    from sweep.study.pairs import ProposalResult
     from trainables.records.objects import ObjectStore
 
 Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -150,6 +153,36 @@ def open_sweep(
     objects = open_store(storage)
     with named_place(objects):
         return objects, load_sweep(objects, name, read, record=record)
+
+
+def winners_of(
+    objects: ObjectStore, view: SweepView, patterns: Sequence[str], *, to: str
+) -> dict[str, ProposalResult]:
+    """Winners of a sweep by setting, of those that match; says which settings have none.
+
+    Args:
+        objects: the store.
+        view: of the sweep, its records read.
+        patterns: of settings' names, as --only has them; none: all.
+        to: what is done to a winner, as a verb.
+
+    Raises:
+        Misuse: it is a confirmation, or no setting has a winner.
+        UnknownName: no setting matches a pattern.
+    """
+    name = view.definition.name
+    if view.definition.space.phase == "confirmation":
+        what = f"{name} is a confirmation, which chooses no winner"
+        raise Misuse(f"{what}: {to} those of the sweep that it confirms.")
+    found = {s.setting.name: s.chosen.winner for s in view.settings}
+    kept = catalog.matching(list(found), patterns, name)
+    won = {setting: winner for setting in kept if (winner := found[setting]) is not None}
+    if not won:
+        why = advice.command("best", name, storage=objects.root)
+        raise Misuse(f"{name} has no winner to {to}: `{why}` says why.")
+    if without := [setting for setting in kept if setting not in won]:
+        note(f"{', '.join(without)}: left out, without a winner.")
+    return won
 
 
 _OF_PYTHON = {"True": "true", "False": "false", "None": "null"}  # as space files spell them

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from search_spaces import catalog
 from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
     complete_sweeps,
@@ -14,6 +13,7 @@ from sweep.cli.options import (
     open_sweep,
     storage_option,
     tell_that_it_is_here,
+    winners_of,
 )
 from sweep.cli.reading import newest_first
 from sweep.cluster import ask
@@ -143,24 +143,13 @@ def register(
     from sweep.tracking.models import Models, arms_of
 
     tell_that_it_is_here(ON_HEAD)
-    objects = open_store(storage)
-    if find_sweep(objects, name).space.phase == "confirmation":
-        raise Misuse(
-            f"{name} is a confirmation, which chooses no winner: register those of the sweep that "
-            "it confirms."
-        )
-    _, view = open_sweep(storage, name)
+    objects, view = open_sweep(storage, name)
     if view.definition.space.base.facts.answers:
         raise Misuse(
             f"the networks of {name} cannot be registered as models: they write answers token by "
             "token, which a model of one input does not. Their weights are in the store."
         )
-    kept = catalog.matching([s.setting.name for s in view.settings], patterns, name)
-    settings = [s for s in view.settings if s.setting.name in kept]
-    won = {s.setting.name: s.chosen.winner for s in settings if s.chosen.winner is not None}
-    if not won:
-        why = advice.command("best", name, storage=objects.root)
-        raise Misuse(f"{name} has no winner to register: `{why}` says why.")
+    won = winners_of(objects, view, patterns, to="register")
     uri = place_of(objects, view.definition, mlflow)
     models = Models(uri, objects, name, known_id(objects, name))
     for setting, winner in won.items():
@@ -168,9 +157,6 @@ def register(
             there = models.register(network)
             said = "new" if there.is_new else "as before"
             click.echo(f"{there.uri}  (version {there.version}, {said})")
-    without = [s.setting.name for s in settings if s.setting.name not in won]
-    if without:
-        note(f"no model of {', '.join(without)}: no winner.")
     click.echo(f"Load one with MLFLOW_TRACKING_URI={shown(uri)}: mlflow.pyfunc.load_model(...)")
 
 

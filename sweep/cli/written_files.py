@@ -15,7 +15,6 @@ import click
 from rich.console import Console
 from rich.progress import track
 
-from search_spaces import catalog
 from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
     console,
@@ -25,6 +24,7 @@ from sweep.cli.options import (
     open_sweep,
     storage_option,
     tell_that_it_is_here,
+    winners_of,
 )
 from sweep.cli.reading import run_ids
 from sweep.cli.upkeep import ON_HEAD
@@ -228,19 +228,9 @@ def answers_(
         )
     objects, view = open_sweep(storage, name)
     space = view.definition.space
-    if space.phase == "confirmation":
-        raise Misuse(f"{name} is a confirmation: ask the winners of the sweep that it confirms.")
     if not space.base.facts.answers:
         raise Misuse(f"networks of {name} write no answers: its task is {space.base.task}.")
-    kept = catalog.matching([s.setting.name for s in view.settings], patterns, name)
-    settings = [s for s in view.settings if s.setting.name in kept]
-    won = {s.setting.name: s.chosen.winner for s in settings if s.chosen.winner is not None}
-    if not won:
-        why = advice.command("best", name, storage=objects.root)
-        raise Misuse(f"{name} has no winner to ask: `{why}` says why.")
-    without = [setting for setting in kept if setting not in won]
-    if without:
-        note(f"{', '.join(without)}: left out, without a winner whose weights are kept.")
+    won = winners_of(objects, view, patterns, to="ask")
     pairs = [(setting, pair) for setting, winner in won.items() for pair in winner.pairs]
     _require_weights(objects, name, [record for _, pair in pairs for record in _arms(pair)])
     instructions = None if file is None else read_instructions(file)
