@@ -71,6 +71,7 @@ class ArmGroup:
             run.settle()
             if run.record.is_final:
                 run.let_go()
+                self._fused = None  # which holds its network
                 self._share(together)
         return together
 

@@ -88,7 +88,7 @@ class FusedTraining:
         seen = []
         for part in parts:
             losses_KF = self._fused_losses(stack, part)
-            seen.append(losses_KF.detach())
+            seen.append(losses_KF.detach().contiguous())  # rows as alone
             objective = (weighting.weights(step, seen[-1]) * losses_KF).sum()
             (objective / len(parts) if len(parts) > 1 else objective).backward()  # type: ignore[no-untyped-call]
         return seen[0] if len(parts) == 1 else torch.stack(seen).mean(dim=0)

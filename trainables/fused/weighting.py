@@ -19,9 +19,10 @@ from torch import Tensor
 
 from trainables.primal_dual.constraints import DescentConstraints
 from trainables.primal_dual.dual_variables import Multipliers
-from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting
+from trainables.primal_dual.weighting import LastLayer, PrimalDual, Watched, Weighting
 
 _PARTS = (DescentConstraints, LastLayer, Multipliers)  # of a weighting, with tensors of their own
+TRIED = 6  # steps in which arms together are compared with each alone
 _OWN = ("config", "is_detached")  # may differ: what is read of them is the same, or in a tensor
 
 
@@ -55,6 +56,15 @@ class JointWeighting:
         for _, at, weighting in self._parts:
             weighting.observe(step, losses_KF[at], lr_factor)
 
+    def disturb(self, drawn_KF: Tensor) -> None:
+        """Multipliers as drawn, and a dual step after every primal one."""
+        for _, at, weighting in self._parts:
+            if isinstance(weighting, PrimalDual):
+                values_L = weighting.multipliers.values_L
+                values_L.copy_(drawn_KF[at][..., : values_L.shape[-1]])
+                config = weighting.config
+                weighting.config = dataclasses.replace(config, dual_every=1, dual_every_unit="step")
+
     def give_back(self) -> None:
         """Every arm's weighting is what its row is."""
         for rows, _, joint in self._parts:
@@ -65,15 +75,19 @@ class JointWeighting:
 def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
     """Whether weights and dual steps of the arms together are those of each alone, to the bit.
 
-    Tried on losses drawn at random around the constant's, of ``layers`` layers, on copies.
+    Tried on copies with multipliers and losses drawn at random, of ``layers`` layers, and with a
+    dual step after each.
     """
     joined, alone = (JointWeighting(copy.deepcopy(weightings), is_joint=j) for j in (True, False))
     generator = torch.Generator().manual_seed(0)
-    for step in range(*_tried(weightings)):
+    drawn_KF = torch.rand(len(weightings), layers + 1, generator=generator)
+    for joint in (joined, alone):
+        joint.disturb(drawn_KF)
+    first = max((w.config.warmup_steps for w in weightings if isinstance(w, Watched)), default=0)
+    for step in range(first, first + TRIED):
         losses_KF = torch.rand(len(weightings), layers + 1, generator=generator) * 2
         losses_KF = losses_KF.to(_tensor_of(weightings[0]))
-        found = [joint.weights(step, losses_KF) for joint in (joined, alone)]
-        if not torch.equal(*found):
+        if not torch.equal(*(joint.weights(step, losses_KF) for joint in (joined, alone))):
             return False
         for joint in (joined, alone):
             joint.observe(step, losses_KF, 0.7)
@@ -83,13 +97,6 @@ def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
 def _tensor_of(weighting: Weighting) -> Tensor:
     """One of its tensors, of the device and type that all have."""
     return next(value for value in vars(weighting).values() if isinstance(value, Tensor))
-
-
-def _tried(weightings: Sequence[Weighting], steps: int = 6) -> tuple[int, int]:
-    """Steps after every warm-up."""
-    warm = [w.config.warmup_steps for w in weightings if isinstance(w, PrimalDual)]
-    first = max(warm, default=0)
-    return first, first + steps
 
 
 def _kind(weighting: Weighting) -> Hashable:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -270,3 +272,13 @@ def test_an_arm_that_fails_in_a_group_fails_alone(
     assert failed.status == "failed"
     assert failed.reason.startswith("out of CPU memory (no more)")
     require_same([configs[0], *configs[2:]], by_itself, together)
+
+
+def test_no_network_outlives_the_arms_of_a_group(tmp_path: Path) -> None:
+    group = group_of(company(TINY)[:3], store_in(tmp_path))
+    group.advance()
+    assert group._fused is not None
+    networks = [weakref.ref(training.model) for training in group._fused.trainings]
+    finish(group)
+    gc.collect()
+    assert [network() for network in networks] == [None] * 3

@@ -16,8 +16,9 @@ from trainables.contracts.tiny_runs import CPU
 from trainables.errors import InvalidValue
 from trainables.fused.weighting import JointWeighting, has_same_bits
 from trainables.primal_dual import constraints
+from trainables.primal_dual import dual_variables as duals
 from trainables.primal_dual.constraints import Scales
-from trainables.primal_dual.weighting import LastLayer, Weighting, weighting_of
+from trainables.primal_dual.weighting import LastLayer, PrimalDual, Weighting, weighting_of
 
 STEPS = 3 * EPOCH + 2
 SCALES = Scales(constant_loss=2.0, identity_loss=1.7)
@@ -128,19 +129,24 @@ def test_the_operations_of_a_step_do_not_grow_with_the_arms() -> None:
     assert counts[0] == counts[1]
 
 
+@pytest.mark.parametrize("form", [{}, {"dual_every": 9}, {"dual_every_unit": "epoch"}])
 def test_where_a_stack_rounds_in_another_way_arms_keep_their_own_weightings(
-    monkeypatch: pytest.MonkeyPatch,
+    form: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weightings = weightings_of(arms_of({}))
+    weightings = weightings_of(arms_of(form))
     before = copy.deepcopy(weightings)
     assert has_same_bits(weightings, 3)
     for one, other in zip(before, weightings, strict=True):  # it was tried on copies
         same(one.state_dict(), other.state_dict())
-    times = constraints._times
+        assert not isinstance(one, PrimalDual) or one.config == other.config
+    for holder, name in ((constraints, "_times"), (constraints, "_mixed"), (duals, "dual_step")):
+        exact = getattr(holder, name)
 
-    def rounded(matrix_LF: Tensor, values_F: Tensor) -> Tensor:
-        exact: Tensor = times(matrix_LF, values_F)
-        return exact if matrix_LF.ndim == 2 else exact * (1 + 2**-23)
+        def rounded(first: Tensor, *others: Any, exact: Any = exact, **rates: Any) -> Tensor:
+            found: Tensor = exact(first, *others, **rates)
+            joint = max(value.ndim for value in (first, *others))
+            return found * (1 + 2**-20) if joint > (1 if rates else 2) else found
 
-    monkeypatch.setattr(constraints, "_times", rounded)
-    assert not has_same_bits(weightings, 3)
+        with monkeypatch.context() as patched:
+            patched.setattr(holder, name, rounded)
+            assert not has_same_bits(weightings, 3), name
