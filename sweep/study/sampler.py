@@ -213,7 +213,10 @@ def distributions_of(space: SearchSpace, setting: Setting) -> dict[str, BaseDist
 
 
 class _Shared:
-    """A distribution that all trials share: Optuna copies it with every one, and changes none."""
+    """A distribution that all trials share: Optuna copies it with every one, and changes none.
+
+    For studies in memory: neither Optuna's storages nor its own distributions know these types.
+    """
 
     def __deepcopy__(self, memo: object) -> Self:
         return self

@@ -13,7 +13,6 @@ import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,7 +22,8 @@ from trainables.primal_dual.weighting import LastLayer, PrimalDual, Watched, Wei
 
 _PARTS = (DescentConstraints, LastLayer, Multipliers)  # of a weighting, with tensors of their own
 TRIED = 6  # steps in which arms together are compared with each alone
-_OWN = ("config", "is_detached")  # may differ: what is read of them is the same, or in a tensor
+# May differ: what is read of them is the same or in a tensor, or the next step overwrites them.
+_OWN = ("config", "is_detached", "_last_step")
 
 
 class JointWeighting:
@@ -94,9 +94,9 @@ def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
     return True
 
 
-def _tensor_of(weighting: Weighting) -> Tensor:
+def _tensor_of(part: object) -> Tensor:
     """One of its tensors, of the device and type that all have."""
-    return next(value for value in vars(weighting).values() if isinstance(value, Tensor))
+    return next(value for value in vars(part).values() if isinstance(value, Tensor))
 
 
 def _kind(weighting: Weighting) -> Hashable:
@@ -116,7 +116,8 @@ def _kind(weighting: Weighting) -> Hashable:
     numbers: dict[str, Any] = {"alpha": 0.5, "dual_lr": 0.1, "resilience": 0.1}
     if config.form == "difference":  # the gradient's matrix says it all
         numbers["grad_through_previous"] = True
-    return repr(dataclasses.replace(config, **numbers))
+    counts = tuple(v for n, v in vars(weighting).items() if isinstance(v, int) and n not in _OWN)
+    return repr(dataclasses.replace(config, **numbers)), counts
 
 
 def _index(rows: list[int], device: torch.device) -> slice | Tensor:
@@ -128,7 +129,10 @@ def _index(rows: list[int], device: torch.device) -> slice | Tensor:
 
 
 def _stacked(parts: Sequence[Any]) -> Any:
-    """One object in the place of several: tensors have rows, numbers that differ are [K, 1]."""
+    """One object in the place of several: tensors have rows, numbers that differ are [K, 1].
+
+    Those numbers stay in float64, as numbers are, and on the device, which no step waits for.
+    """
     joint = copy.copy(parts[0])
     for name, value in vars(joint).items():
         values = [vars(part)[name] for part in parts]
@@ -138,7 +142,8 @@ def _stacked(parts: Sequence[Any]) -> Any:
         elif isinstance(value, _PARTS):
             new = _stacked(values)
         elif isinstance(value, float) and len(set(values)) > 1:
-            new = np.array(values)[:, None]
+            of = _tensor_of(joint).device
+            new = torch.tensor(values, dtype=torch.float64, device=of)[:, None]
         elif name not in _OWN and any(other != value for other in values):
             raise RuntimeError(f"arms of a group must agree in {name}: {values}")
         object.__setattr__(joint, name, new)  # also of a frozen one
@@ -148,10 +153,11 @@ def _stacked(parts: Sequence[Any]) -> Any:
 def _give_back(joint: Any, parts: Sequence[Any]) -> None:
     """What steps have changed: tensors and counts."""
     for name, value in vars(joint).items():
-        for row, part in enumerate(parts):
-            if isinstance(value, Tensor):
-                setattr(part, name, value[row].clone())
-            elif isinstance(value, Multipliers):
-                _give_back(value, [vars(p)[name] for p in parts])
-            elif isinstance(value, int):
+        if isinstance(value, Multipliers):
+            _give_back(value, [vars(part)[name] for part in parts])
+        elif isinstance(value, Tensor):
+            for part, row in zip(parts, value, strict=True):
+                setattr(part, name, row.clone())  # of a view a checkpoint would keep all rows
+        elif isinstance(value, int):
+            for part in parts:
                 setattr(part, name, value)

@@ -28,7 +28,7 @@ from trainables.config.constraint import TOLERANCE
 
 Array = Any  # a NumPy array or a torch tensor, of one arm or [K, ...] of K: what both have is used
 Floats = NDArray[np.float64]
-Rate = float | Floats  # a number, or one for each of K arms, [K, 1] in float64
+Rate = Any  # a number, or a tensor of one for each of K arms, [K, 1] in float64
 
 # Ratios are taken over at least this share of f_c: the square still fits float32, 0 / 0 is met.
 SMALLEST_LOSS = 1e-12
@@ -163,8 +163,7 @@ def _mixed(values_L: Array, matrix_LF: Array) -> Array:
 
 def _like(rate: Rate, values_L: Array) -> Array:
     """A rate as a factor of values, rounded to their type once it is computed."""
-    is_of_arms = isinstance(rate, np.ndarray) and not isinstance(values_L, np.ndarray)
-    return values_L.new_tensor(rate) if is_of_arms else rate
+    return rate.to(values_L.dtype) if hasattr(rate, "to") else rate
 
 
 def previous_losses(constraints: DescentConstraints, losses_F: Array) -> Array:

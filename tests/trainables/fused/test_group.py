@@ -182,6 +182,27 @@ def test_a_group_that_was_killed_goes_on_together_or_alone(
     require_same(configs, by_itself, killed)
 
 
+@pytest.mark.parametrize("reports", [(2, 1, 1), (1, 2, 2), (0, 2, 2), (0, 1, 2)])
+def test_arms_that_stopped_at_different_reports_go_on_as_one(
+    reports: tuple[int, ...], tmp_path: Path
+) -> None:
+    """Their constraints differ in numbers alone, so that their weights are joint, too."""
+    configs = [
+        TINY.with_fields({"constraint.alpha": a, "dtype": "float32"}) for a in (0.2, 0.3, 0.4)
+    ]
+    by_itself, stopped = store_in(tmp_path / "alone"), store_in(tmp_path / "stopped")
+    alone(configs, by_itself)
+    for config, count in zip(configs, reports, strict=True):
+        run = ArmRun(config, stopped)
+        for _ in range(count):
+            run.advance()
+    group = group_of(configs, stopped)
+    finish(group)
+    assert group.fuses
+    assert not group._one_by_one
+    require_same(configs, by_itself, stopped)
+
+
 def test_after_a_process_died_its_arms_are_trained_one_after_the_other(tmp_path: Path) -> None:
     configs = company(TINY)
     by_itself, died = store_in(tmp_path / "alone"), store_in(tmp_path / "died")

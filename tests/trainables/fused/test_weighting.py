@@ -117,7 +117,7 @@ class Counted(TorchDispatchMode):
 
 
 def test_the_operations_of_a_step_do_not_grow_with_the_arms() -> None:
-    counts = []
+    counts, at_reports = [], []
     for arms in (4, 32):
         configs = arms_of({}, arms)
         joint = JointWeighting(weightings_of(configs))
@@ -125,8 +125,12 @@ def test_the_operations_of_a_step_do_not_grow_with_the_arms() -> None:
             losses_KF = losses_of(len(configs), configs[0].model.layers, 0)
             joint.weights(0, losses_KF)
             joint.observe(0, losses_KF, 1.0)
+        with Counted() as at_report:
+            joint.give_back()
         counts.append(counted.count)
+        at_reports.append(at_report.count / len(configs))
     assert counts[0] == counts[1]
+    assert at_reports[1] < 1.2 * at_reports[0]
 
 
 @pytest.mark.parametrize("form", [{}, {"dual_every": 9}, {"dual_every_unit": "epoch"}])
