@@ -175,7 +175,7 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def quality(runs: list[dict[str, Any]], mine: list[dict[str, Any]]) -> dict[str, Any]:
-    """Feasible pairs, settings without a winner, and the median regret of the others."""
+    """Feasible pairs, settings without a winner, and the mean regret of the others."""
     regrets, without = [], 0
     for run in mine:
         for setting, best in run["best"].items():

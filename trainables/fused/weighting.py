@@ -80,13 +80,17 @@ def has_same_bits(weightings: Sequence[Weighting], layers: int) -> bool:
     """
     joined, alone = (JointWeighting(copy.deepcopy(weightings), is_joint=j) for j in (True, False))
     generator = torch.Generator().manual_seed(0)
-    drawn_KF = torch.rand(len(weightings), layers + 1, generator=generator)
+
+    def drawn_KF() -> Tensor:
+        drawn = torch.rand(len(weightings), layers + 1, generator=generator)
+        return drawn.to(_tensor_of(weightings[0]))
+
+    multipliers_KF = drawn_KF()
     for joint in (joined, alone):
-        joint.disturb(drawn_KF)
+        joint.disturb(multipliers_KF)
     first = max((w.config.warmup_steps for w in weightings if isinstance(w, Watched)), default=0)
     for step in range(first, first + TRIED):
-        losses_KF = torch.rand(len(weightings), layers + 1, generator=generator) * 2
-        losses_KF = losses_KF.to(_tensor_of(weightings[0]))
+        losses_KF = 2 * drawn_KF()
         if not torch.equal(*(joint.weights(step, losses_KF) for joint in (joined, alone))):
             return False
         for joint in (joined, alone):
@@ -117,7 +121,7 @@ def _kind(weighting: Weighting) -> Hashable:
     if config.form == "difference":  # the gradient's matrix says it all
         numbers["grad_through_previous"] = True
     counts = tuple(v for n, v in vars(weighting).items() if isinstance(v, int) and n not in _OWN)
-    return repr(dataclasses.replace(config, **numbers)), counts
+    return dataclasses.replace(config, **numbers), counts
 
 
 def _index(rows: list[int], device: torch.device) -> slice | Tensor:

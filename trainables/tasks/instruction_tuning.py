@@ -109,7 +109,8 @@ class InstructionTuning(TextTask):
         The first by their names, which are hashes: fewer are a part of more.
         """
         every = self.tokens.split("dev").group_names
-        unseen = [name for name in every if name not in set(self.dev_units)]
+        measured = set(self.dev_units)
+        unseen = [name for name in every if name not in measured]
         return self._prompts("dev", (unseen or every)[:count])
 
     def _prompts(self, split: str, names: Sequence[str]) -> list[Prompt]:
