@@ -42,11 +42,7 @@ from sweep.study.arms import all_judged, arms_of_proposal, baselines
 from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.lock import driver_lock, driver_of, driving_jobs
 from sweep.study.opening import find_sweep, open_store, parse_seeds
-from sweep.study.proposals import (
-    listed_proposals,
-    retired_settings,
-    stored_point,
-)
+from sweep.study.proposals import all_proposals, retired_settings
 from sweep.study.registration import extended, refuse_second_driver, registered, resolved
 from sweep.tracking.address import place_of, remember_place
 from trainables.code_version import code_version
@@ -317,18 +313,16 @@ class Progress:
 def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str, int]]:
     """Numbers that only grow: proposals and outcomes, and the steps of arms that are open.
 
-    Of judged proposals nothing is read: there may be ten thousand, each a request.
+    Of judged proposals no record is read: there may be ten thousand, each a request.
     """
-    runs = ArmStore(objects)
-    for setting in definition.space.settings:
-        listed = listed_proposals(objects, definition.name, setting.name)
-        yield f"{setting.name}/proposals", len(listed)
-        yield f"{setting.name}/outcomes", sum(listed.values())
-        arms = baselines(definition, setting.name)
-        for number in (number for number, has_outcome in listed.items() if not has_outcome):
-            point = stored_point(objects, definition.name, setting.name, number)
-            if point is not None:  # else deleted since the listing
-                arms += arms_of_proposal(definition, setting.name, number, point)
+    runs, names = ArmStore(objects), [setting.name for setting in definition.space.settings]
+    for setting, proposals in all_proposals(objects, definition.name, names).items():
+        open_ones = [proposal for proposal in proposals if proposal.outcome is None]
+        yield f"{setting}/proposals", len(proposals)
+        yield f"{setting}/outcomes", len(proposals) - len(open_ones)
+        arms = baselines(definition, setting)
+        for proposal in open_ones:
+            arms += arms_of_proposal(definition, setting, proposal.number, proposal.point)
         for arm in arms:
             record = runs.record(arm.signature)
             if record is not None:

@@ -32,17 +32,14 @@ from sweep.study.definition import Definition
 from sweep.study.pairs import ProposalResult, join
 from sweep.study.plan import Ask, Fits, Plan
 from sweep.study.proposals import (
+    JudgedFiles,
     Observation,
     Point,
     ProposalOutcome,
     StoredProposal,
-    complete_judged,
-    drop_outcome,
-    put_judged,
-    put_outcome,
+    all_proposals,
     put_proposal,
     put_retired,
-    stored_proposals,
 )
 from sweep.study.sampler import propose
 from sweep.study.selection import OnProposal, winner_of
@@ -116,8 +113,9 @@ class Coordinator:
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
         self._on_event = on_event
-        self._has_winner = self._has_stalled = self._is_started = False
+        self._has_winner = self._has_stalled = False
         self._points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}
+        self._judged = JudgedFiles(objects, definition.name, self._points, self.outcomes)
         self._open: dict[_Key, _Open] = {}  # proposals without an outcome
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._read = RecordReader(self.runs)
@@ -132,8 +130,8 @@ class Coordinator:
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
-        Of judged proposals no record is read: starting costs two small reads and a look for each,
-        many at once; judged.json of each setting is put where it is not whole. So is spent.json.
+        Of judged proposals no record is read: starting costs one read for a setting, and a look for
+        each final record; judged.json is put where it is not whole. So is spent.json.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -145,7 +143,7 @@ class Coordinator:
             drop_failed_alike(self.objects, name)
         self.spending.start()
         there = set(self.objects.names("arms"))
-        stored = {of: stored_proposals(self.objects, name, of) for of in self._points}
+        stored = all_proposals(self.objects, name, list(self._points))
         told = (p.outcome for of in stored.values() for p in of if p.outcome)
         final = self.runs.finals({s for outcome in told for s in outcome.signatures})
         for setting, proposal in ((of, p) for of, every in stored.items() for p in every):
@@ -153,8 +151,7 @@ class Coordinator:
         for arm in list(self.plan.remaining()):
             if arm.signature in there:
                 self._settle_if_final(arm)
-        self._is_started = True
-        complete_judged(self.objects, name, self._points, self.outcomes)
+        self._judged.complete()
         judged = (outcome for of in self.outcomes.values() for outcome in of.values())
         self.spending.count(self.runs, (s for outcome in judged for s in outcome.signatures))
 
@@ -253,6 +250,7 @@ class Coordinator:
                 if record.status == "failed":
                     self._fails(live.arm, record.reason)
                 self._tell(self._on_final, live.arm, record)
+            self._judged.put(every=self.is_over)
         except StoreError as error:
             self.store_trouble(str(error))
 
@@ -356,8 +354,6 @@ class Coordinator:
                 self._first_failures.known(arm.signature, end.status)
                 self._tell(self._on_record, arm, True)
         else:
-            if proposal.outcome is not None:  # readers believe it
-                drop_outcome(self.objects, self.definition.name, setting, proposal.number)
             self._await(setting, proposal.number, arms)
 
     def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
@@ -477,15 +473,12 @@ class Coordinator:
             log.exception("proposal %s of setting %s could not be judged", number, setting)
             self._retire(setting, f"proposal {number} could not be judged", error)
             return
-        name = self.definition.name
-        put_outcome(self.objects, name, setting, outcome)
         self.outcomes[setting][number] = outcome
-        if self._is_started:
-            put_judged(self.objects, name, setting, self._points[setting], self.outcomes[setting])
+        self._judged.changed(setting)
         self._tell(self._on_proposal, setting, result)
         if outcome.can_win and not self._has_winner:
             self._has_winner = True
-            self.tell_news(events.of_first_winner(name, setting, outcome))
+            self.tell_news(events.of_first_winner(self.definition.name, setting, outcome))
 
     def _final(self, signature: str) -> ArmRecord:
         record = self._read(signature)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from sweep.study.arms import Arm, arms_by_proposal, baselines
 from sweep.study.definition import Definition
-from sweep.study.proposals import ProposalOutcome, drop_outcome
+from sweep.study.proposals import ProposalOutcome, drop_outcomes
 from trainables.errors import StoreError
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -30,12 +30,15 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
     # failed unconstrained arm could not win, whatever it came to.
     lost = {s.name: failed(baselines(definition, s.name)) for s in definition.space.settings}
     for setting, without in lost.items():
+        again: dict[int, list[str]] = {}
         for stored, arms in arms_by_proposal(objects, definition, setting):
             is_failed = stored.outcome is None or stored.outcome.outcome == "failed"
-            again = failed(arms) if is_failed else []
-            if again or without:
-                drop_outcome(objects, definition.name, setting, stored.number)
-                forget(again)
+            signatures = failed(arms) if is_failed else []
+            if signatures or without:
+                again[stored.number] = signatures
+        drop_outcomes(objects, definition.name, setting, again)
+        for signatures in again.values():
+            forget(signatures)
     forget(sorted({signature for without in lost.values() for signature in without}))
     return forgotten
 

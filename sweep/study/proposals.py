@@ -1,23 +1,23 @@
-"""Stored proposals: a point, put before its arms start, and later its outcome.
+"""Stored proposals: a point, put before its arms start, and what became of it.
 
 Below the storage root:
 
-    sweeps/NAME/proposals/<setting>/<k>.json          the point; the first one put is the proposal
-    sweeps/NAME/proposals/<setting>/<k>.outcome.json  what it came to, and the signatures judged
-    sweeps/NAME/proposals/<setting>/judged.json       both, of every judged proposal: one read
-    sweeps/NAME/retired.json                          settings whose search broke in the last run
+    sweeps/NAME/proposals/<setting>/<k>.json       the point; the first one put is the proposal
+    sweeps/NAME/proposals/<setting>/judged.json    of every judged proposal the point, what it came
+                                                   to, and how its arms ended: one read
+    sweeps/NAME/retired.json                       settings whose search broke in the last run
 
-Outcomes and judged.json are derived from records: what is damaged, missing, or judged by other
-rules is passed over, and made again.
+judged.json is derived from records, and may lag behind them: what is damaged, missing, or judged by
+other rules is judged again by whoever needs it.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 
 from sweep.study.definition import folder
 from sweep.study.pairs import Hindrance, ProposalResult
@@ -30,6 +30,7 @@ Point = dict[str, Json]  # dotted field of ArmConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
 JUDGING_VERSION = 4
 _JUDGED = "judged.json"
+_JUDGED_PACE = 20.0  # times as long as one took until the next one is put
 
 
 @dataclass(frozen=True)
@@ -155,11 +156,6 @@ def put_proposal(
     return stored
 
 
-def put_outcome(objects: ObjectStore, sweep: str, setting: str, outcome: ProposalOutcome) -> None:
-    """Store what a proposal came to; with more search seeds it replaces the earlier one."""
-    objects.put_json(_name(sweep, setting, outcome.number, ".outcome"), outcome.to_json())
-
-
 def put_judged(
     objects: ObjectStore,
     sweep: str,
@@ -167,25 +163,70 @@ def put_judged(
     points: Mapping[int, Point],
     outcomes: Mapping[int, ProposalOutcome],
 ) -> None:
-    """Store every judged proposal of a setting as one object, after the outcomes themselves."""
-    objects.put_json(f"{_proposals(sweep)}/{setting}/{_JUDGED}", _judged_plain(points, outcomes))
+    """Store what the judged proposals of a setting came to, in the place of what is there."""
+    objects.put_json(_judged_name(sweep, setting), _judged_plain(points, outcomes))
 
 
-def complete_judged(
-    objects: ObjectStore,
-    sweep: str,
-    points: Mapping[str, Mapping[int, Point]],
-    outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
-) -> None:
-    """``put_judged`` of every setting, of those alone whose stored object says something else."""
+def drop_outcomes(objects: ObjectStore, sweep: str, setting: str, numbers: Container[int]) -> None:
+    """Forget what some proposals came to: arms of them are trained again."""
+    name = _judged_name(sweep, setting)
+    there = objects.get_derived(name, dict[str, Json])
+    kept = {n: one for n, one in (there or {}).items() if int(n) not in numbers}
+    if kept != there:
+        objects.put_json(name, kept)
 
-    def complete(setting: str) -> None:
-        wanted = json.loads(json.dumps(_judged_plain(points[setting], outcomes[setting])))
-        there = objects.get_derived(f"{_proposals(sweep)}/{setting}/{_JUDGED}", lambda plain: plain)
-        if there != wanted:
-            put_judged(objects, sweep, setting, points[setting], outcomes[setting])
 
-    at_once(complete, [setting for setting, judged in outcomes.items() if judged])
+class JudgedFiles:
+    """judged.json of all settings, as the driver of a sweep writes them.
+
+    While it runs a twentieth of its time at most goes into them, whatever one costs: a file grows
+    with the proposals of its setting, and readers judge what is not there yet.
+    """
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        sweep: str,
+        points: Mapping[str, Mapping[int, Point]],
+        outcomes: Mapping[str, Mapping[int, ProposalOutcome]],
+    ) -> None:
+        """Nothing is read or written yet; points and outcomes are looked at when files are put."""
+        self._objects, self._sweep = objects, sweep
+        self._points, self._outcomes = points, outcomes
+        self._changed: dict[str, None] = {}  # settings, who waits longest first
+        self._next_s = -math.inf  # monotonic clock
+
+    def complete(self) -> None:
+        """Put those that say something else than the outcomes that are known now."""
+
+        def complete(setting: str) -> None:
+            points, outcomes = self._points[setting], self._outcomes[setting]
+            wanted = json.loads(json.dumps(_judged_plain(points, outcomes)))
+            there = self._objects.get_derived(_judged_name(self._sweep, setting), dict[str, Json])
+            if (there or {}) != wanted:
+                put_judged(self._objects, self._sweep, setting, points, outcomes)
+
+        at_once(complete, self._outcomes)
+        self._changed.clear()
+
+    def changed(self, setting: str) -> None:
+        """A proposal of a setting was judged."""
+        self._changed[setting] = None
+
+    def put(self, *, every: bool = False) -> None:
+        """Put the file that has waited longest, when it is time; or ``every`` one that changed."""
+        while self._changed and (every or time.monotonic() >= self._next_s):
+            setting, began_s = next(iter(self._changed)), time.monotonic()
+            put_judged(
+                self._objects,
+                self._sweep,
+                setting,
+                self._points[setting],
+                self._outcomes[setting],
+            )
+            del self._changed[setting]
+            now_s = time.monotonic()
+            self._next_s = now_s + _JUDGED_PACE * (now_s - began_s)
 
 
 def _judged_plain(
@@ -195,12 +236,6 @@ def _judged_plain(
         str(number): {"point": points[number], "outcome": outcome.to_json()}
         for number, outcome in outcomes.items()
     }
-
-
-def drop_outcome(objects: ObjectStore, sweep: str, setting: str, number: int) -> None:
-    """Forget what a proposal came to: an arm of it is trained again."""
-    objects.delete(f"{_proposals(sweep)}/{setting}/{_JUDGED}")  # first: nobody believes it then
-    objects.delete(_name(sweep, setting, number, ".outcome"))
 
 
 def put_retired(objects: ObjectStore, sweep: str, retired: Mapping[str, str]) -> None:
@@ -216,21 +251,10 @@ def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
     return objects.get_derived(_retired(sweep), dict[str, str]) or {}
 
 
-def listed_proposals(objects: ObjectStore, sweep: str, setting: str) -> dict[int, bool]:
-    """Whether each stored proposal of one setting has an outcome: one listing, nothing is read."""
-    return _listed(objects.names(f"{_proposals(sweep)}/{setting}"))
-
-
-def stored_point(objects: ObjectStore, sweep: str, setting: str, number: int) -> Point | None:
-    """The point of one stored proposal, or None."""
-    return objects.get_value(_name(sweep, setting, number), dict[str, Json])
-
-
 def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
-    """Every stored proposal of one setting, by number: one listing, one read per object."""
-    listed = listed_proposals(objects, sweep, setting).items()
-    found = at_once(lambda item: _stored(objects, sweep, setting, *item), listed)
-    return [proposal for proposal in found if proposal is not None]
+    """Every stored proposal of one setting, by number."""
+    names = objects.names(f"{_proposals(sweep)}/{setting}")
+    return _read(objects, sweep, {setting: names})[setting]
 
 
 def all_proposals(
@@ -238,53 +262,40 @@ def all_proposals(
 ) -> dict[str, list[StoredProposal]]:
     """``stored_proposals`` of all settings at once: one listing, and one read for a setting.
 
-    An object is read by itself where judged.json does not have it yet.
+    A point is read by itself where judged.json does not have it yet.
     """
     names: dict[str, list[str]] = {setting: [] for setting in settings}
     for path in objects.tree(_proposals(sweep)):
         setting, _, name = path.rpartition("/")
         if setting in names:
             names[setting].append(name)
-    with_judged = [setting for setting in settings if _JUDGED in names[setting]]
+    return _read(objects, sweep, names)
+
+
+def _read(
+    objects: ObjectStore, sweep: str, names: Mapping[str, Sequence[str]]
+) -> dict[str, list[StoredProposal]]:
+    """The proposals of some settings, many read at once; of each the names in its folder."""
+    with_judged = [setting for setting, there in names.items() if _JUDGED in there]
     judged = dict(
         zip(with_judged, at_once(lambda s: _judged(objects, sweep, s), with_judged), strict=True)
     )
-    listed = [
-        (setting, number, has_outcome)
-        for setting in settings
-        for number, has_outcome in _listed(names[setting]).items()
+    stems = {setting: [n.removesuffix(".json") for n in there] for setting, there in names.items()}
+    numbers = [
+        (setting, number)
+        for setting, there in stems.items()
+        for number in sorted(int(stem) for stem in there if stem.isdigit())
     ]
-
-    def read(item: tuple[str, int, bool]) -> StoredProposal | None:
-        setting, number, has_outcome = item
-        known = judged.get(setting, {}).get(number) if has_outcome else None
-        return known if known and known.outcome else _stored(objects, sweep, *item)
-
-    found: dict[str, list[StoredProposal]] = {setting: [] for setting in settings}
-    for (setting, _, _), proposal in zip(listed, at_once(read, listed), strict=True):
-        if proposal is not None:
-            found[setting].append(proposal)
+    open_ = [(s, number) for s, number in numbers if number not in judged.get(s, {})]
+    points = at_once(lambda key: objects.get_value(_name(sweep, *key), dict[str, Json]), open_)
+    read = {key: point for key, point in zip(open_, points, strict=True) if point is not None}
+    found: dict[str, list[StoredProposal]] = {setting: [] for setting in names}
+    for setting, number in numbers:
+        if (setting, number) in read:
+            found[setting].append(StoredProposal(number, read[setting, number], None))
+        elif number in judged.get(setting, {}):  # else deleted since the listing
+            found[setting].append(judged[setting][number])
     return found
-
-
-def _listed(names: Sequence[str]) -> dict[int, bool]:
-    outcomes = {n.removesuffix(".outcome.json") for n in names if n.endswith(".outcome.json")}
-    numbers = [n for n in (name.removesuffix(".json") for name in names) if n.isdigit()]
-    return {int(n): n in outcomes for n in sorted(numbers, key=int)}
-
-
-def _stored(
-    objects: ObjectStore, sweep: str, setting: str, number: int, has_outcome: bool
-) -> StoredProposal | None:
-    """One proposal; None where it was deleted since the listing."""
-    point = stored_point(objects, sweep, setting, number)
-    if point is None:
-        return None
-    outcome = None
-    if has_outcome:
-        name = _name(sweep, setting, number, ".outcome")
-        outcome = objects.get_derived(name, partial(ProposalOutcome.from_json, number))
-    return StoredProposal(number, point, outcome)
 
 
 def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredProposal]:
@@ -296,15 +307,19 @@ def _judged(objects: ObjectStore, sweep: str, setting: str) -> dict[int, StoredP
             for n, one in plain.items()
         }
 
-    return objects.get_derived(f"{_proposals(sweep)}/{setting}/{_JUDGED}", parse) or {}
+    return objects.get_derived(_judged_name(sweep, setting), parse) or {}
 
 
 def _retired(sweep: str) -> str:
     return f"{folder(sweep)}/retired.json"
 
 
-def _name(sweep: str, setting: str, number: int, kind: str = "") -> str:
-    return f"{_proposals(sweep)}/{setting}/{number:06d}{kind}.json"
+def _judged_name(sweep: str, setting: str) -> str:
+    return f"{_proposals(sweep)}/{setting}/{_JUDGED}"
+
+
+def _name(sweep: str, setting: str, number: int) -> str:
+    return f"{_proposals(sweep)}/{setting}/{number:06d}.json"
 
 
 def _proposals(sweep: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from search_spaces.space import SearchSpace, Setting, Uniform
 from sweep.study.definition import Definition, put_definition
 from sweep.study.pairs import ProposalResult, join
-from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal
+from sweep.study.proposals import ProposalOutcome, put_judged, put_proposal
 from tests.support.records import SCORES, ended, finished, pair_config
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -69,6 +69,7 @@ def store_sweep(
         for seed in space.search_seeds:
             config = space.run(setting, {}, seed=seed).unconstrained()
             plain.append(store.put_record(_in_environment(finished(config, PLAIN, objective=-0.1))))
+        outcomes: dict[int, ProposalOutcome] = {}
         for number, came_to in enumerate(losses):
             put_proposal(objects, name, setting_name, number, point(number))
             pairs = []
@@ -82,7 +83,8 @@ def store_sweep(
                     record = finished(config, came_to, objective=objective, scores=scores)
                 pairs.append(join(store.put_record(_in_environment(record)), baseline))
             result = ProposalResult(number, dict(point(number)), tuple(pairs))
-            put_outcome(objects, name, setting_name, ProposalOutcome.of(result))
+            outcomes[number] = ProposalOutcome.of(result)
+        put_judged(objects, name, setting_name, {n: dict(point(n)) for n in outcomes}, outcomes)
     return definition
 
 

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from sweep.cli.main import VERBS, main
 from tests.support.command_line import refused, sweep
-from tests.support.sweeps import FIRST
 from trainables.records.objects import ObjectStore
 
 # --- the surface ----------------------------------------------------------------------------------
@@ -218,8 +217,7 @@ def test_a_password_in_an_address_is_never_repeated(root: Path) -> None:
 
 
 def test_a_failure_of_the_world_exits_1_without_a_traceback(stored: ObjectStore) -> None:
-    proposals = Path(stored.root, "sweeps", "tiny", "proposals", FIRST)
-    (proposals / "000000.json").write_text("damaged")
+    Path(stored.root, "sweeps", "tiny", "definition.json").write_text("damaged")
     result = sweep("status", "tiny", exits=1)
     assert result.stderr.startswith("sweep: ")
     assert "is damaged" in result.stderr

@@ -71,35 +71,31 @@ def damage(objects: ObjectStore, name: str) -> None:
 
 
 @pytest.mark.parametrize("change", [ObjectStore.delete, damage])
-@pytest.mark.parametrize("what", [JUDGED, "sweeps/scale/proposals/{}/000001.outcome.json"])
 def test_derived_files_that_are_gone_or_damaged_change_nothing(
-    objects: ObjectStore, change: Callable[[ObjectStore, str], None], what: str
+    objects: ObjectStore, change: Callable[[ObjectStore, str], None]
 ) -> None:
     first, _ = trained(objects, 6)
     before = status_entry(load_sweep(objects, "scale", "outcomes"))
     shown = best_entries(load_sweep(objects, "scale", "pairs"), {})
-    if what != JUDGED:
-        objects.delete(JUDGED.format(first))  # which has a copy
-    change(objects, what.format(first))
+    change(objects, JUDGED.format(first))
     assert status_entry(load_sweep(objects, "scale", "outcomes")) == before
     assert best_entries(load_sweep(objects, "scale", "pairs"), {}) == shown
 
 
 def cut(objects: ObjectStore, name: str) -> None:
-    """As a driver leaves it that is killed right after the last outcome."""
+    """As a driver leaves it that is killed right after the last verdict."""
     plain = objects.get_json(name)
     plain.pop("2")
     objects.put_json(name, plain)
 
 
 def forget_first(objects: ObjectStore, name: str) -> None:
-    proposals.drop_outcome(objects, "scale", name.split("/")[3], 0)
+    proposals.drop_outcomes(objects, "scale", name.split("/")[3], {0})
 
 
 def forget_all(objects: ObjectStore, name: str) -> None:
     """As other rules of judging do."""
-    for number in range(3):
-        proposals.drop_outcome(objects, "scale", name.split("/")[3], number)
+    proposals.drop_outcomes(objects, "scale", name.split("/")[3], range(3))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +129,7 @@ def test_a_resume_of_a_finished_sweep_lists_every_outcome_and_writes_the_list_on
 
 def test_a_dropped_outcome_is_believed_by_nobody(objects: ObjectStore) -> None:
     first, _ = trained(objects, 6)
-    proposals.drop_outcome(objects, "scale", first, 1)
+    proposals.drop_outcomes(objects, "scale", first, {1})
     stored = proposals.all_proposals(objects, "scale", [first])[first]
     assert [p.outcome is None for p in stored] == [False, True, False]
 

@@ -16,7 +16,7 @@ from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.pairs import ProposalResult, join
-from sweep.study.proposals import ProposalOutcome, put_outcome, put_proposal, stored_proposals
+from sweep.study.proposals import ProposalOutcome, put_judged, put_proposal, stored_proposals
 from sweep.study.sampler import propose
 from tests.support.oracles import TINY
 from tests.support.records import ended, finished, pair_config
@@ -149,7 +149,7 @@ def test_one_seed_that_ends_early_keeps_what_the_other_measured(
     result = ProposalResult(0, {}, (whole, early))
     assert math.isnan(result.objective)
     assert math.isnan(result.worst_missing_share)
-    put_outcome(objects, "s", "a", ProposalOutcome.of(result))
+    put_judged(objects, "s", "a", {0: {}}, {0: ProposalOutcome.of(result)})
     put_proposal(objects, "s", "a", 0, {})
     (stored,) = stored_proposals(objects, "s", "a")  # as after a restart
     assert stored.outcome is not None

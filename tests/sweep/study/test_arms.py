@@ -8,7 +8,7 @@ import pytest
 
 from sweep.study import arms
 from sweep.study.arms import RecordReader, all_judged, baselines, stored_arms
-from sweep.study.proposals import drop_outcome
+from sweep.study.proposals import drop_outcomes
 from tests.support.records import finished
 from tests.support.sweeps import FEASIBLE, FIRST, SECOND, SPACE, store_sweep
 from trainables.records.arm_record import ArmRecord
@@ -45,7 +45,7 @@ def test_a_sweep_is_judged_where_every_proposal_has_an_outcome_of_its_arms(
     assert all_judged(objects, definition)
     assert not all_judged(objects, definition.extended(search_seeds=(0, 1, 2)))
     assert not all_judged(objects, definition.extended(n_proposals=SPACE.n_proposals + 1))
-    drop_outcome(objects, definition.name, SECOND, 1)
+    drop_outcomes(objects, definition.name, SECOND, {1})
     assert not all_judged(objects, definition)
     assert not all_judged(objects, definition, but={FIRST: "its search broke"})
     assert all_judged(objects, definition, but=[SECOND])

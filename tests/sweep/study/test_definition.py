@@ -33,13 +33,13 @@ def change(objects: ObjectStore, name: str, **values: Any) -> None:
 def test_what_another_version_wrote_is_named_with_a_remedy(objects: ObjectStore) -> None:
     asked = store_sweep(objects, {SETTING: [FEASIBLE]})
     signature = objects.names("arms")[0]
-    outcome = f"{folder(asked.name)}/proposals/{SETTING}/000000.outcome.json"
+    judged = f"{folder(asked.name)}/proposals/{SETTING}/judged.json"
     definition = f"{folder(asked.name)}/definition.json"
     remedy = "Read it with the version that wrote it, or give another --storage"
     change(objects, f"arms/{signature}/record.json", a_field_of_tomorrow=1)
     with pytest.raises(StoreError, match=rf"{signature}/record\.json .*{remedy}"):
         ArmStore(objects).record(signature)
-    change(objects, outcome, arms=None)  # derived: it is made again
+    change(objects, judged, **{"0": {"point": {}}})  # derived: it is made again
     assert [p.outcome for p in stored_proposals(objects, asked.name, SETTING)] == [None]
     change(objects, definition, space={"layers": 3})
     with pytest.raises(StoreError, match=rf"definition\.json .*{remedy}"):

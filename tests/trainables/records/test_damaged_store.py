@@ -23,9 +23,9 @@ def test_a_damaged_outcome_is_judged_again(objects: ObjectStore, content: bytes 
     asked = definition(n_settings=1, seeds=(0,))
     train(started(objects, asked))
     whole = outcomes(objects, asked)
-    name = "sweeps/toy/proposals/g1/000001.outcome.json"
+    name = "sweeps/toy/proposals/g1/judged.json"
     if content is None:
-        objects.put_json(name, {"outcome": "feasible"})
+        objects.put_json(name, {"1": {"outcome": "feasible"}})
     else:
         Path(objects.root, name).write_bytes(content)
     assert stored_proposals(objects, "toy", "g1")[1].outcome is None
@@ -35,7 +35,7 @@ def test_a_damaged_outcome_is_judged_again(objects: ObjectStore, content: bytes 
     assert outcomes(objects, asked) == whole
 
 
-@pytest.mark.parametrize("name", ["proposals/only/000000.outcome.json", "id.json"])
+@pytest.mark.parametrize("name", ["proposals/only/judged.json", "id.json"])
 def test_a_damaged_derived_file_stops_no_verb(trained: Path, tmp_path: Path, name: str) -> None:
     best = json.loads(sweep("best", "mine", "--json").stdout)[0]["constrained"]["objective"]
     path = trained / "sweeps" / "mine" / name
