@@ -47,6 +47,7 @@ from trainables.errors import StoreError
 from trainables.records.arm_record import OUTCOMES, ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import few_at_once
 from trainables.retries import ALIKE_ENDS_S, RECORD_SEEN_WITHIN_S
 
 OnFinal = Callable[[Arm, ArmRecord], None]
@@ -142,15 +143,17 @@ class Coordinator:
             forget_failed(self.objects, self.definition)
             drop_failed_alike(self.objects, name)
         self.spending.start()
-        there = set(self.objects.names("arms"))
         stored = all_proposals(self.objects, name, list(self._points))
-        told = (p.outcome for of in stored.values() for p in of if p.outcome)
-        final = self.runs.finals({s for outcome in told for s in outcome.signatures})
-        for setting, proposal in ((of, p) for of, every in stored.items() for p in every):
-            self._fold(setting, proposal, final)
-        for arm in list(self.plan.remaining()):
-            if arm.signature in there:
-                self._settle_if_final(arm)
+        proposals = [(setting, proposal) for setting, of in stored.items() for proposal in of]
+        told = {s for _, p in proposals if p.outcome for s in p.outcome.signatures}
+        with ThreadPoolExecutor(1) as looking:  # meanwhile configurations are built
+            finals = looking.submit(self.runs.finals, told)
+            arms = [self.plan.add_proposal(of, p.number, p.point) for of, p in proposals]
+        for (setting, proposal), its in zip(proposals, arms, strict=True):
+            self._fold(setting, proposal, its, finals.result())
+        for arm, record in few_at_once(self._found_final, list(self.plan.remaining())):
+            if record is not None:
+                self._settle(arm, record)
         self._judged.complete()
         judged = (outcome for of in self.outcomes.values() for outcome in of.values())
         self.spending.count(self.runs, (s for outcome in judged for s in outcome.signatures))
@@ -169,7 +172,9 @@ class Coordinator:
                     return None
                 if isinstance(step, Ask):
                     self._search(step)
-                elif not self._settle_if_final(step):
+                elif record := self._found_final(step):
+                    self._settle(step, record)
+                else:
                     gpus = gpus_of(step.config, self.definition.space)
                     self.live[step.signature] = LiveArm(step, time.monotonic(), gpus)
                     self._given_back.discard(step.signature)
@@ -340,8 +345,9 @@ class Coordinator:
 
     # --- proposals ------------------------------------------------------------------------------
 
-    def _fold(self, setting: str, proposal: StoredProposal, final: set[str]) -> None:
-        arms = self.plan.add_proposal(setting, proposal.number, proposal.point)
+    def _fold(
+        self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
+    ) -> None:
         self._points[setting][proposal.number] = proposal.point
         signatures = tuple(arm.signature for arm in arms)
         outcome = proposal.verdict_on(signatures)
@@ -410,14 +416,15 @@ class Coordinator:
 
     # --- arms -----------------------------------------------------------------------------------
 
-    def _settle_if_final(self, arm: Arm) -> bool:
-        """Whether the arm is final in the store, whoever trained it; then it is done with."""
+    def _found_final(self, arm: Arm) -> ArmRecord | None:
+        """The final record of an arm, whoever trained it; what it needed in training goes."""
+        if not self.runs.has_final(arm.signature):
+            return None
         record = self.runs.record(arm.signature)
-        if record is None or not record.is_final:
-            return False
+        if record is None or not record.is_final:  # it was damaged
+            return None
         self.runs.drop_training(arm.signature)
-        self._settle(arm, record)
-        return True
+        return record
 
     def _settle(self, arm: Arm, record: ArmRecord, gpus: float | None = None) -> None:
         self.plan.arm_is_final(arm.signature)

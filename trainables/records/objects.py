@@ -28,6 +28,7 @@ from trainables.plain import Json
 T = TypeVar("T")
 P = ParamSpec("P")
 Method = Callable[Concatenate["ObjectStore", str, P], T]
+CONNECTIONS = 64  # to object storage, at the same time
 _FOOTER = b"\nsha256:"
 _DIGEST = 64
 _CLOCK = ".clock-"  # follows an object's name in those of probes of its age
@@ -310,6 +311,8 @@ class ObjectStore:
             if self.is_local:
                 self._remote = (pyarrow.fs.LocalFileSystem(), self.root)
             else:
+                # pyarrow opens as many connections to S3 as it has threads, or 25
+                pyarrow.set_io_thread_count(max(CONNECTIONS, pyarrow.io_thread_count()))
                 filesystem, prefix = pyarrow.fs.FileSystem.from_uri(_one_put(self.root))
                 self._remote = (filesystem, prefix.rstrip("/"))
         return self._remote
