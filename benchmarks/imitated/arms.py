@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from search_spaces.space import LogUniform, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
@@ -22,6 +24,15 @@ LAYERS = 3
 REPORTS = 10
 UNITS = 24  # held-out windows of a real arm
 CHECKPOINT = bytes(2000)
+
+Tell = Callable[[Coordinator], None]
+
+
+class Spent(NamedTuple):
+    """Seconds."""
+
+    s: float
+    cpu_s: float  # of this thread
 
 
 def definition(pairs: int, settings: int = SETTINGS) -> Definition:
@@ -90,35 +101,47 @@ def finished_record(config: ArmConfig) -> ArmRecord:
     )
 
 
-def steps_of(arm: Arm, coordinator: Coordinator, runs: ArmStore) -> Iterator[None]:
-    """One arm as its worker goes through it: begun, half done, final. Yields between."""
+def steps_of(arm: Arm, runs: ArmStore) -> Iterator[Tell]:
+    """One arm as its worker goes through it: begun, half done, final.
+
+    Yields what a worker tells its driver then.
+    """
     done = finished_record(arm.config)
     runs.record(arm.signature)
     runs.drop_left_overs(arm.signature)
     runs.newest_checkpoint(arm.signature)
     runs.count_attempt(arm.signature, -1)
-    yield
+    yield lambda driver: None
     half = replace(done, status="running", reports=done.reports[: REPORTS // 2], evaluation=None)
     runs.put_checkpoint(arm.signature, half.reports[-1].step, CHECKPOINT)
     runs.put_record(half)
-    coordinator.report(arm.signature, half.reports[-1])
-    yield
+    yield lambda driver: driver.report(arm.signature, half.reports[-1])
     runs.put_weights(arm.signature, CHECKPOINT)
     runs.put_record(done)
-    coordinator.finished(arm.signature)
+    yield lambda driver: driver.finished(arm.signature)
 
 
-def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None]) -> None:
-    """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final."""
-    working: deque[Iterator[None]] = deque()
+def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None]) -> Spent:
+    """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final.
+
+    Returns what the workers' own steps took.
+    """
+    working: deque[Iterator[Tell]] = deque()
+    took, cpu_took = 0.0, 0.0
     while True:
         while len(working) < WORKERS and (arm := coordinator.next_arm()) is not None:
-            working.append(steps_of(arm, coordinator, runs))
+            working.append(steps_of(arm, runs))
         if not working:
-            return
+            return Spent(took, cpu_took)
         worker = working.popleft()
-        try:
-            next(worker)
-            working.append(worker)
-        except StopIteration:
+        began, cpu_began = time.perf_counter(), time.thread_time()
+        tell = next(worker, None)
+        took, cpu_took = (
+            took + time.perf_counter() - began,
+            cpu_took + time.thread_time() - cpu_began,
+        )
+        if tell is None:
             tick(coordinator.plan.arms_done)
+        else:
+            tell(coordinator)
+            working.append(worker)

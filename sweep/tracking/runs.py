@@ -12,6 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+CHECKED_S = 60.0  # a baseline that is linked again within them is not asked for again
 RUNS_KEPT = 512  # runs whose tags and names stay in memory, about 7 KB each
 # Tags of ours: step of the newest report there, how many final rows are, the baseline's run.
 SYNCED_STEP, SYNCED_FINAL, BASELINE = "synced_step", "synced_final", "unconstrained_run_id"
@@ -93,6 +95,7 @@ class Runs:
         self.experiment_id = experiment_id
         self._ids: dict[str, str] | None = None  # every arm's, by signature; None: not listed yet
         self._whole: set[str] = set()  # signatures
+        self._checked_s: dict[str, float] = {}  # by run id, when; monotonic clock
         self._doubtful: set[str] = set()  # signatures; see ``doubt``
         self._known: OrderedDict[str, TrackedRun] = (
             OrderedDict()
@@ -123,12 +126,14 @@ class Runs:
     def run_id(self, signature: str, *, check: bool) -> str | None:
         """Id of an arm's run; None when it is not tracked yet.
 
-        MLflow is asked only to ``check``: another writer may have deleted the run that is
-        remembered, as the younger of two.
+        MLflow is asked only to ``check``, of one arm once a minute: another writer may have deleted
+        the run that is remembered, as the younger of two.
         """
         known = self._known.get(signature)
         run_id = self._listed().get(signature) if known is None else known.run_id
-        if check and run_id is not None:
+        now_s = time.monotonic()
+        if check and run_id is not None and now_s > self._checked_s.get(run_id, -inf) + CHECKED_S:
+            self._checked_s[run_id] = now_s
             found = self._by_id(signature, run_id)
             return None if found is None else found.run_id
         return run_id
