@@ -50,6 +50,7 @@ from trainables.errors import Failure, StoreError, SweepError
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import few_at_once
 from trainables.retries import DRIVER_DEATHS, DRIVER_WAITS_S, STORAGE_LOOK_S, STORAGE_WAIT_S
 
 ACCEPTED = "accepted"  # on the command line, and the stop request of before: it is in the store
@@ -323,8 +324,7 @@ def _counts(objects: ObjectStore, definition: Definition) -> Iterator[tuple[str,
         arms = baselines(definition, setting)
         for proposal in open_ones:
             arms += arms_of_proposal(definition, setting, proposal.number, proposal.point)
-        for arm in arms:
-            record = runs.record(arm.signature)
+        for arm, record in few_at_once(lambda arm: runs.record(arm.signature), arms):
             if record is not None:
                 steps = record.reports[-1].step if record.reports else 0
                 yield arm.signature, steps + 1 + record.is_final

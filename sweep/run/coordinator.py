@@ -15,6 +15,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 from search_spaces.space import ORDER_FREE
@@ -131,8 +132,8 @@ class Coordinator:
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
-        Of judged proposals no record is read: starting costs one read for a setting, and a look for
-        each final record; judged.json is put where it is not whole. So is spent.json.
+        Of judged proposals only failed ones' records are read: starting costs a read for a setting
+        and a look for each final record. judged.json and spent.json are put where not whole.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
@@ -144,13 +145,14 @@ class Coordinator:
             drop_failed_alike(self.objects, name)
         self.spending.start()
         stored = all_proposals(self.objects, name, list(self._points))
-        proposals = [(setting, proposal) for setting, of in stored.items() for proposal in of]
-        told = {s for _, p in proposals if p.outcome for s in p.outcome.signatures}
+        proposals = [(setting, p) for setting, of in stored.items() for p in of]
+        verdicts = [p.outcome for _, p in proposals if p.outcome and p.outcome.outcome != "failed"]
         with ThreadPoolExecutor(1) as looking:  # meanwhile configurations are built
-            finals = looking.submit(self.runs.finals, told)
+            finals = looking.submit(self.runs.finals, {s for o in verdicts for s in o.signatures})
             arms = [self.plan.add_proposal(of, p.number, p.point) for of, p in proposals]
-        for (setting, proposal), its in zip(proposals, arms, strict=True):
-            self._fold(setting, proposal, its, finals.result())
+        every = [(setting, p, its) for (setting, p), its in zip(proposals, arms, strict=True)]
+        for setting, p, its in [one for one in every if not self._believes(*one, finals.result())]:
+            self._await(setting, p.number, its)
         for arm, record in few_at_once(self._found_final, list(self.plan.remaining())):
             if record is not None:
                 self._settle(arm, record)
@@ -216,8 +218,7 @@ class Coordinator:
 
     def report(self, signature: str, report: Report) -> None:
         """A handed-out arm reported, and its record is stored. Never raises."""
-        live = self.live.get(signature)
-        if live is None:
+        if (live := self.live.get(signature)) is None:
             return
         live.report, live.fetching = report, ""
         live.reported = self.progressed_at = time.monotonic()
@@ -232,8 +233,7 @@ class Coordinator:
 
     def finished(self, signature: str) -> None:
         """A handed-out arm has put its final record into the store. Never raises."""
-        live = self.live.pop(signature, None)
-        if live is None:
+        if (live := self.live.pop(signature, None)) is None:
             return
         self.progressed_at = time.monotonic()
         self._ended.expect(signature, live)
@@ -270,8 +270,7 @@ class Coordinator:
 
     def lost(self, signature: str) -> None:
         """A handed-out arm's worker is gone and no other took it over: hand it out again."""
-        live = self.live.pop(signature, None)
-        if live is not None:
+        if (live := self.live.pop(signature, None)) is not None:
             self.plan.give_back(live.arm)
             if live.report is not None:
                 self._given_back.add(signature)
@@ -300,6 +299,7 @@ class Coordinator:
     def lose_sweep(self, why: str) -> None:
         """The sweep is not this driver's any more: end as for a stop, and say why."""
         self.problems.append(f"this driver ends: {why}.")
+        self._judged.is_ours = False
         self.stop(why)
 
     def store_trouble(self, problem: str, what: str = "the store cannot be used") -> None:
@@ -338,35 +338,35 @@ class Coordinator:
         )
 
     def close(self) -> None:
-        """End the search thread, and store what is not stored yet of what was spent."""
-        self.spending.close()
+        """End the search thread; store what is not stored yet of verdicts and of hours spent."""
+        with suppress(StoreError):  # both follow from the records
+            self._judged.put(every=True)
+            self.spending.close()
         if self._thread is not None:
             self._thread.shutdown(cancel_futures=True)
 
     # --- proposals ------------------------------------------------------------------------------
 
-    def _fold(
+    def _believes(
         self, setting: str, proposal: StoredProposal, arms: list[Arm], final: set[str]
-    ) -> None:
+    ) -> bool:
+        """Whether a stored verdict stands: its arms are final, and none was retried."""
         self._points[setting][proposal.number] = proposal.point
-        signatures = tuple(arm.signature for arm in arms)
-        outcome = proposal.verdict_on(signatures)
-        # It stands while its arms were not forgotten.
-        if outcome is not None and final.issuperset(signatures):
-            self.outcomes[setting][proposal.number] = outcome
-            self._has_winner |= outcome.can_win
-            for arm, end in zip(arms, outcome.arms, strict=True):
-                self.plan.arm_is_final(arm.signature)
-                self._first_failures.known(arm.signature, end.status)
-                self._tell(self._on_record, arm, True)
-        else:
-            self._await(setting, proposal.number, arms)
+        outcome = proposal.verdict_on([arm.signature for arm in arms])
+        if outcome is None or not final.issuperset(outcome.signatures):
+            return False
+        self.outcomes[setting][proposal.number] = outcome
+        self._has_winner |= outcome.can_win
+        for arm, end in zip(arms, outcome.arms, strict=True):
+            self.plan.arm_is_final(arm.signature)
+            self._first_failures.known(arm.signature, end.status)
+            self._tell(self._on_record, arm, True)
+        return True
 
     def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
         wanted = {arm.signature for arm in (*arms, *self.plan.baselines[setting])}
         missing = {signature for signature in wanted if not self.plan.is_final(signature)}
-        signatures = tuple(arm.signature for arm in arms)
-        self._open[setting, number] = _Open(signatures, missing)
+        self._open[setting, number] = _Open(tuple(arm.signature for arm in arms), missing)
         for signature in missing:
             self._waiting.setdefault(signature, []).append((setting, number))
         if not missing:
@@ -458,7 +458,7 @@ class Coordinator:
             self.store_trouble(str(error))
 
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
-        """All arms of a proposal are final: judge it, store the outcome, let the search know."""
+        """All arms of a proposal are final: judge it, and let the search and the store know."""
         signatures = self._open.pop((setting, number)).signatures
         baselines, space = self.plan.baselines[setting], self.definition.space
         try:

@@ -10,6 +10,7 @@ from sweep.study.proposals import ProposalOutcome, drop_outcomes
 from trainables.errors import StoreError
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
 
 
 def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
@@ -18,7 +19,7 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
     forgotten: list[str] = []
 
     def failed(arms: list[Arm]) -> list[str]:
-        records = [runs.record(arm.signature) for arm in arms]
+        records = at_once(runs.record, [arm.signature for arm in arms])
         return [r.signature for r in records if r is not None and r.status == "failed"]
 
     def forget(signatures: list[str]) -> None:

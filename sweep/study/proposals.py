@@ -2,7 +2,8 @@
 
 Below the storage root:
 
-    sweeps/NAME/proposals/<setting>/<k>.json       the point; the first one put is the proposal
+    sweeps/NAME/proposals/<setting>/<k>.json       the point; the first one put is the proposal,
+                                                   and is never put again
     sweeps/NAME/proposals/<setting>/judged.json    of every judged proposal the point, what it came
                                                    to, and how its arms ended: one read
     sweeps/NAME/retired.json                       settings whose search broke in the last run
@@ -170,9 +171,9 @@ def put_judged(
 def drop_outcomes(objects: ObjectStore, sweep: str, setting: str, numbers: Container[int]) -> None:
     """Forget what some proposals came to: arms of them are trained again."""
     name = _judged_name(sweep, setting)
-    there = objects.get_derived(name, dict[str, Json])
-    kept = {n: one for n, one in (there or {}).items() if int(n) not in numbers}
-    if kept != there:
+    there = objects.get_derived(name, lambda plain: {int(n): one for n, one in plain.items()}) or {}
+    kept = {str(n): one for n, one in there.items() if n not in numbers}
+    if len(kept) < len(there):
         objects.put_json(name, kept)
 
 
@@ -195,6 +196,7 @@ class JudgedFiles:
         self._points, self._outcomes = points, outcomes
         self._changed: dict[str, None] = {}  # settings, who waits longest first
         self._next_s = -math.inf  # monotonic clock
+        self.is_ours = True  # False: another driver writes them now, and this one no more
 
     def complete(self) -> None:
         """Put those that say something else than the outcomes that are known now."""
@@ -215,7 +217,7 @@ class JudgedFiles:
 
     def put(self, *, every: bool = False) -> None:
         """Put the file that has waited longest, when it is time; or ``every`` one that changed."""
-        while self._changed and (every or time.monotonic() >= self._next_s):
+        while self.is_ours and self._changed and (every or time.monotonic() >= self._next_s):
             setting, began_s = next(iter(self._changed)), time.monotonic()
             put_judged(
                 self._objects,

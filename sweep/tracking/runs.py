@@ -133,8 +133,8 @@ class Runs:
         run_id = self._listed().get(signature) if known is None else known.run_id
         now_s = time.monotonic()
         if check and run_id is not None and now_s > self._checked_s.get(run_id, -inf) + CHECKED_S:
-            self._checked_s[run_id] = now_s
             found = self._by_id(signature, run_id)
+            self._checked_s[run_id] = now_s
             return None if found is None else found.run_id
         return run_id
 

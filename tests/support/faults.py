@@ -28,7 +28,7 @@ FOLDER = Path(os.environ["FAULTS"])
 KINDS = {
     "checkpoint": r"checkpoint-\\d+\\.pt", "record": r"(?:record|progress)\\.json",
     "weights": r"weights\\.pt", "attempts": r"attempts\\.json", "proposal": r"\\d{6}\\.json",
-    "outcome": r"\\d{6}\\.outcome\\.json",
+    "outcome": r"judged\\.json",
 }
 real = {name: getattr(os, name) for name in ("fsync", "replace", "link")}
 
