@@ -11,13 +11,14 @@ leaves MLflow out, which takes most of the time.
 
 200 simulated workers put what real arms put (checkpoints, growing records, a final one) and train
 nothing. They share a process with the driver, so that its own part of a pair is told, too: its
-thread's time beside them, and all processor time but their thread's, with that of the threads which
-write to MLflow and send requests. The rest is real: plan, search (TPE, 50 settings), coordinator, the store (a folder, and
-S3 as moto imitates it) and tracking into SQLite. Each sweep runs in a process of its own, from its
-first arm until MLflow has its last row, and is then started again when all is done. Small sweeps
-run before and after the large one; allowed are 1.5 times their time and their storage requests per
-pair, and 20 KB of memory a pair: how far the process grows after its first 200 pairs, at its peak,
-the summary at the end included. Requests are HTTP requests for S3, objects touched for a folder.
+thread's time beside them, and all processor time but that of their thread, so with that of those
+which write to MLflow. The rest is real: plan, search (TPE, 50 settings), coordinator, the store (a
+folder, and S3 as moto imitates it) and tracking into SQLite. Each sweep runs in a process of its
+own, from its first arm until MLflow has its last row, and is then started again when all is done.
+Small sweeps run before and after the large one; allowed are 1.5 times their time and their storage
+requests per pair, and 20 KB of memory a pair: how far the process grows after its first 200 pairs,
+at its peak, the summary at the end included. Requests are HTTP requests for S3, objects touched for
+a folder.
 
 Then real arms of two steps on Ray Tune with 4 workers, tracked as above: the last quarter's time,
 and objects touched by the driver, over the second one's, and the memory of the driver process.
