@@ -15,8 +15,7 @@ from search_spaces.space import Sampler, SearchSpace
 from sweep.results.sweep_view import load_sweep
 from sweep.run import coordinator as coordinator_module
 from sweep.run import late_records
-from sweep.study import proposals as proposals_module
-from sweep.study.arms import Arm, all_judged
+from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
 from sweep.study.proposals import retired_settings
 from tests.support.oracles import TINY
@@ -85,66 +84,6 @@ def test_a_finished_arm_is_not_trained_again_by_another_sweep(objects: ObjectSto
     other = replace(definition(), name="other")
     assert train(started(objects, other)) == []
     assert started(objects, other).summary().is_done
-
-
-def test_verdicts_on_arms_that_another_sweep_trained_are_stored_at_the_end(
-    objects: ObjectStore,
-) -> None:
-    asked = put_definition(objects, definition())
-    train(started(objects, asked))
-    other = put_definition(objects, replace(asked, name="other"))
-    coordinator = started(objects, other)
-    assert train(coordinator) == []
-    coordinator.close()
-    assert all_judged(objects, other)
-
-
-def test_a_driver_that_lost_its_sweep_stores_no_verdicts(
-    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = put_definition(objects, definition())
-    coordinator = started(objects, asked)
-    monkeypatch.setattr(proposals_module, "_JUDGED_PACE", math.inf)  # it has one to put at its end
-    train(coordinator, limit=8)
-    before = outcomes(objects, asked)
-    coordinator.lose_sweep("another driver has it")
-    coordinator.close()
-    assert outcomes(objects, asked) == before
-    stored = [p for of in before.values() for p in of if p.outcome]
-    assert len(stored) < sum(map(len, coordinator.outcomes.values()))
-
-
-def test_a_failed_verdict_is_not_believed_where_the_arm_was_trained_again(
-    objects: ObjectStore,
-) -> None:
-    """Another sweep retried it, or a driver that had lost its sweep wrote what it knew."""
-    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
-    fails = ends_where(lambda arm: arm.proposal == 1, "failed", "a plug-in broke")
-    first = train(started(objects, asked), fails)
-    again = next(arm for arm in first if arm.proposal == 1)
-    ArmStore(objects).forget(again.signature)
-    ArmStore(objects).put_record(finished(again.config, LOSSES))
-    assert outcomes(objects, asked)["g1"][1].outcome.outcome == "failed"
-    assert train(started(objects, asked)) == []
-    assert outcomes(objects, asked)["g1"][1].outcome.outcome != "failed"
-
-
-def test_a_proposal_that_shares_an_arm_with_a_judged_one_is_judged_too(
-    objects: ObjectStore,
-) -> None:
-    """Killed between two settings' files, of which the second was put."""
-    asked = definition(seeds=(0,), n_settings=1)
-    first = asked.space.settings[0]
-    space = replace(asked.space, settings=(first, replace(first, name="same")), sampler="random")
-    asked = put_definition(objects, replace(asked, space=space))
-    point = {name: r.low for name, r in space.ranges.items()}
-    for setting in space.settings:
-        proposals_module.put_proposal(objects, asked.name, setting.name, 0, point)
-    train(started(objects, asked))
-    assert all_judged(objects, asked)
-    objects.delete(f"sweeps/{asked.name}/proposals/{first.name}/judged.json")
-    assert train(started(objects, asked)) == []
-    assert all_judged(objects, asked)
 
 
 def test_starting_a_done_sweep_reads_the_records_of_baselines_alone(
