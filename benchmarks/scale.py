@@ -11,10 +11,11 @@ leaves MLflow out, which takes most of the time.
 
 200 simulated workers put what real arms put (checkpoints, growing records, a final one) and train
 nothing. They share a process with the driver, so that its own part of a pair is told, too: its
-thread's time beside them, and all processor time but that of their thread, so with that of those
-which write to MLflow. The rest is real: plan, search (TPE, 50 settings), coordinator, the store (a
-folder, and S3 as moto imitates it) and tracking into SQLite. Each sweep runs in a process of its
-own, from its first arm until MLflow has its last row, and is then started again when all is done.
+thread's time beside them, and all processor time but that of their thread. The rest is real: plan,
+search (TPE, 50 settings), coordinator, the store (a folder, and S3 as moto imitates it), tracking
+into SQLite by a process of its own, whose processor time and memory are told apart. Each sweep runs
+in a process of its own, from its first arm until MLflow has its last row, and is then started again
+when all is done.
 Small sweeps run before and after the large one; allowed are 1.5 times their time and their storage
 requests per pair, and 20 KB of memory a pair: how far the process grows after its first 200 pairs,
 at its peak, the summary at the end included. Requests are HTTP requests for S3, objects touched for
@@ -54,7 +55,8 @@ from sweep.run.run_sweep import run_sweep
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
 from sweep.tracking import sources
-from sweep.tracking.tracker import Tracker
+from sweep.tracking.client import run_ids
+from sweep.tracking.process import TrackerProcess
 from sweep.tracking.writer import BackgroundTracker
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
@@ -95,6 +97,11 @@ def rss_kb() -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024
 
 
+def database(folder: Path) -> str:
+    """Where MLflow keeps the sweep."""
+    return f"sqlite:///{folder}/mlflow.db"
+
+
 def drive(
     objects: ObjectStore,
     folder: Path,
@@ -115,9 +122,9 @@ def drive(
             warm_kb = rss_kb()
 
     began, cpu_began = time.perf_counter(), time.process_time()
-    tracker = Tracker(f"sqlite:///{folder}/mlflow.db")
-    read = sources.StoredArms(objects, asked)
-    background = BackgroundTracker(tracker, asked.name, read)
+    uri = database(folder)
+    tracker = TrackerProcess(uri, objects, asked, "")
+    background = BackgroundTracker(tracker.send, uri, asked.name)
     listeners: Json = {}
     if is_tracked:
         on_record, on_proposal = sources.listeners(background.offer)
@@ -129,7 +136,7 @@ def drive(
             seen = {
                 "s": time.perf_counter() - began,
                 "arms_final": coordinator.plan.arms_done,
-                "runs_made": tracker.created,
+                "arms_behind_in_mlflow": len(background.behind()),
                 "objects_touched": sum(list(counts.values())),
                 "kb": rss_kb(),
             }
@@ -143,13 +150,17 @@ def drive(
     assert coordinator.summary().exit_code == 0, coordinator.summary().problems[:3]
     assert not background.close(24 * 3600)
     over.set()
+    took_s, cpu_s = time.perf_counter() - began, time.process_time() - cpu_began
+    tracker.close()
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)  # the tracker's processes, up to now
     return {
-        "s": time.perf_counter() - began,
-        "cpu_s": time.process_time() - cpu_began,
+        "s": took_s,
+        "cpu_s": cpu_s,
         "loop_s": in_loop_s,
         "driver_s": in_loop_s - workers.s,
-        "driver_cpu_s": time.process_time() - cpu_began - workers.cpu_s,
-        "created": tracker.created,
+        "driver_cpu_s": cpu_s - workers.cpu_s,
+        "tracker_cpu_s": ended.ru_utime + ended.ru_stime,
+        "tracker_peak_kb": ended.ru_maxrss,
         "warm_kb": warm_kb,
         "peak_kb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
@@ -164,7 +175,6 @@ def one_sweep(
         asked = put_definition(objects, definition(pairs, settings))
         first = drive(objects, folder, asked, counts, is_tracked=is_tracked)
     pairs = asked.space.n_proposals * settings
-    assert first["created"] == (pairs + settings) * is_tracked, "a run per arm"
     began = time.perf_counter()
     winners = sum(entry["winner"] for entry in best_entries(load_sweep(objects, asked.name), {}))
     summary_s = time.perf_counter() - began
@@ -175,7 +185,8 @@ def one_sweep(
 
     with counted() as counts_again:
         again = drive(objects, folder, asked, counts_again, is_tracked=is_tracked)
-    assert again["created"] == 0, "nothing is made twice"
+    if is_tracked:
+        assert len(run_ids(database(folder), asked.name)) == pairs + settings, "a run per arm"
     return {
         "pairs": pairs,
         "is_tracked": is_tracked,
@@ -185,6 +196,8 @@ def one_sweep(
         "ms_per_pair_without_tracking": 1e3 * first["loop_s"] / pairs,
         "driver_ms_per_pair": 1e3 * first["driver_s"] / pairs,
         "driver_cpu_ms_per_pair": 1e3 * first["driver_cpu_s"] / pairs,
+        "tracker_cpu_ms_per_pair": 1e3 * first["tracker_cpu_s"] / pairs,
+        "tracker_peak_kb": first["tracker_peak_kb"],
         "objects_touched_per_pair": {name: count / pairs for name, count in sorted(counts.items())},
         "kb_per_pair": grown_kb(first["peak_kb"]),
         "kb_per_pair_with_summary": grown_kb(peak_kb),
@@ -349,8 +362,9 @@ def on_tune(
     with tempfile.TemporaryDirectory(prefix="scale-") as folder, counted() as counts:
         objects = ObjectStore(f"{folder}/root")
         asked = put_definition(objects, Definition("scale", space))
-        read = sources.StoredArms(objects, asked)
-        background = BackgroundTracker(Tracker(f"sqlite:///{folder}/mlflow.db"), asked.name, read)
+        uri = database(Path(folder))
+        tracker = TrackerProcess(uri, objects, asked, "")
+        background = BackgroundTracker(tracker.send, uri, asked.name)
         told, on_proposal = sources.listeners(background.offer)
 
         def on_record(arm: Arm, is_final: bool) -> None:
@@ -365,6 +379,7 @@ def on_tune(
             objects, asked, Executor(where, TUNE_WORKERS), display=False, **listeners
         )
         behind = background.close(3600)
+        tracker.close()
         assert summary.exit_code == 0, summary
         assert not behind, behind[:3]
     quarter = len(grown) // 4

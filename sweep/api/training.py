@@ -6,7 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from sweep.cost.spent import put_estimate, stored_estimate
@@ -24,12 +24,14 @@ from sweep.study.registration import extended, resolved
 from sweep.study.requirements import require_device
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
+from sweep.tracking.marks import Verdicts
 from trainables.errors import StoreError, SweepError
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
+    from sweep.tracking.process import TrackerProcess
     from sweep.tracking.tracker import Tracker
 
 ESTIMATE_S = 30.0  # how long the start of a sweep waits for its estimate
@@ -122,45 +124,45 @@ def _train_once(
     notify: str | None,
 ) -> int:
     from sweep.run.run_sweep import run_again, run_sweep
-    from sweep.tracking import sources
-    from sweep.tracking import tracker as tracking
+    from sweep.tracking.process import TrackerProcess
+    from sweep.tracking.sources import listeners
     from sweep.tracking.writer import BackgroundTracker
 
     started_ms = time.time_ns() // 1_000_000
     uri = place_of(objects, definition, mlflow)
     remember_place(objects, definition.name, uri)
-    tracker = partial(tracking.Tracker, uri, sweep_id=sweep_id(objects, definition.name))
-    read = sources.StoredArms(objects, definition)
     send = advice.command("sync", definition.name, storage=objects.root)
-    background = BackgroundTracker(
-        tracker(), definition.name, read, warn=note, storage=objects.root
-    )
-    on_record, on_proposal = sources.listeners(background.offer)
-    tracking_end_s = TRACKING_END_S
-    try:
-        again = run_again(objects, definition, executor, budget)
-        with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
-            summary = run_sweep(
-                objects,
-                definition,
-                executor,
-                on_record=on_record,
-                on_proposal=on_proposal,
-                on_event=on_event,
-                retry_failed=retry_failed,
-                budget=budget,
-            )
-            tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
-    finally:
-        behind = background.close(tracking_end_s)
-    view = load_sweep(objects, definition.name)
-    if behind:
-        note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
-    elif not summary.is_urgent:
+    number = sweep_id(objects, definition.name)
+    with closing(TrackerProcess(uri, objects, definition, number)) as tracker:
+        background = BackgroundTracker(
+            tracker.send, uri, definition.name, warn=note, storage=objects.root
+        )
+        on_record, on_proposal = listeners(background.offer)
+        tracking_end_s = TRACKING_END_S
         try:
-            track_sweep(tracker(), view, started_ms, objects.root)
-        except SweepError as error:
-            note(f"{error} `{send}` completes it.")
+            again = run_again(objects, definition, executor, budget)
+            with notifications.notifying(notify, definition.name, again, warn=note) as on_event:
+                summary = run_sweep(
+                    objects,
+                    definition,
+                    executor,
+                    on_record=on_record,
+                    on_proposal=on_proposal,
+                    on_event=on_event,
+                    retry_failed=retry_failed,
+                    budget=budget,
+                )
+                tracking_end_s = URGENT_END_S if summary.is_urgent else TRACKING_END_S
+        finally:
+            behind = background.close(tracking_end_s)
+        view = load_sweep(objects, definition.name)
+        if behind:
+            note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
+        elif not summary.is_urgent:
+            try:
+                track_sweep(tracker, view, started_ms, objects.root)
+            except SweepError as error:
+                note(f"{error} `{send}` completes it.")
     if not summary.is_urgent:
         names = [a.record.environment.get("gpu") for a in view.arms.values() if a.record]
         _estimate(objects, definition, next(filter(None, names), None))
@@ -181,7 +183,9 @@ def _train_once(
     return summary.exit_code
 
 
-def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int, storage: str) -> None:
+def track_sweep(
+    tracker: Tracker | TrackerProcess, view: SweepView, fallback_ms: int, storage: str
+) -> None:
     """Bring MLflow's pages of the sweep up to date; its times are those of the records."""
     records = [a.record for a in view.arms.values() if a.record is not None]
     started_ms = min((r.started_ms for r in records), default=fallback_ms)
@@ -194,9 +198,11 @@ def track_sweep(tracker: Tracker, view: SweepView, fallback_ms: int, storage: st
         if view.is_finished
         else None,
     )
+    settings = {s.setting.name: (s.chosen, s.results) for s in view.settings}
     tracker.present(
         view.definition,
-        {s.setting.name: (s.chosen, s.results) for s in view.settings},
+        Verdicts.of(view.definition.space, settings),
+        {s.setting.name: s.chosen for s in view.settings},
         storage=storage,
         started_ms=started_ms,
     )

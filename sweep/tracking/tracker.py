@@ -30,7 +30,7 @@ from sweep.tracking.client import (
     make_client,
     trouble,
 )
-from sweep.tracking.marks import Verdicts, run_name
+from sweep.tracking.marks import run_name
 from sweep.tracking.notes import sweep_note
 from sweep.tracking.rows import (
     Row,
@@ -60,9 +60,10 @@ from trainables.retries import ARTIFACT_TRIES
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+    from sweep.study.arms import Arm
     from sweep.study.definition import Definition
-    from sweep.study.proposals import ProposalOutcome
     from sweep.study.selection import SettingResult
+    from sweep.tracking.marks import Verdicts
     from trainables.records.arm_record import ArmRecord, Outcome
 
 log = logging.getLogger(__name__)
@@ -161,7 +162,8 @@ class Tracker:
     def present(
         self,
         definition: Definition,
-        settings: Mapping[str, tuple[SettingResult, Sequence[ProposalOutcome]]],
+        verdicts: Verdicts,
+        settings: Mapping[str, SettingResult],
         *,
         storage: str,
         started_ms: int,
@@ -172,17 +174,17 @@ class Tracker:
 
         Args:
             definition: of the sweep.
-            settings: what each came to, and its judged proposals, in the order of the sweep.
+            verdicts: what it says of its arms.
+            settings: what each came to, in the order of the sweep.
             storage: the root that its records lie below.
             started_ms: when the sweep was first run.
         """
         try:
             runs = self._runs(definition.name)
-            runs.mark(Verdicts.of(definition.space, settings))
+            runs.mark(verdicts)
             number, saved = runs.experiment_id, views(searched_fields(definition.space))
             links = {view.name: view.address(number) for view in saved}
-            chosen = {name: setting for name, (setting, _) in settings.items()}
-            note = sweep_note(definition, chosen, links, storage)
+            note = sweep_note(definition, settings, links, storage)
             tags = {view.tag: view.text(started_ms) for view in saved}
             tags[NOTE] = cut(note, LONGEST_NOTE)
             there = self._client().get_experiment(number).tags
@@ -377,6 +379,29 @@ class Tracker:
                 )
             self._runs_of[sweep] = Runs(self._client(), there.experiment_id)
         return self._runs_of[sweep]
+
+
+def send_stored(
+    tracker: Tracker,
+    sweep: str,
+    read: Callable[[Arm], TrackedArm | None],
+    arm: Arm,
+    is_final: bool,
+) -> None:
+    """Read an arm and send it, unless MLflow has all there will ever be of it.
+
+    Args:
+        tracker: of the sweep.
+        sweep: its name.
+        read: what the store holds of an arm now; None of one that was forgotten.
+        arm: that changed.
+        is_final: whether its record is final.
+    """
+    if is_final and tracker.is_whole(sweep, arm.signature):
+        return
+    tracked = read(arm)
+    if tracked is not None:
+        tracker.sync(tracked)
 
 
 def sync_all(

@@ -1,4 +1,4 @@
-"""Writer thread in front of a Tracker, so that training never waits for MLflow.
+"""Writer thread in front of a tracker, so that training never waits for MLflow.
 
 Nor does it fail with it. What waits is which arms have changed; a record is read when its arm's
 turn comes, so an outage costs no memory and the newest state is what is sent. A running arm waits a
@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from sweep.study.advice import command
 from sweep.study.arms import Arm
 from sweep.tracking.address import shown
-from sweep.tracking.rows import TrackedArm
-from sweep.tracking.tracker import Tracker
 from trainables.retries import MLFLOW_FIRST_WAIT_S, MLFLOW_LONGEST_WAIT_S
 
 log = logging.getLogger(__name__)
@@ -38,9 +36,9 @@ class BackgroundTracker:
 
     def __init__(
         self,
-        tracker: Tracker,
+        send: Callable[[Arm, bool], None],
+        uri: str,
         sweep: str,
-        read: Callable[[Arm], TrackedArm | None],
         *,
         first_wait_s: float = MLFLOW_FIRST_WAIT_S,
         longest_wait_s: float = MLFLOW_LONGEST_WAIT_S,
@@ -48,22 +46,22 @@ class BackgroundTracker:
         warn: Callable[[str], None] = log.warning,
         storage: str | None = None,
     ) -> None:
-        """Take over ``tracker``; the thread starts with the first offer.
+        """The thread starts with the first offer.
 
         Args:
-            tracker: used by the writer thread alone from now on.
+            send: brings an arm's run up to what the store holds of it, given whether it is final;
+                called by the writer thread alone.
+            uri: of MLflow, for messages.
             sweep: the sweep's name.
-            read: what the store holds of an arm now; called by the writer thread alone.
             first_wait_s: pause after the first failure; doubled after each further one.
             longest_wait_s: no pause is longer.
             pace_s: between two requests of one running arm; its end is sent at once.
             storage: the root that `sweep sync` sends from.
             warn: told once when MLflow cannot be written, and once when nothing is behind any more.
         """
-        self._tracker = tracker
-        self._sweep = sweep
+        self._send = send
+        self._uri = uri
         self._sync = command("sync", sweep, storage=storage)
-        self._read = read
         self._first_wait_s = first_wait_s
         self._longest_wait_s = longest_wait_s
         self._pace_s = pace_s
@@ -114,19 +112,11 @@ class BackgroundTracker:
     def _write(self) -> None:
         while (offer := self._next()) is not None:
             try:
-                self._send(offer)
+                self._send(offer.arm, offer.is_final)
             except Exception as error:  # kept, said, and tried again: it must not end the thread
                 self._failed(offer, error)
             else:
                 self._sent(offer)
-
-    def _send(self, offer: _Offer) -> None:
-        """Read the arm and send it, unless MLflow has all there will ever be of it."""
-        if offer.is_final and self._tracker.is_whole(self._sweep, offer.arm.signature):
-            return
-        tracked = self._read(offer.arm)
-        if tracked is not None:  # else forgotten since, and to be trained again
-            self._tracker.sync(tracked)
 
     def _next(self) -> _Offer | None:
         """Wait for the arm that is due and waits longest; None to end."""
@@ -171,7 +161,7 @@ class BackgroundTracker:
             if is_back:
                 self._has_warned = False
         if is_back:
-            place = shown(self._tracker.uri)
+            place = shown(self._uri)
             self._warn(f"MLflow at {place} is back, and has everything it missed.")
 
     def _failed(self, offer: _Offer, error: Exception) -> None:
@@ -181,7 +171,7 @@ class BackgroundTracker:
             if queue.get(signature) is offer:  # to the end of the queue
                 queue[signature] = queue.pop(signature)
             behind = self.behind()
-            is_first, self._has_warned = not self._has_warned, True
+            is_first, self._has_warned = not (self._has_warned or self._stopped), True
         if is_first:
             names = ", ".join(behind[:3]) + (f" and {len(behind) - 3} more" if behind[3:] else "")
             self._warn(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from sweep.study.arms import Arm
 from sweep.tracking.client import make_client, run_ids
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
-from sweep.tracking.tracker import Tracker, sync_all
+from sweep.tracking.tracker import Tracker, send_stored, sync_all
 from sweep.tracking.writer import BackgroundTracker
 from tests.support.drivers import wait_until
 from tests.support.servers.mlflow_servers import Server, free_port
@@ -26,9 +27,8 @@ class Offers:
         self.states: dict[str, TrackedArm] = {}
         self.reads: list[str] = []
         self.warnings: list[str] = []
-        self.writer = BackgroundTracker(
-            Tracker(uri), SWEEP, self._read, warn=self.warnings.append, **options
-        )
+        send = partial(send_stored, Tracker(uri), SWEEP, self._read)
+        self.writer = BackgroundTracker(send, uri, SWEEP, warn=self.warnings.append, **options)
 
     def _read(self, arm: Arm) -> TrackedArm | None:
         self.reads.append(arm.signature)

@@ -1,0 +1,222 @@
+"""Tracker in a process of its own, beside the driver.
+
+To write one arm costs MLflow's own Python some 50 ms of processor, and its import two seconds. In
+the driver's process they would share one interpreter lock with what hands out arms. The process
+here is told which arm changed, and reads its record itself.
+
+It ends with its driver, however that ends, and takes no signal that a terminal or a batch system
+sends to all: a driver that is asked to stop has last rows to send.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING
+
+from sweep.study.arms import Arm
+from sweep.study.definition import Definition
+from sweep.tracking.address import TrackingError, shown
+from sweep.tracking.sources import StoredArms
+from sweep.tracking.tracker import Tracker, send_stored
+from trainables.errors import SweepError
+from trainables.plain import Json
+from trainables.records.objects import ObjectStore
+
+if TYPE_CHECKING:
+    from sweep.study.selection import SettingResult
+    from sweep.tracking.marks import Verdicts
+    from trainables.records.arm_record import Outcome
+
+WATCH_S = 1.0  # how often the process looks whether its driver is still there
+_TO_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_START = "import sys; from sweep.tracking.process import serve; serve(*map(int, sys.argv[1:]))"
+
+
+class TrackerProcess:
+    """A tracker of one stored sweep; its process starts with the first call.
+
+    Calls raise TrackingError when MLflow is away or refuses, or the process ended; the next call
+    starts another. Used by one thread at a time, but for ``close``.
+    """
+
+    def __init__(self, uri: str, objects: ObjectStore, definition: Definition, sweep_id: str):
+        """Nothing is started yet.
+
+        Args:
+            uri: what ``tracking_uri`` returns.
+            objects: the storage root.
+            definition: of the sweep.
+            sweep_id: what ``address.sweep_id`` returns.
+        """
+        self.uri = uri
+        self._told = (uri, objects.root, definition, sweep_id)
+        self._starting = threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._connection: Connection | None = None
+        self._is_closed = False
+
+    def send(self, arm: Arm, is_final: bool) -> None:
+        """Bring the arm's run up to what the store holds of it."""
+        self._call("send", arm, is_final)
+
+    def sync_sweep_summary(
+        self,
+        sweep: str,
+        *,
+        definition: Mapping[str, Json],
+        outcomes: Mapping[str, Mapping[Outcome, int]],
+        started_ms: int,
+        ended_ms: int | None = None,
+    ) -> None:
+        """See ``Tracker.sync_sweep_summary``."""
+        self._call(
+            "sync_sweep_summary", sweep, definition=definition, outcomes=outcomes,
+            started_ms=started_ms, ended_ms=ended_ms,
+        )  # fmt: skip
+
+    def present(
+        self,
+        definition: Definition,
+        verdicts: Verdicts,
+        settings: Mapping[str, SettingResult],
+        *,
+        storage: str,
+        started_ms: int,
+    ) -> None:
+        """See ``Tracker.present``."""
+        self._call(
+            "present", definition, verdicts, settings, storage=storage, started_ms=started_ms
+        )
+
+    def close(self) -> None:
+        """End the process, also in the middle of a call, which then raises."""
+        with self._starting:
+            self._is_closed = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+    def _call(self, name: str, *args: object, **options: object) -> None:
+        try:
+            connection = self._connected()
+            connection.send((name, args, options))
+            error, said = connection.recv()
+        except (EOFError, OSError) as ended:
+            self._connection = None
+            raise TrackingError(
+                f"The process that writes to MLflow at {shown(self.uri)} ended before it answered."
+            ) from ended
+        for logger, level, text in said:
+            logging.getLogger(logger).log(level, "%s", text)
+        if error is not None:
+            raise error
+
+    def _connected(self) -> Connection:
+        """The pipe to the process, which is started if there is none."""
+        with self._starting:
+            if self._connection is None:
+                if self._is_closed:
+                    raise EOFError("closed")
+                if self._process is not None:
+                    self._process.kill()
+                    self._process.wait()
+                self._connection, theirs = Pipe()
+                with theirs:
+                    self._process = _started(theirs.fileno())
+                self._connection.send(self._told)
+            return self._connection
+
+
+def _started(fd: int) -> subprocess.Popen[bytes]:
+    """The process, which serves the pipe's end ``fd`` and imports what this one does."""
+    paths = [path or os.getcwd() for path in sys.path]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _TO_ALL)  # for it to inherit
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-c", _START, str(fd), str(os.getpid())],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdin=subprocess.DEVNULL,
+            stdout=2,  # what a driver prints is for whoever reads it
+            pass_fds=(fd,),
+        )
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# --- in the process -------------------------------------------------------------------------------
+
+
+def serve(fd: int, driver: int) -> None:
+    """Do what the pipe says until the driver, a process id, ends."""
+    threading.Thread(target=_end_with, args=(driver,), daemon=True).start()
+    said = _Said()
+    logging.getLogger().addHandler(said)
+    with Connection(fd) as connection:
+        uri, root, definition, sweep_id = connection.recv()
+        tracker = Tracker(uri, sweep_id=sweep_id)
+        read = StoredArms(ObjectStore(root), definition)
+
+        def send(arm: Arm, is_final: bool) -> None:
+            send_stored(tracker, definition.name, read, arm, is_final)
+
+        calls: dict[str, Callable[..., object]] = {
+            "send": send,
+            "sync_sweep_summary": tracker.sync_sweep_summary,
+            "present": tracker.present,
+        }
+        while True:
+            try:
+                name, args, options = connection.recv()
+            except EOFError:
+                return
+            error = _error_of(calls[name], args, options)
+            connection.send((error, said.taken()))
+
+
+def _end_with(driver: int) -> None:
+    """End this process at once when the driver is gone: the next one has a writer of its own."""
+    while os.getppid() == driver:
+        time.sleep(WATCH_S)
+    os._exit(1)
+
+
+def _error_of(
+    call: Callable[..., object], args: Sequence[object], options: Mapping[str, object]
+) -> Exception | None:
+    """Run a call; what it raised, as something that travels."""
+    try:
+        call(*args, **options)
+    except SweepError as error:
+        return TrackingError(str(error))
+    except Exception as error:
+        told = RuntimeError(f"{type(error).__name__}: {error}")
+        told.add_note(traceback.format_exc())
+        return told
+    return None
+
+
+class _Said(logging.Handler):
+    """Keeps what is logged: the driver says it, as it says its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._kept: list[tuple[str, int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep it."""
+        self._kept.append((record.name, record.levelno, record.getMessage()))
+
+    def taken(self) -> list[tuple[str, int, str]]:
+        """What was kept since the last time."""
+        kept, self._kept = self._kept, []
+        return kept
