@@ -30,15 +30,15 @@ def forget_failed(objects: ObjectStore, definition: Definition) -> list[str]:
     # Outcomes go first: killed in between, a proposal is judged once more. What was judged beside a
     # failed unconstrained arm could not win, whatever it came to.
     lost = {s.name: failed(baselines(definition, s.name)) for s in definition.space.settings}
-    for setting, without in lost.items():
-        again: dict[int, list[str]] = {}
-        for stored, arms in arms_by_proposal(objects, definition, setting):
-            is_failed = stored.outcome is None or stored.outcome.outcome == "failed"
-            signatures = failed(arms) if is_failed else []
-            if signatures or without:
-                again[stored.number] = signatures
-        drop_outcomes(objects, definition.name, setting, again)
-        for signatures in again.values():
+    again: dict[str, dict[int, list[str]]] = {setting: {} for setting in lost}
+    for setting, stored, arms in arms_by_proposal(objects, definition):
+        is_failed = stored.outcome is None or stored.outcome.outcome == "failed"
+        signatures = failed(arms) if is_failed else []
+        if signatures or lost[setting]:
+            again[setting][stored.number] = signatures
+    for setting, of in again.items():
+        drop_outcomes(objects, definition.name, setting, of)
+        for signatures in of.values():
             forget(signatures)
     forget(sorted({signature for without in lost.values() for signature in without}))
     return forgotten

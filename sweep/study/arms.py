@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from sweep.study.definition import Definition
-from sweep.study.proposals import StoredProposal, stored_proposals
+from sweep.study.proposals import StoredProposal, all_proposals
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord, Report
@@ -80,11 +81,17 @@ def baselines(definition: Definition, setting: str) -> list[Arm]:
 
 
 def arms_by_proposal(
-    objects: ObjectStore, definition: Definition, setting: str
-) -> Iterator[tuple[StoredProposal, list[Arm]]]:
-    """Every stored proposal of one setting with its constrained arms."""
-    for stored in stored_proposals(objects, definition.name, setting):
-        yield stored, arms_of_proposal(definition, setting, stored.number, stored.point)
+    objects: ObjectStore, definition: Definition
+) -> Iterator[tuple[str, StoredProposal, list[Arm]]]:
+    """Setting, proposal and its constrained arms of everything stored, in the sweep's order."""
+    settings = [setting.name for setting in definition.space.settings]
+    for setting, proposals in all_proposals(objects, definition.name, settings).items():
+        for stored in proposals:
+            yield (
+                setting,
+                stored,
+                arms_of_proposal(definition, setting, stored.number, stored.point),
+            )
 
 
 def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
@@ -92,15 +99,13 @@ def stored_arms(objects: ObjectStore, definition: Definition) -> Iterator[Arm]:
 
     Unconstrained arms come first, so that the others can name their baseline's run.
     """
-    settings = [setting.name for setting in definition.space.settings]
     seen: set[str] = set()
 
     def every() -> Iterator[Arm]:
-        for setting in settings:
-            yield from baselines(definition, setting)
-        for setting in settings:
-            for _, arms in arms_by_proposal(objects, definition, setting):
-                yield from arms
+        for setting in definition.space.settings:
+            yield from baselines(definition, setting.name)
+        for _, _, arms in arms_by_proposal(objects, definition):
+            yield from arms
 
     for arm in every():
         if arm.signature not in seen:
@@ -116,13 +121,12 @@ def all_judged(objects: ObjectStore, definition: Definition, *, but: Container[s
         definition: what is asked for.
         but: settings that are passed over.
     """
-    for setting in definition.space.settings:
-        if setting.name not in but:
-            found = arms_by_proposal(objects, definition, setting.name)
-            judged = [stored.verdict_on([arm.signature for arm in arms]) for stored, arms in found]
-            if len(judged) - judged.count(None) < definition.space.proposals_of(setting):
-                return False
-    return True
+    judged: Counter[str] = Counter()
+    for setting, stored, arms in arms_by_proposal(objects, definition):
+        judged[setting] += stored.verdict_on([arm.signature for arm in arms]) is not None
+    space = definition.space
+    asked = {s.name: space.proposals_of(s) for s in space.settings if s.name not in but}
+    return all(judged[setting] >= wanted for setting, wanted in asked.items())
 
 
 class RecordReader:

@@ -253,16 +253,10 @@ def retired_settings(objects: ObjectStore, sweep: str) -> dict[str, str]:
     return objects.get_derived(_retired(sweep), dict[str, str]) or {}
 
 
-def stored_proposals(objects: ObjectStore, sweep: str, setting: str) -> list[StoredProposal]:
-    """Every stored proposal of one setting, by number."""
-    names = objects.names(f"{_proposals(sweep)}/{setting}")
-    return _read(objects, sweep, {setting: names})[setting]
-
-
 def all_proposals(
     objects: ObjectStore, sweep: str, settings: Sequence[str]
 ) -> dict[str, list[StoredProposal]]:
-    """``stored_proposals`` of all settings at once: one listing, and one read for a setting.
+    """Every stored proposal of some settings, by number: one listing, and one read for a setting.
 
     A point is read by itself where judged.json does not have it yet.
     """
@@ -271,13 +265,6 @@ def all_proposals(
         setting, _, name = path.rpartition("/")
         if setting in names:
             names[setting].append(name)
-    return _read(objects, sweep, names)
-
-
-def _read(
-    objects: ObjectStore, sweep: str, names: Mapping[str, Sequence[str]]
-) -> dict[str, list[StoredProposal]]:
-    """The proposals of some settings, many read at once; of each the names in its folder."""
     with_judged = [setting for setting, there in names.items() if _JUDGED in there]
     judged = dict(
         zip(with_judged, at_once(lambda s: _judged(objects, sweep, s), with_judged), strict=True)

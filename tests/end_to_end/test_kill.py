@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from sweep.study.definition import Definition, put_definition
-from sweep.study.proposals import StoredProposal, stored_proposals
+from sweep.study.proposals import StoredProposal
 from tests.support.drivers import Driver, records, steps, table, tiny, undisturbed, wait_until
 from tests.support.faults import Faults
+from tests.support.proposals import stored_proposals
 from trainables.records.arm_record import REPORTED_LOSS, ArmRecord
 from trainables.records.objects import ObjectStore
 

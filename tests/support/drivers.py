@@ -18,8 +18,8 @@ from sweep.executors.executor import Executor
 from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
-from sweep.study.proposals import stored_proposals
 from tests.support.oracles import TINY
+from tests.support.proposals import stored_proposals
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore

@@ -10,8 +10,8 @@ from search_spaces.space import Sampler, SearchSpace, Setting, Uniform
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
-from sweep.study.proposals import stored_proposals
 from tests.support.oracles import TINY
+from tests.support.proposals import stored_proposals
 from tests.support.records import ended, finished
 from trainables.records.arm_record import ArmRecord
 from trainables.records.objects import ObjectStore

@@ -18,10 +18,10 @@ from sweep.run.coordinator import Coordinator
 from sweep.statistics.decisions import table
 from sweep.study.arms import Arm
 from sweep.study.definition import load_definition, put_extension, sweep_names
-from sweep.study.proposals import stored_proposals
 from tests.support import confirmations as hand
 from tests.support import toy_sweeps as toy
 from tests.support.command_line import SPACE_FILE, refused, sweep
+from tests.support.proposals import stored_proposals
 from tests.support.records import ended, finished
 from tests.support.sweeps import (
     FEASIBLE,

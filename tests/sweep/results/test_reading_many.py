@@ -16,6 +16,7 @@ from sweep.results.sweep_view import Read, load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study import proposals
 from sweep.study.definition import load_definition, put_definition
+from tests.support.proposals import stored_proposals
 from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, USELESS, store_sweep
 from trainables.errors import StoreError
 from trainables.records.arms import ArmStore
@@ -107,7 +108,7 @@ def test_a_resume_of_a_finished_sweep_lists_every_outcome_and_writes_the_list_on
     change: Callable[[ObjectStore, str], None] | None,
 ) -> None:
     first, second = trained(objects, 6)
-    before = proposals.stored_proposals(objects, "scale", first)
+    before = stored_proposals(objects, "scale", first)
     least = reads(objects, "outcomes")
     if change is not None:
         change(objects, JUDGED.format(first))
@@ -123,7 +124,7 @@ def test_a_resume_of_a_finished_sweep_lists_every_outcome_and_writes_the_list_on
     assert coordinator.next_arm() is None
     assert names[JUDGED.format(first)] == (change is not None)
     assert names[JUDGED.format(second)] == 0
-    assert proposals.stored_proposals(objects, "scale", first) == before
+    assert stored_proposals(objects, "scale", first) == before
     assert reads(objects, "outcomes") == least
 
 
@@ -158,7 +159,7 @@ def test_the_shown_pair_is_that_of_all_records(
 def test_a_verdict_that_the_records_contradict_is_replaced(objects: ObjectStore) -> None:
     """The record of an arm was written again: what is shown is what its record says."""
     definition = store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE]})
-    stored = proposals.stored_proposals(objects, "tiny", FIRST)
+    stored = stored_proposals(objects, "tiny", FIRST)
     assert stored[0].outcome is not None
     store = ArmStore(objects)
     for signature in stored[0].outcome.signatures:

@@ -14,8 +14,9 @@ from sweep.results.export import configuration
 from sweep.results.started_from import starts_from
 from sweep.results.sweep_view import load_sweep
 from sweep.study.definition import Definition, put_definition
-from sweep.study.proposals import Point, stored_proposals
+from sweep.study.proposals import Point
 from tests.support.command_line import SPACE_FILE, refused, sweep
+from tests.support.proposals import stored_proposals
 from tests.support.toy_sweeps import (
     definition,
     started,

@@ -16,9 +16,10 @@ from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.pairs import ProposalResult, join
-from sweep.study.proposals import ProposalOutcome, put_judged, put_proposal, stored_proposals
+from sweep.study.proposals import ProposalOutcome, put_judged, put_proposal
 from sweep.study.sampler import propose
 from tests.support.oracles import TINY
+from tests.support.proposals import stored_proposals
 from tests.support.records import ended, finished, pair_config
 from tests.support.training.trials import told
 from trainables.records.arm_record import REPORTED_MISSING_SHARE, ArmRecord, Report, Status

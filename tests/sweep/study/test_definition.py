@@ -14,8 +14,8 @@ from sweep.study.definition import (
     put_definition,
     put_extension,
 )
-from sweep.study.proposals import stored_proposals
 from sweep.study.registration import registered
+from tests.support.proposals import stored_proposals
 from tests.support.sweeps import FEASIBLE, SPACE, store_sweep
 from trainables.errors import StoreError
 from trainables.records.arms import ArmStore

@@ -9,9 +9,9 @@ import pytest
 
 from sweep.results.sweep_view import load_sweep
 from sweep.run.retention import keep_winners_weights
-from sweep.study.proposals import stored_proposals
 from sweep.tracking.address import known_id, sweep_id
 from tests.support.command_line import sweep
+from tests.support.proposals import stored_proposals
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from tests.support.toy_sweeps import definition, outcomes, started, train
 from trainables.records.arms import ArmStore
