@@ -42,6 +42,7 @@ def store_sweep(root: str, pairs: int, settings: int) -> int:
     coordinator = Coordinator(objects, asked)
     coordinator.start()
     train(coordinator, ArmStore(objects, driver=coordinator.runs.driver), lambda final: None)
+    coordinator.close()
     assert coordinator.summary().exit_code == 0, coordinator.summary().problems[:3]
     return space.n_proposals * settings
 

@@ -28,8 +28,8 @@ CHECKPOINT = bytes(2000)
 Tell = Callable[[Coordinator], None]
 
 
-class Spent(NamedTuple):
-    """Seconds."""
+class Took(NamedTuple):
+    """Seconds that the imitated workers took."""
 
     s: float
     cpu_s: float  # of this thread
@@ -121,7 +121,7 @@ def steps_of(arm: Arm, runs: ArmStore) -> Iterator[Tell]:
     yield lambda driver: driver.finished(arm.signature)
 
 
-def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None]) -> Spent:
+def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None]) -> Took:
     """Train every arm on WORKERS workers that take turns; ``tick`` hears how many are final.
 
     Returns what the workers' own steps took.
@@ -132,7 +132,7 @@ def train(coordinator: Coordinator, runs: ArmStore, tick: Callable[[int], None])
         while len(working) < WORKERS and (arm := coordinator.next_arm()) is not None:
             working.append(steps_of(arm, runs))
         if not working:
-            return Spent(took, cpu_took)
+            return Took(took, cpu_took)
         worker = working.popleft()
         began, cpu_began = time.perf_counter(), time.thread_time()
         tell = next(worker, None)
