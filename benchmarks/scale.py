@@ -18,8 +18,8 @@ in a process of its own, from its first arm until MLflow has its last row, and i
 when all is done.
 Small sweeps run before and after the large one; allowed are 1.5 times their time and their storage
 requests per pair, and 20 KB of memory a pair: how far the process grows after its first 200 pairs,
-at its peak, the summary at the end included. Requests are HTTP requests for S3, objects touched for
-a folder.
+at its peak, the summary at the end included. Requests are HTTP requests for S3; for a folder they
+are objects that the driver and the workers touch, not those that the tracker reads.
 
 Then real arms of two steps on Ray Tune with 4 workers, tracked as above: the last quarter's time,
 and objects touched by the driver, over the second one's, and the memory of the driver process.

@@ -79,6 +79,7 @@ LOADED_WITHOUT = {
     "sweep.tracking.rows": ("mlflow",),
     "sweep.tracking.ui": ("mlflow",),
     "sweep.tracking.writer": ("mlflow",),
+    "sweep.tracking.process": ("mlflow", "torch"),
     "sweep.executors.tune": ("torch",),  # in the driver
 }
 LONGEST_SUMMARY = 80  # characters of a module's first line

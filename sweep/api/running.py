@@ -94,7 +94,7 @@ def run(
     there = registered(objects, definition, asked=fields, say=note)
     refuse_second_driver(objects, definition.name)
     with warnings.catch_warnings():
-        # tqdm, which MLflow imports, asks a notebook for widgets; nothing here has any.
+        # tqdm, which optuna imports, asks a notebook for widgets; nothing here has any.
         warnings.filterwarnings("ignore", "IProgress not found")
         train(
             objects,

@@ -25,10 +25,9 @@ PLACE = "tracking.json"
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # Servers, and the databases that MLflow knows, each also with a driver: postgresql+psycopg.
 SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
-# Put into this process's environment when its first client is made, unless the user set them:
-# mlflow reads them at every request and offers no other way. Seven retries with 120 s each would
-# hang the writer for minutes, and a retried POST whose reply was lost makes a second run. Child
-# processes inherit them; nothing else in this process talks to MLflow.
+# Put into a process's environment when its first client is made, unless the user set them: mlflow
+# reads them at every request and offers no other way. Seven retries with 120 s each would hang the
+# writer for minutes, and a retried POST whose reply was lost makes a second run.
 ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",

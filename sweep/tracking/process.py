@@ -19,6 +19,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING
@@ -39,14 +40,21 @@ if TYPE_CHECKING:
 
 WATCH_S = 1.0  # how often the process looks whether its driver is still there
 _TO_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_START = "import sys; from sweep.tracking.process import serve; serve(*map(int, sys.argv[1:]))"
+CLOSE_S = 5.0  # what hangs in its file system cannot even be killed
+_START = """
+import sys
+fd, driver, *sys.path = sys.argv[1:]
+from sweep.tracking.process import serve
+serve(int(fd), int(driver))
+"""
 
 
 class TrackerProcess:
     """A tracker of one stored sweep; its process starts with the first call.
 
-    Calls raise TrackingError when MLflow is away or refuses, or the process ended; the next call
-    starts another. Used by one thread at a time, but for ``close``.
+    Calls raise TrackingError when MLflow is away or refuses, or the process ended meanwhile; the
+    next call starts another. Used by one thread at a time, but for ``close``. The process has the
+    environment that its driver had when it started.
     """
 
     def __init__(self, uri: str, objects: ObjectStore, definition: Definition, sweep_id: str):
@@ -61,8 +69,7 @@ class TrackerProcess:
         self.uri = uri
         self._told = (uri, objects.root, definition, sweep_id)
         self._starting = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: Connection | None = None
+        self._running: tuple[subprocess.Popen[bytes], Connection] | None = None
         self._is_closed = False
 
     def send(self, arm: Arm, is_final: bool) -> None:
@@ -102,55 +109,81 @@ class TrackerProcess:
         """End the process, also in the middle of a call, which then raises."""
         with self._starting:
             self._is_closed = True
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
+            self._end()
 
     def _call(self, name: str, *args: object, **options: object) -> None:
+        process, connection = self._started()
         try:
-            connection = self._connected()
             connection.send((name, args, options))
+            # It may end and the pipe not: a process that was forked meanwhile can hold its end.
+            while not connection.poll(WATCH_S):
+                if process.poll() is not None and not connection.poll():
+                    raise EOFError
             error, said = connection.recv()
-        except (EOFError, OSError) as ended:
-            self._connection = None
-            raise TrackingError(
-                f"The process that writes to MLflow at {shown(self.uri)} ended before it answered."
-            ) from ended
+        except BaseException as broken:
+            with self._starting:
+                self._end()
+            if isinstance(broken, EOFError | OSError):
+                raise TrackingError(
+                    f"The process that writes to MLflow at {shown(self.uri)} ended before it "
+                    f"answered (exit code {process.returncode})."
+                ) from broken
+            raise
         for logger, level, text in said:
             logging.getLogger(logger).log(level, "%s", text)
         if error is not None:
             raise error
 
-    def _connected(self) -> Connection:
-        """The pipe to the process, which is started if there is none."""
+    def _started(self) -> tuple[subprocess.Popen[bytes], Connection]:
+        """The process and the pipe to it; started if there is none, or none any more."""
         with self._starting:
-            if self._connection is None:
-                if self._is_closed:
-                    raise EOFError("closed")
-                if self._process is not None:
-                    self._process.kill()
-                    self._process.wait()
-                self._connection, theirs = Pipe()
-                with theirs:
-                    self._process = _started(theirs.fileno())
-                self._connection.send(self._told)
-            return self._connection
+            if self._is_closed:
+                raise TrackingError(f"What writes to MLflow at {shown(self.uri)} is closed.")
+            if self._running is None or self._running[0].poll() is not None:
+                self._end()
+                try:
+                    process, connection = _start()
+                    connection.send(self._told)
+                except OSError as error:
+                    raise TrackingError(
+                        f"No process that writes to MLflow at {shown(self.uri)} could be started: "
+                        f"{error}."
+                    ) from error
+                self._running = process, connection
+            return self._running
+
+    def _end(self) -> None:
+        if self._running is not None:
+            self._running[0].kill()
+            with suppress(subprocess.TimeoutExpired):
+                self._running[0].wait(CLOSE_S)
+            self._running = None
 
 
-def _started(fd: int) -> subprocess.Popen[bytes]:
-    """The process, which serves the pipe's end ``fd`` and imports what this one does."""
-    paths = [path or os.getcwd() for path in sys.path]
+def _start() -> tuple[subprocess.Popen[bytes], Connection]:
+    """A process that serves a pipe, and imports from where this one does."""
+    paths = [str(path) or os.getcwd() for path in sys.path]
+    ours, theirs = Pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _TO_ALL)  # for it to inherit
     try:
-        return subprocess.Popen(
-            [sys.executable, "-P", "-c", _START, str(fd), str(os.getpid())],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # what a driver prints is for whoever reads it
-            pass_fds=(fd,),
-        )
+        with theirs:
+            process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-c",
+                    _START,
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    *paths,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=2,  # what a driver prints is for whoever reads it
+                pass_fds=(theirs.fileno(),),
+            )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process, ours
 
 
 # --- in the process -------------------------------------------------------------------------------

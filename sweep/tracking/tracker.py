@@ -1,6 +1,6 @@
 """MLflow tracker: an experiment a sweep, a flat run an arm, exactly once.
 
-It is fed from stored arm records alone. MLflow is a projection. One process writes it (the driver),
+It is fed from stored arm records alone. MLflow is a projection. One process writes it (process.py),
 off the training path, and whatever is missing there can be sent again from the records at any time,
 to the same server or to a new one.
 

@@ -102,12 +102,14 @@ class BackgroundTracker:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-            return self.behind()
+        try:
+            if self._thread is not None:
+                self._thread.join(timeout_s)
+        finally:  # Ctrl-C ends the wait, too
+            with self._changed:
+                self._stopped = True
+                self._changed.notify_all()
+        return self.behind()
 
     def _write(self) -> None:
         while (offer := self._next()) is not None:

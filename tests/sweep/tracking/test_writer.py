@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import signal
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +13,7 @@ from typing import Any
 import pytest
 
 from sweep.study.arms import Arm
+from sweep.tracking.address import TrackingError
 from sweep.tracking.client import make_client, run_ids
 from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
 from sweep.tracking.tracker import Tracker, send_stored, sync_all
@@ -95,6 +99,32 @@ def test_closing_without_a_server_says_who_is_behind() -> None:
     assert f"sweep sync {SWEEP}" in offer.warnings[0]
     assert "nothing is lost" in offer.warnings[0]
     assert offer.reads == []  # an outage fills no memory with records
+
+
+def test_ctrl_c_while_the_end_waits_is_the_end_of_the_writer() -> None:
+    """What it waits for is ended then: no reason to warn, and nothing to try again."""
+    sent: list[str] = []
+    is_ended = threading.Event()
+
+    def send(arm: Arm, is_final: bool) -> None:
+        sent.append(arm.signature)
+        is_ended.wait(60)
+        raise TrackingError("its process was killed.")
+
+    warnings: list[str] = []
+    writer = BackgroundTracker(send, "", SWEEP, warn=warnings.append, first_wait_s=0.01)
+    arm = history(1)[0][-1]
+    writer.offer(Arm(arm.record.config, arm.signature, arm.setting, arm.proposal), True)
+    wait_until(lambda: bool(sent))
+    main = threading.main_thread().ident
+    assert main is not None
+    threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        writer.close(60)
+    is_ended.set()
+    time.sleep(0.5)  # in which it would try again
+    assert sent == [arm.signature]
+    assert warnings == []
 
 
 def test_what_mlflow_refuses_holds_up_nobody_else(uri: str) -> None:
