@@ -131,12 +131,16 @@ class Runs:
         """
         known = self._known.get(signature)
         run_id = self._listed().get(signature) if known is None else known.run_id
-        now_s = time.monotonic()
-        if check and run_id is not None and now_s > self._checked_s.get(run_id, -inf) + CHECKED_S:
-            found = self._by_id(signature, run_id)
-            self._checked_s[run_id] = now_s
-            return None if found is None else found.run_id
-        return run_id
+        last_s = self._checked_s.get(run_id or "", -inf)
+        if not check or run_id is None or time.monotonic() <= last_s + CHECKED_S:
+            return run_id
+        found = self._by_id(signature, run_id)
+        self._checked_s[run_id] = time.monotonic()
+        if found is None:
+            return None
+        if found.run_id != run_id:  # arms that were linked since the last look name the old one
+            self.rename_baseline(run_id, found.run_id)
+        return found.run_id
 
     def is_whole(self, signature: str) -> bool:
         """Whether a finished arm's run is known to have all that there will ever be to send."""
