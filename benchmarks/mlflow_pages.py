@@ -35,7 +35,7 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.imitated.arms import definition, train
-from sweep.api.training import track_sweep
+from sweep.api.training import sweep_pages
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
 from sweep.study.definition import put_definition
@@ -69,7 +69,7 @@ def tracked(root: Path) -> str:
     uri = tracking_uri(str(root))
     tracker = Tracker(uri, sweep_id=sweep_id(objects, asked.name))
     sync_all(tracker, tracked_arms(objects, asked), say=_aside)
-    track_sweep(tracker, load_sweep(objects, asked.name), 0, objects.root)
+    tracker.sync_sweep(sweep_pages(load_sweep(objects, asked.name), 0, objects.root))
     return uri
 
 

@@ -24,15 +24,13 @@ from sweep.study.registration import extended, resolved
 from sweep.study.requirements import require_device
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import place_of, remember_place, shown, sweep_id
-from sweep.tracking.marks import Verdicts
+from sweep.tracking.marks import SweepPages, Verdicts
 from trainables.errors import StoreError, SweepError
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
     from sweep.run.summary import RunSummary
-    from sweep.tracking.process import TrackerProcess
-    from sweep.tracking.tracker import Tracker
 
 ESTIMATE_S = 30.0  # how long the start of a sweep waits for its estimate
 TRACKING_END_S = 30.0  # how long the end of a sweep waits for MLflow
@@ -160,7 +158,7 @@ def _train_once(
             note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
         elif not summary.is_urgent:
             try:
-                track_sweep(tracker, view, started_ms, objects.root)
+                tracker.sync_sweep(sweep_pages(view, started_ms, objects.root))
             except SweepError as error:
                 note(f"{error} `{send}` completes it.")
     if not summary.is_urgent:
@@ -183,28 +181,24 @@ def _train_once(
     return summary.exit_code
 
 
-def track_sweep(
-    tracker: Tracker | TrackerProcess, view: SweepView, fallback_ms: int, storage: str
-) -> None:
-    """Bring MLflow's pages of the sweep up to date; its times are those of the records."""
+def sweep_pages(view: SweepView, fallback_ms: int, storage: str) -> SweepPages:
+    """What MLflow's pages of the sweep are to say; its times are those of the records.
+
+    Args:
+        view: the sweep.
+        fallback_ms: its time where no arm has a record.
+        storage: the root that its records lie below.
+    """
     records = [a.record for a in view.arms.values() if a.record is not None]
-    started_ms = min((r.started_ms for r in records), default=fallback_ms)
-    tracker.sync_sweep_summary(
-        view.definition.name,
-        definition={n: v for n, v in view.definition.to_json().items() if n != "mlflow_uri"},
-        outcomes={s.setting.name: s.chosen.outcomes for s in view.settings},
-        started_ms=started_ms,
-        ended_ms=max((r.ended_ms for r in records), default=fallback_ms)
-        if view.is_finished
-        else None,
-    )
-    settings = {s.setting.name: (s.chosen, s.results) for s in view.settings}
-    tracker.present(
-        view.definition,
-        Verdicts.of(view.definition.space, settings),
-        {s.setting.name: s.chosen for s in view.settings},
+    ended_ms = max((r.ended_ms for r in records), default=fallback_ms)
+    judged = {s.setting.name: (s.chosen, s.results) for s in view.settings}
+    return SweepPages(
+        definition=view.definition,
+        verdicts=Verdicts.of(view.definition.space, judged),
+        settings={name: chosen for name, (chosen, _) in judged.items()},
         storage=storage,
-        started_ms=started_ms,
+        started_ms=min((r.started_ms for r in records), default=fallback_ms),
+        ended_ms=ended_ms if view.is_finished else None,
     )
 
 

@@ -111,7 +111,7 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
 @storage_option
 def sync(name: str, mlflow: str | None, storage: str) -> None:
     """Complete MLflow from the stored records; a new, empty server gets everything."""
-    from sweep.api.training import track_sweep
+    from sweep.api.training import sweep_pages
     from sweep.tracking import sources
     from sweep.tracking import tracker as tracking
 
@@ -120,7 +120,7 @@ def sync(name: str, mlflow: str | None, storage: str) -> None:
     uri = place_of(objects, view.definition, mlflow)
     tracker = tracking.Tracker(uri, sweep_id=sweep_id(objects, name))
     tracking.sync_all(tracker, sources.tracked_arms(objects, view.definition), say=click.echo)
-    track_sweep(tracker, view, 0, objects.root)
+    tracker.sync_sweep(sweep_pages(view, 0, objects.root))
     remember_place(objects, name, uri)
 
 

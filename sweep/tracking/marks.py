@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from search_spaces.settings import short_names
 from search_spaces.space import SearchSpace
+from sweep.study.definition import Definition
 from sweep.study.proposals import ProposalOutcome
 from sweep.study.selection import SettingResult
 
@@ -110,6 +111,18 @@ class Verdicts:
             IN_PAIR: "yes" if signature in self.shown else "no",
             OF_PROPOSAL: PLAIN if proposal is None else self.outcomes.get(signature, "open"),
         }
+
+
+@dataclass(frozen=True)
+class SweepPages:
+    """What MLflow's pages of a whole sweep say."""
+
+    definition: Definition
+    verdicts: Verdicts
+    settings: Mapping[str, SettingResult]  # what each came to, in the order of the sweep
+    storage: str  # the root that its records lie below
+    started_ms: int  # when the sweep was first run
+    ended_ms: int | None = None  # None while it runs
 
 
 def _verdict(one: ProposalOutcome, chosen: SettingResult) -> str:

@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -30,13 +30,10 @@ from sweep.tracking.address import TrackingError, shown
 from sweep.tracking.sources import StoredArms
 from sweep.tracking.tracker import Tracker, send_stored
 from trainables.errors import SweepError
-from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 if TYPE_CHECKING:
-    from sweep.study.selection import SettingResult
-    from sweep.tracking.marks import Verdicts
-    from trainables.records.arm_record import Outcome
+    from sweep.tracking.marks import SweepPages
 
 WATCH_S = 1.0  # how often the process looks whether its driver is still there
 _TO_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -76,34 +73,9 @@ class TrackerProcess:
         """Bring the arm's run up to what the store holds of it."""
         self._call("send", arm, is_final)
 
-    def sync_sweep_summary(
-        self,
-        sweep: str,
-        *,
-        definition: Mapping[str, Json],
-        outcomes: Mapping[str, Mapping[Outcome, int]],
-        started_ms: int,
-        ended_ms: int | None = None,
-    ) -> None:
-        """See ``Tracker.sync_sweep_summary``."""
-        self._call(
-            "sync_sweep_summary", sweep, definition=definition, outcomes=outcomes,
-            started_ms=started_ms, ended_ms=ended_ms,
-        )  # fmt: skip
-
-    def present(
-        self,
-        definition: Definition,
-        verdicts: Verdicts,
-        settings: Mapping[str, SettingResult],
-        *,
-        storage: str,
-        started_ms: int,
-    ) -> None:
-        """See ``Tracker.present``."""
-        self._call(
-            "present", definition, verdicts, settings, storage=storage, started_ms=started_ms
-        )
+    def sync_sweep(self, pages: SweepPages) -> None:
+        """See ``Tracker.sync_sweep``."""
+        self._call("sync_sweep", pages)
 
     def close(self) -> None:
         """End the process, also in the middle of a call, which then raises."""
@@ -111,10 +83,10 @@ class TrackerProcess:
             self._is_closed = True
             self._end()
 
-    def _call(self, name: str, *args: object, **options: object) -> None:
+    def _call(self, name: str, *args: object) -> None:
         process, connection = self._started()
         try:
-            connection.send((name, args, options))
+            connection.send((name, args))
             # It may end and the pipe not: a process that was forked meanwhile can hold its end.
             while not connection.poll(WATCH_S):
                 if process.poll() is not None and not connection.poll():
@@ -204,15 +176,14 @@ def serve(fd: int, driver: int) -> None:
 
         calls: dict[str, Callable[..., object]] = {
             "send": send,
-            "sync_sweep_summary": tracker.sync_sweep_summary,
-            "present": tracker.present,
+            "sync_sweep": tracker.sync_sweep,
         }
         while True:
             try:
-                name, args, options = connection.recv()
+                name, args = connection.recv()
             except EOFError:
                 return
-            error = _error_of(calls[name], args, options)
+            error = _error_of(calls[name], args)
             connection.send((error, said.taken()))
 
 
@@ -223,12 +194,10 @@ def _end_with(driver: int) -> None:
     os._exit(1)
 
 
-def _error_of(
-    call: Callable[..., object], args: Sequence[object], options: Mapping[str, object]
-) -> Exception | None:
+def _error_of(call: Callable[..., object], args: Sequence[object]) -> Exception | None:
     """Run a call; what it raised, as something that travels."""
     try:
-        call(*args, **options)
+        call(*args)
     except SweepError as error:
         return TrackingError(str(error))
     except Exception as error:

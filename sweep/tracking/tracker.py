@@ -61,9 +61,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from sweep.study.arms import Arm
-    from sweep.study.definition import Definition
-    from sweep.study.selection import SettingResult
-    from sweep.tracking.marks import Verdicts
+    from sweep.tracking.marks import SweepPages
     from trainables.records.arm_record import ArmRecord, Outcome
 
 log = logging.getLogger(__name__)
@@ -159,33 +157,26 @@ class Tracker:
 
         return self._again(sweep, "", send)
 
-    def present(
-        self,
-        definition: Definition,
-        verdicts: Verdicts,
-        settings: Mapping[str, SettingResult],
-        *,
-        storage: str,
-        started_ms: int,
-    ) -> None:
-        """Have MLflow's pages say what the sweep came to: marks of runs, saved views, a note.
+    def sync_sweep(self, pages: SweepPages) -> None:
+        """Have MLflow say what the sweep came to: its own run, marks of runs, saved views, a note.
 
-        What they say already is not sent again.
-
-        Args:
-            definition: of the sweep.
-            verdicts: what it says of its arms.
-            settings: what each came to, in the order of the sweep.
-            storage: the root that its records lie below.
-            started_ms: when the sweep was first run.
+        What is said already is not sent again.
         """
+        definition = pages.definition
+        self.sync_sweep_summary(
+            definition.name,
+            definition={n: v for n, v in definition.to_json().items() if n != "mlflow_uri"},
+            outcomes={name: chosen.outcomes for name, chosen in pages.settings.items()},
+            started_ms=pages.started_ms,
+            ended_ms=pages.ended_ms,
+        )
         try:
             runs = self._runs(definition.name)
-            runs.mark(verdicts)
+            runs.mark(pages.verdicts)
             number, saved = runs.experiment_id, views(searched_fields(definition.space))
             links = {view.name: view.address(number) for view in saved}
-            note = sweep_note(definition, settings, links, storage)
-            tags = {view.tag: view.text(started_ms) for view in saved}
+            note = sweep_note(definition, pages.settings, links, pages.storage)
+            tags = {view.tag: view.text(pages.started_ms) for view in saved}
             tags[NOTE] = cut(note, LONGEST_NOTE)
             there = self._client().get_experiment(number).tags
             for name, text in tags.items():

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from sweep.api.training import track_sweep
+from sweep.api.training import sweep_pages
 from sweep.results.sweep_view import load_sweep
 from sweep.tracking.address import sweep_id, tracking_uri
 from sweep.tracking.client import make_client, search_runs
@@ -42,7 +42,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[s
     uri = tracking_uri(objects.root, None)
     tracker = Tracker(uri, sweep_id=sweep_id(objects, asked.name))
     sync_all(tracker, tracked_arms(objects, asked), say=lambda _: None)
-    track_sweep(tracker, load_sweep(objects, asked.name), 0, objects.root)
+    tracker.sync_sweep(sweep_pages(load_sweep(objects, asked.name), 0, objects.root))
     verb = ["ui", asked.name, "--storage", objects.root, "--port", str(free_port())]
     with subprocess.Popen(
         [sys.executable, "-m", "sweep.cli", *verb],

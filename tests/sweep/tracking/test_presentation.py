@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sweep.api.training import track_sweep
+from sweep.api.training import sweep_pages
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.study.arms import Arm
 from sweep.study.definition import Definition, put_definition
@@ -46,7 +46,7 @@ def trained(objects: ObjectStore, n_proposals: int = 3) -> tuple[Definition, Swe
 def sent(objects: ObjectStore, uri: str, view: SweepView) -> Tracker:
     tracker = Tracker(uri)
     sync_all(tracker, tracked_arms(objects, view.definition), say=lambda _: None)
-    track_sweep(tracker, view, 0, objects.root)
+    tracker.sync_sweep(sweep_pages(view, 0, objects.root))
     return tracker
 
 
@@ -86,7 +86,7 @@ def test_a_winner_that_loses_its_place_is_named_and_coloured_anew(
     assert shown(uri)["WIN p2 s0 g1"][1] == "winner"
     _, after = trained(objects, n_proposals=4)
     sync_all(tracker, tracked_arms(objects, after.definition), say=lambda _: None)
-    track_sweep(tracker, after, 0, objects.root)
+    tracker.sync_sweep(sweep_pages(after, 0, objects.root))
     assert shown(uri)["p2 s0 g1"] == (marks.colour(0, 2), "worse objective", "no")
     assert shown(uri)["WIN p3 s0 g1"][1] == "winner"
     sent(objects, other_uri, after)  # a new, empty server
@@ -103,7 +103,7 @@ def test_what_pages_say_already_is_not_sent_again(
     for name in ("update_run", "log_batch", "set_experiment_tag", "set_tag", "log_inputs"):
         monkeypatch.setattr(client, name, None)  # a call raises
     sync_all(tracker, tracked_arms(objects, view.definition), say=lambda _: None)
-    track_sweep(tracker, view, 0, objects.root)
+    tracker.sync_sweep(sweep_pages(view, 0, objects.root))
 
 
 def test_without_a_winner_the_closest_pair_is_shown_and_says_so() -> None:

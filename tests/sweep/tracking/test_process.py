@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from sweep.api.training import track_sweep
+from sweep.api.training import sweep_pages
 from sweep.results.sweep_view import load_sweep
 from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import Definition
@@ -104,11 +104,11 @@ def test_its_runs_marks_and_views_are_those_of_a_tracker_in_this_process(
     view = load_sweep(objects, asked.name)
     for arm in arms:
         tracker.send(arm, True)
-    track_sweep(tracker, view, 0, objects.root)
+    tracker.sync_sweep(sweep_pages(view, 0, objects.root))
     here = tmp_path / "here"
     expected = Tracker(f"sqlite:///{here}/mlflow.db")
     sync_all(expected, tracked_arms(objects, asked), say=lambda line: None)
-    track_sweep(expected, view, 0, objects.root)
+    expected.sync_sweep(sweep_pages(view, 0, objects.root))
     assert len(run_ids(uri, asked.name)) == len(arms)
     assert content(uri, asked.name) == content(expected.uri, asked.name)
 
