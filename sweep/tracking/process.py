@@ -178,13 +178,11 @@ def serve(fd: int, driver: int) -> None:
             "send": send,
             "sync_sweep": tracker.sync_sweep,
         }
-        while True:
-            try:
+        with suppress(EOFError, ConnectionError):  # its driver is gone
+            while True:
                 name, args = connection.recv()
-            except EOFError:
-                return
-            error = _error_of(calls[name], args)
-            connection.send((error, said.taken()))
+                error = _error_of(calls[name], args)
+                connection.send((error, said.taken()))
 
 
 def _end_with(driver: int) -> None:

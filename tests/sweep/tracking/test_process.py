@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing import Pipe
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sweep.api.training import sweep_pages
 from sweep.results.sweep_view import load_sweep
 from sweep.study.arms import Arm, stored_arms
 from sweep.study.definition import Definition
+from sweep.tracking import process
 from sweep.tracking.address import TrackingError
 from sweep.tracking.client import run_ids
 from sweep.tracking.process import TrackerProcess
@@ -163,11 +165,24 @@ def test_after_a_kill_the_next_call_starts_another_and_makes_nothing_twice(
     assert len(run_ids(uri, asked.name)) == 2
 
 
-@pytest.mark.parametrize("how", ["closed", "killed"])
+@pytest.mark.parametrize("how", ["closed", "killed", "killed, its end of the pipe held open"])
 def test_its_end_is_the_end_of_a_call_that_waits_for_mlflow(
-    how: str, objects: ObjectStore, asked: Definition, arms: list[Arm]
+    how: str,
+    objects: ObjectStore,
+    asked: Definition,
+    arms: list[Arm],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     failed: list[Exception] = []
+    held: list[int] = []  # as a process that was forked while it started has it
+
+    def pipe() -> tuple[Any, Any]:
+        ours, theirs = Pipe()
+        held.append(os.dup(theirs.fileno()))
+        return ours, theirs
+
+    if "held" in how:
+        monkeypatch.setattr(process, "Pipe", pipe)
 
     def send() -> None:
         try:
@@ -191,6 +206,9 @@ def test_its_end_is_the_end_of_a_call_that_waits_for_mlflow(
     assert not thread.is_alive()
     assert not is_there(pid)
     assert "ended before it answered (exit code -9)" in str(failed[0])
+    assert len(held) == ("held" in how)
+    for end in held:
+        os.close(end)
     tracker.close()
     with pytest.raises(TrackingError, match="is closed"):
         tracker.send(arms[0], True)  # and starts nothing
