@@ -216,7 +216,7 @@ def answers_(
     AlpacaEval's model outputs; with --judge also win_rates.csv. Stopped or called again, it goes
     on: what is there is not asked for again.
     """
-    from sweep.results.win_rates import Judge, read_instructions, set_name
+    from sweep.results.win_rates import Judge, read_instructions, set_name, sole_writer
 
     if not all(map(math.isfinite, gammas)):
         raise InvalidValue(f"--gamma must be finite, got {', '.join(map(str, gammas))}.")
@@ -244,6 +244,7 @@ def answers_(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Misuse(f"--out {folder} cannot be made: {error}. Give another folder.") from error
+    click.get_current_context().with_resource(sole_writer(folder))
     judging = None
     if judge is not None:
         judging = Judge(judge, folder, length_controlled=length_controlled)

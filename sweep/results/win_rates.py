@@ -7,6 +7,7 @@ arXiv 2404.04475, for length-controlled win rates). It is imported here alone, w
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
@@ -14,7 +15,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,6 +158,30 @@ def write_whole(path: Path, text: str) -> None:
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Keep a folder of answers to this process, which holds in memory what it will write there.
+
+    The kernel gives it free however the process ends; where it has no locks nothing is kept.
+
+    Raises:
+        Misuse: another process has it.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Misuse(
+                    f"another `sweep answers` writes to {folder} now. Wait for its end, or give "
+                    "another --out."
+                ) from error
+        yield
+    finally:
+        os.close(held)
 
 
 class Judge:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from search_spaces.space import SearchSpace, Setting, Uniform
+from sweep.results.win_rates import sole_writer
 from sweep.study.arms import stored_arms
 from sweep.study.definition import load_definition
 from tests.support.command_line import refused, sweep
@@ -132,6 +133,19 @@ def test_instructions_of_a_file_are_answered_where_they_leave_room(
     assert [row["instruction"] for row in rows] == [given[0], given[2]]
     assert {row["dataset"] for row in rows} == {"ours"}
     assert not (out / "win_rates.csv").exists()
+
+
+def test_a_folder_that_another_process_writes_to_is_left_to_it(
+    asked: ObjectStore, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    words = ["answers", "wrote", "--out", str(out), "--count", "1", "--longest", "2"]
+    with sole_writer(out):
+        assert f"another `sweep answers` writes to {out} now" in refused(*words)
+        assert list(out.iterdir()) == []
+    sweep(*words)
+    assert list(out.iterdir())
 
 
 def test_what_cannot_be_asked_is_refused(
