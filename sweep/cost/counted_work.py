@@ -79,6 +79,7 @@ class Work:
     parameters: int  # that are trained
     state_bytes: int  # of them, their gradients and Adam's moments, and of what is not trained
     kept_bytes: int  # for the backward pass: of a batch, or of the part that passes at once
+    guess: str = ""  # says which checkpoint is not on this machine, so that its size is a guess
 
 
 @lru_cache(maxsize=256)
@@ -96,8 +97,11 @@ def counted_work(config: ArmConfig) -> Work:
         try:
             if model.checkpoint is not None:
                 config = replace(config, model=_described(config, Path(folder)))
+            is_guess = config.model.checkpoint == folder
             with _no_numbers(), _Answers():  # type: ignore[no-untyped-call]
-                return _counted(config)
+                work = _counted(config)
+            guess = f"the size of {model.checkpoint}, which is not here, guessed by its name"
+            return replace(work, guess=guess) if is_guess else work
         except Exception as error:  # whatever the code of another package does
             what = str(error).strip().partition("\n")[0].replace(folder, str(model.checkpoint))
             if not isinstance(error, SweepError):

@@ -125,6 +125,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         raise UnknownName.of("GPU", gpu, GPUS)
     seconds: dict[str, tuple[float, float]] = {}
     total, memory, counted = 0.0, 0.0, False
+    guesses: dict[str, None] = {}
     for setting in space.settings:
         config = space.run(setting, space.default_point(setting), seed=space.search_seeds[0])
         both = arm_seconds(config.unconstrained(), gpu), arm_seconds(config, gpu)
@@ -136,13 +137,14 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         total += sum(arm_seconds(run, gpu) for run in runs) * len(space.search_seeds)
         memory = max(memory, *(arm_memory_gb(run, gpu) for run in (config, *runs)))
         counted |= not all(map(is_timed, (config, *runs)))
+        guesses |= dict.fromkeys(work_of(run).guess for run in (config, *runs))
     plain = catalog.unconstrained_arms(space)
     total += sum(arm_seconds(arm, gpu) for arm in plain.values())
     workers = 1 if gpu else max((os.cpu_count() or 1) // space.base.threads, 1)
     arms = catalog.arm_count(space)
     return Estimate(
         device=gpu or f"CPU ({space.base.threads} thread{'s' * (space.base.threads > 1)} an arm)",
-        assumption=_assumption(gpu, counted),
+        assumption="; ".join([_assumption(gpu, counted), *filter(None, guesses)]),
         arms=arms,
         device_hours=total / 3600,
         wall_hours=total / 3600 / min(workers, arms),

@@ -186,13 +186,14 @@ def test_a_checkpoint_that_is_not_here_has_the_size_of_its_name(
     work = counted_work(replace(TEXTS, model=model))
     assert work.layers == layers
     assert work.forward_flops == pytest.approx(of_blocks(layers, 20, width), rel=0.01)
+    assert work.guess == f"the size of {name}, which is not here, guessed by its name"
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "albert", "mpnet", "electra"])
 def test_encoders_of_every_kind_are_counted(kind: str, tmp_path: Path) -> None:
     model = ModelConfig(name="encoder", layers=0, checkpoint=str(tiny_encoder(tmp_path, kind)))
     work = counted_work(replace(TEXTS, model=model))
-    assert work.layers == 3
+    assert (work.layers, work.guess) == (3, "")
     # an MLP of 2 widths; MPNet's and Electra's further products are small
     assert work.forward_flops == pytest.approx(of_blocks(3, 20, 16) - 3 * 8 * 20 * 16**2, rel=0.1)
 

@@ -64,6 +64,13 @@ def test_the_sum_counts_a_shared_unconstrained_arm_once() -> None:
     assert cost.arms == catalog.arm_count(space) == 68
 
 
+def test_the_guessed_size_of_a_checkpoint_is_told_once() -> None:
+    space = catalog.find("instruction_tuning_llama").space
+    told = estimates.estimate(space, "a100").assumption
+    assert told.count("Llama-3.1-8B, which is not here, guessed") == 1
+    assert "not here" not in estimates.estimate(catalog.find("ped2_ut").space, "a100").assumption
+
+
 def test_an_unknown_gpu_names_the_known_ones() -> None:
     with pytest.raises(UnknownName, match="Did you mean 'rtx3090'"):
         estimates.estimate(catalog.find("quickstart").space, "rtx3091")
