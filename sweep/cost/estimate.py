@@ -56,7 +56,12 @@ TEXTS: Mapping[str, TextShape] = {
     "mnli": TextShape(45, 392_702, 9_815),
     "alpaca": TextShape(117, 46_800, 5_200),
 }
-TEST_FRAMES = {"ucsd_ped1": 7_200, "ucsd_ped2": 2_010, "avenue": 15_324, "shanghaitech": 40_791}
+TEST_FRAMES = {
+    "ucsd_ped1": 7_200,
+    "ucsd_ped2": 2_010,
+    "cuhk_avenue": 15_324,
+    "shanghaitech": 40_791,
+}
 
 
 @dataclass(frozen=True)
@@ -323,7 +328,11 @@ def _timed_step(config: ArmConfig) -> float:
 @lru_cache(maxsize=8)
 def _matrix_rate(threads: int) -> float:
     """Operations a second of a float32 matrix product of a transformer's size, here."""
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    left, right = torch.ones(256, 768), torch.ones(768, 3072)
-    seconds = timeit.repeat(lambda: left @ right, number=1, repeat=6)
+    try:
+        left, right = torch.ones(256, 768), torch.ones(768, 3072)
+        seconds = timeit.repeat(lambda: left @ right, number=1, repeat=6)
+    finally:
+        torch.set_num_threads(before)
     return 2.0 * 256 * 768 * 3072 / min(seconds)

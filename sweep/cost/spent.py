@@ -95,19 +95,18 @@ class Spent:
 def held_text(held: Held) -> str:
     """What arms held, in words.
 
-    >>> held_text(Held(3, 90.0)), held_text(Held(3, 900.0)), held_text(Held(8, 36e3, 9e3))
-    ('1 min 30 s', '15 min', '10.0 h (2.5 GPU-hours)')
+    >>> held_text(Held(3, 119.7)), held_text(Held(3, 900.0)), held_text(Held(8, 36e3, 9e3))
+    ('2 min 0 s', '15 min', '10.0 h (2.5 GPU-hours)')
     """
     gpu = f" ({held.gpu_seconds / HOUR_S:,.2g} GPU-hours)" if held.gpu_seconds else ""
     return f"{_time_text(held.seconds)}{gpu}"
 
 
 def _time_text(seconds: float) -> str:
-    if seconds < 600:
-        return (
-            f"{seconds // 60:.0f} min {seconds % 60:.0f} s" if seconds >= 60 else f"{seconds:.0f} s"
-        )
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / HOUR_S:,.1f} h"
+    whole = round(seconds)
+    if whole < 600:
+        return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+    return f"{whole / 60:.0f} min" if whole < 5400 else f"{whole / HOUR_S:,.1f} h"
 
 
 def gpus_of(config: ArmConfig, space: SearchSpace, processes: int = 1) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from sweep.cost import estimate as estimates
 from tests.support.toy_sweeps import definition
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.errors import UnknownName
+from trainables.registry import built_in
 
 DATA = DataConfig(frame_size=64, patch_size=16, frames=10)
 UT = ArmConfig(data=DATA, model=ModelConfig(layers=5), batch_size=4, constraint=ConstraintConfig())
@@ -51,6 +53,23 @@ def test_texts_are_counted_as_they_are_scored() -> None:
     assert estimates.evaluated_samples(run) == (passes + run.eval_draws) * 600
     most = run.with_fields({"eval_windows": 10**6})
     assert estimates.evaluated_samples(most) == passes * 2_500 + run.eval_draws * 22_500
+
+
+@pytest.mark.parametrize("name", sorted(built_in.VIDEOS.keys() - {"photographs", "clips"}))
+def test_all_of_a_published_test_split_is_measured(name: str) -> None:
+    frames = estimates.TEST_FRAMES[name]
+    dev = UT.with_fields({"data.name": name, "eval_windows": 8, "steps": 10, "report_every": 10})
+    both = (replace(dev, measured_on=split) for split in ("dev", "test"))
+    on_dev, on_test = map(estimates.evaluated_samples, both)
+    final = len(dev.test_gammas) * dev.score_draws + dev.eval_draws  # passes
+    assert on_test - on_dev == final * (frames // 10 - 8) * 16
+
+
+def test_nothing_of_torch_is_changed_for_the_callers_own_code() -> None:
+    before = torch.get_num_threads()
+    estimates._matrix_rate.cache_clear()
+    assert estimates._matrix_rate(before + 1) > 0
+    assert torch.get_num_threads() == before
 
 
 def test_the_sum_counts_a_shared_unconstrained_arm_once() -> None:
