@@ -18,8 +18,10 @@ from typing import ClassVar, Literal, Self, TypeVar
 from sweep.errors import NameTaken
 from sweep.results.aggregates import ARMS
 from sweep.statistics.design import Design
+from sweep.study.advice import note
 from sweep.study.definition import folder, sweep_names
 from trainables.config.arm import ArmConfig
+from trainables.errors import UnreadableObject
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
@@ -178,8 +180,16 @@ def load_plan(objects: ObjectStore, name: str) -> Plan | None:
 
 
 def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
-    """The fresh seeds of all confirmations and studies of a search but those of this name."""
-    plans: list[Plan | None] = [load_plan(objects, n) for n in sweep_names(objects) if n != but]
+    """The fresh seeds of all confirmations and studies of a search but those of this name.
+
+    A plan that cannot be read takes none, which is told: nothing else can be shown of it, either.
+    """
+    plans: list[Plan | None] = []
+    for name in sweep_names(objects):
+        try:
+            plans.append(None if name == but else load_plan(objects, name))
+        except UnreadableObject as error:
+            note(f"the seeds of {name} may be taken again. {error}")
     if studies_name(search) != but:
         plans.append(load_studies(objects, studies_name(search)))
     return {seed for plan in plans if plan and plan.search == search for seed in plan.seeds}

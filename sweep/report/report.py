@@ -346,8 +346,11 @@ def _commands(
         )
     for one in of.confirmed:
         following[f"The report of {one['name']}."] = of.say("report", one["name"])
-    if load_studies(of.objects, studies_name(of.name)) is not None:
-        following["What its studies came to."] = of.say("best", studies_name(of.name))
+    studies = load_studies(of.objects, studies_name(of.name))
+    if studies is not None:
+        following["What its studies came to."] = of.say(
+            "confirm", of.name, "--studies", str(studies.count)
+        )
     export = of.say("export", of.name, "--out", "results")
     pairs = {
         entry["setting"]: {

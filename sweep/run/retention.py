@@ -8,8 +8,10 @@ Unconstrained arms keep their weights: they are few, and baselines of winners th
 from __future__ import annotations
 
 from sweep.results.sweep_view import SweepView
+from sweep.study.advice import note
 from sweep.study.arms import all_judged, stored_arms
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
+from trainables.errors import UnknownName, UnreadableObject
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -17,15 +19,23 @@ from trainables.records.objects import ObjectStore
 def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
     """Note a finished sweep's winners and drop the weights of its other arms; how many went.
 
-    Raises StoreError when that cannot be done; what the sweep came to is stored all the same.
+    None go while another sweep cannot be read, which may keep any of them: that is told. Raises
+    StoreError when it cannot be done; what the sweep came to is stored all the same.
     """
     winners = [s.chosen.winner for s in view.settings if s.chosen.winner is not None]
     kept = {pair.constrained.signature for winner in winners for pair in winner.pairs}
     name = view.definition.name
     objects.put_json(_note(name), sorted(kept))
     for other in sweep_names(objects):
-        if other != name:
+        if other == name:
+            continue
+        try:
             kept |= _kept_by(objects, load_definition(objects, other))
+        except UnknownName:  # removed meanwhile
+            continue
+        except UnreadableObject as error:
+            note(f"the weights of arms that did not win stay: {other} may keep them. {error}")
+            return 0
     store = ArmStore(objects)
     dropped = [
         arm.signature

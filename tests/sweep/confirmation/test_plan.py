@@ -10,6 +10,7 @@ from sweep.confirmation.plan import (
     Plan,
     PlannedSetting,
     load_plan,
+    planned_seeds,
     put_plan,
 )
 from sweep.errors import NameTaken
@@ -69,6 +70,17 @@ def test_another_plan_of_that_name_is_refused(objects: ObjectStore, other: Plan,
     assert text in str(refused.value)
     assert "--name" in str(refused.value)
     assert load_plan(objects, "mine.confirmation") == plan()
+
+
+def test_a_plan_that_cannot_be_read_takes_no_seeds_and_is_told(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_plan(objects, plan())
+    for name in ("mine.confirmation", "other.confirmation"):
+        objects.put(f"sweeps/{name}/definition.json", b"{}")
+    objects.put("sweeps/other.confirmation/plan.json", b"{}")
+    assert planned_seeds(objects, "mine", but="again") == set(plan().seeds)
+    assert "the seeds of other.confirmation may be taken again" in capsys.readouterr().err
 
 
 def stages(of: Plan) -> list[int]:

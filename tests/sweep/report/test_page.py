@@ -322,6 +322,21 @@ def test_the_verb_says_where_the_page_is_and_replaces_one_that_is_there(
         said = sweep("report", "tiny", "--page", "--only", FIRST, *where)
         assert said.stdout.strip() == str(tmp_path / "out" / PAGE)
     assert not list((tmp_path / "out").rglob("*.part"))
+    assert "--studies" not in (tmp_path / "out" / PAGE).read_text()
+
+
+@pytest.mark.slow
+def test_studies_are_shown_by_a_command_that_knows_them(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path / "store")
+    confirmations.searched(objects)
+    plan, _ = confirmations.planned_of(objects, confirmations.wanted(3))
+    objects.put_json("sweeps/tiny.studies/studies.json", plan.to_json())
+    where = ("--storage", objects.root, "--out", str(tmp_path / "out"))
+    sweep("report", "tiny", "--page", "--only", FIRST, *where)
+    page = Parsed((tmp_path / "out" / PAGE).read_text())
+    assert "confirm tiny --studies 3" in page.text
+    shown = sweep("confirm", "tiny", "--studies", "3", "--dry-run", "--storage", objects.root)
+    assert "3 planned studies" in " ".join(shown.stdout.split())
 
 
 def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -> None:

@@ -61,6 +61,19 @@ def test_what_another_finished_sweep_noted_stays(objects: ObjectStore) -> None:
     assert with_weights(objects) == {None, 0, 1}
 
 
+def test_all_stay_while_another_sweep_cannot_be_read(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store(objects, "one", [FEASIBLE, INFEASIBLE], asked_for=2)
+    objects.put("sweeps/two/definition.json", b"{}")
+    assert keep_winners_weights(objects, load_sweep(objects, "one")) == 0
+    assert with_weights(objects) == {None, 0, 1}
+    assert "did not win stay: two may keep them" in capsys.readouterr().err
+    objects.delete("sweeps/two/definition.json")
+    assert keep_winners_weights(objects, load_sweep(objects, "one")) == 1
+    assert with_weights(objects) == {None, 0}
+
+
 @pytest.mark.parametrize("noted", [False, True], ids=["never finished", "extended since"])
 def test_what_an_unfinished_sweep_has_asked_for_stays(objects: ObjectStore, noted: bool) -> None:
     store(objects, "two", [FEASIBLE, INFEASIBLE], asked_for=3)  # its third is yet to come
