@@ -216,7 +216,8 @@ def logs(name: str, follow: bool, at: Place) -> None:
 
 
 def _newest_job(jobs: Jobs, name: str, storage: str | None) -> str:
-    found = [job.id for job in jobs.of_sweep(name) if job.storage == (storage or "")]
+    root = (storage or "").rstrip("/")
+    found = [job.id for job in jobs.of_sweep(name) if job.storage.rstrip("/") == root]
     if not found:
         known = {job.sweep for job in jobs.drivers()}
         raise UnknownName.of("sweep among the cluster's jobs:", name, known)

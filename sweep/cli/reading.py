@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 
 import click
 from rich.live import Live
@@ -39,7 +38,7 @@ from sweep.run.alike import failed_alike
 from sweep.run.budget import Budget, spending_entry, took_text
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import Definition, folder, sweep_names
+from sweep.study.definition import Definition, definition_name, sweep_names
 from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
@@ -47,6 +46,7 @@ from sweep.tracking.address import TrackingError, known_id, place_of
 from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
+from trainables.records.parallel_reads import at_once
 
 WATCH_S = 5.0  # between two looks of `status --watch`
 SHOWN_FAILURES = 6  # arms whose reason `status` prints; a sweep can stop hundreds for one
@@ -111,14 +111,9 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
 
 def newest_first(objects: ObjectStore) -> list[str]:
     """Every sweep below the root, the one defined last first."""
-    return sorted(sweep_names(objects), key=lambda name: _put_at(objects, name), reverse=True)
-
-
-def _put_at(objects: ObjectStore, name: str) -> tuple[float, str]:
-    """When the sweep was defined, for ordering; its name alone where the store is not local."""
-    if not objects.is_local:
-        return 0.0, name
-    return Path(objects.root, folder(name), "definition.json").stat().st_mtime, name
+    names = sweep_names(objects)
+    put_at = at_once(lambda name: objects.put_at_ns(definition_name(name)) or 0, names)
+    return [name for _, name in sorted(zip(put_at, names, strict=True), reverse=True)]
 
 
 @click.command()

@@ -118,12 +118,17 @@ class ObjectStore:
         """Whether there is an object of this name, whole or not."""
         return bool(self._info(name).type == pyarrow.fs.FileType.File)
 
+    def put_at_ns(self, name: str) -> int | None:
+        """When the object was put, by the storage's own clock, since 1970; None: there is none."""
+        put_ns: int | None = self._info(name).mtime_ns
+        return put_ns
+
     def age_s(self, name: str) -> float | None:
         """Seconds since the object was put, by the storage's own clock; None when it is not there.
 
         A probe tells that clock's time; by this machine's where nothing can be written.
         """
-        put_ns: int | None = self._info(name).mtime_ns
+        put_ns = self.put_at_ns(name)
         if put_ns is None:
             return None
         probe = f"{name}{_CLOCK}{uuid.uuid4().hex}"

@@ -11,16 +11,18 @@ from typing import Any
 
 import pytest
 
+from sweep.cli.reading import newest_first
 from sweep.cli.text.best import print_best
 from sweep.results.best import best_entries
 from sweep.results.findings import findings
 from sweep.results.sweep_view import load_sweep
-from sweep.study.definition import load_definition
+from sweep.study.definition import Definition, load_definition, put_definition
 from sweep.study.lock import driver_lock
 from sweep.study.proposals import put_retired
 from sweep.tracking.address import sweep_id
 from tests.support import confirmations
 from tests.support.command_line import refused, sweep
+from tests.support.servers.clouds import BUCKET, Cloud
 from tests.support.sweeps import DIVERGED, FEASIBLE, FIRST, INFEASIBLE, SECOND, SPACE, store_sweep
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -41,6 +43,14 @@ def test_list_shows_the_newest_sweep_first_with_its_state(stored: ObjectStore) -
     assert {e["storage"] for e in entries} == {stored.root}
     assert {e["space"] for e in entries} == {"tiny"}
     assert "later" in sweep("list").stdout
+
+
+def test_on_object_storage_the_newest_is_first_too(cloud: Cloud) -> None:
+    objects = ObjectStore(f"s3://{BUCKET}/root")
+    for name in ("b", "c", "a"):
+        put_definition(objects, Definition(name, SPACE))
+        time.sleep(1)  # its times are of whole seconds
+    assert newest_first(objects) == ["a", "c", "b"]
 
 
 def test_a_sweep_is_watched_until_its_driver_ends(

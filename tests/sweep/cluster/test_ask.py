@@ -159,6 +159,17 @@ def test_two_laptops_start_one_driver(
     assert [job for job in cluster.jobs if not job.startswith(ANSWERS)] == ["mine-1"]
 
 
+def test_the_log_is_found_by_a_root_that_is_spelled_differently(
+    cluster: JobServer, space_file: str
+) -> None:
+    root = cluster.environment["SWEEP_STORAGE"]
+    sweep("submit", space_file, "--storage", root)
+    assert sweep("logs", "mine", "--storage", f"{root}/").stdout == (
+        sweep("logs", "mine", "--storage", root).stdout
+    )
+    assert "unknown sweep among" in refused("logs", "mine", "--storage", f"{root}s")
+
+
 @pytest.mark.slow
 def test_a_root_that_is_spelled_differently_is_the_same(
     cluster: JobServer, space_file: str
