@@ -147,16 +147,9 @@ def _for_the_head(notify: str | None) -> str | None:
 
 def _driver_options(of: SweepOptions, executor: Executor) -> tuple[str, ...]:
     folder = None if of.data is None or catalog.is_data_set(of.data) else of.data
-    given = {
-        "--data": folder,
-        "--workers": executor.workers,
-        "--fuse": executor.fuse,
-        "--processes": executor.processes,
-        "--stall-after": of.stall_after,
-    }
-    return tuple(
-        word for name, value in given.items() if value is not None for word in (name, str(value))
-    )
+    given = {"--data": folder, "--stall-after": of.stall_after}
+    named = ((name, str(value)) for name, value in given.items() if value is not None)
+    return (*(word for option in named for word in option), *executor.options)
 
 
 def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:

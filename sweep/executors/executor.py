@@ -30,8 +30,7 @@ class Executor:
     processes: int | None = None  # so many that train an arm together; None: one
 
     def __post_init__(self) -> None:
-        counts = {"workers": self.workers, "fuse": self.fuse, "processes": self.processes}
-        for name, count in counts.items():
+        for name, count in self._counts.items():
             if count is not None and count < 1:
                 raise InvalidValue(f"{name} must be at least 1, got {count}.")
         if (self.processes or 1) > 1 and self.where == "inline":
@@ -44,6 +43,16 @@ class Executor:
                 f"processes and fuse exclude each other, got {self.processes} and {self.fuse}: "
                 "several processes train one large network, fused arms are small ones."
             )
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What a command line says for the same, but for the place."""
+        given = ((f"--{n}", str(count)) for n, count in self._counts.items() if count is not None)
+        return tuple(word for option in given for word in option)
+
+    @property
+    def _counts(self) -> dict[str, int | None]:
+        return {"workers": self.workers, "fuse": self.fuse, "processes": self.processes}
 
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out.

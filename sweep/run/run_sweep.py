@@ -35,16 +35,8 @@ class Executor(Protocol):
         """Its name."""
 
     @property
-    def workers(self) -> int | None:
-        """Arms at a time; None: as many as there is room for."""
-
-    @property
-    def fuse(self) -> int | None:
-        """Arms that a worker may train together; None: the executor's own choice."""
-
-    @property
-    def processes(self) -> int | None:
-        """That train an arm together; None: one."""
+    def options(self) -> tuple[str, ...]:
+        """What a command line says for the same, but for the place."""
 
     def train(self, coordinator: Coordinator, patience_s: float) -> None:
         """Train what the coordinator hands out until it has no more, or is stopped."""
@@ -129,12 +121,5 @@ def run_again(
     objects: ObjectStore, definition: Definition, executor: Executor, budget: Budget = NO_LIMIT
 ) -> str:
     """The command that continues this run, under this budget."""
-    return resume(
-        definition.name,
-        objects.root,
-        where=executor.where,
-        workers=executor.workers,
-        fuse=executor.fuse,
-        processes=executor.processes,
-        more=budget.options,
-    )
+    more = (*executor.options, *budget.options)
+    return resume(definition.name, objects.root, where=executor.where, more=more)

@@ -65,17 +65,12 @@ def resume(
     storage: str,
     *,
     where: str = "local",
-    workers: int | None = None,
-    fuse: int | None = None,
-    processes: int | None = None,
     more: Sequence[str] = (),
 ) -> str:
     """What continues a sweep the way that it was started here, with ``more`` options."""
-    given = {"--workers": workers, "--fuse": fuse, "--processes": processes}
-    how = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
-    if where != "local" and not os.environ.get(ASKED_FROM):
-        how += ["--where", where]
-    return command("resume", sweep, *how, *more, storage=storage)
+    is_told = where != "local" and not os.environ.get(ASKED_FROM)
+    how = ["--where", where] if is_told else []
+    return command("resume", sweep, *more, *how, storage=storage)
 
 
 def place(address: str, storage: str | None) -> str:

@@ -124,7 +124,7 @@ def test_a_budget_is_reached_once_although_an_arm_has_failed(objects: ObjectStor
     starts = []
 
     class Fails:
-        where, workers, fuse, processes = "inline", None, None, None
+        where, options = "inline", ()
 
         def train(self, coordinator: Coordinator, patience_s: float) -> None:
             train(coordinator, ends_where(lambda arm: arm.config.seed == 1, "failed", "no kernel."))

@@ -276,7 +276,7 @@ def test_a_store_that_is_away_as_the_budget_is_reached_is_told_in_the_summary(
     there, told = Path(objects.root, "sweeps", "toy", "budget.json"), list[Event]()
 
     class Blocked:
-        where, workers, fuse, processes = "inline", None, None, None
+        where, options = "inline", ()
 
         def train(self, coordinator: Coordinator, patience_s: float) -> None:
             train(coordinator)
@@ -296,7 +296,7 @@ def test_a_store_that_is_away_as_the_budget_is_reached_is_told_in_the_summary(
 class _Interrupted:
     """An executor that is interrupted, after something or at once."""
 
-    where, workers, fuse, processes = "inline", None, None, None
+    where, options = "inline", ()
 
     def __init__(self, after: Callable[[Coordinator], object] = lambda coordinator: None) -> None:
         self.after = after
