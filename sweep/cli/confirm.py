@@ -177,6 +177,13 @@ def confirm(
         return
     own = called or confirmation_name(name)
     if at.address is not None:
+        if as_json and not dry_run:
+            words = ("best", own, "--json")
+            later = advice.command(*words, storage=given_storage(), address=at.address)
+            raise Misuse(
+                f"--json prints the table, which a cluster has later, got --address {at.address}. "
+                f"Leave --json out here; `{later}` prints it."
+            )
         there = ["--dry-run", *["--json"] * as_json] if dry_run else ["--plan-only"]
         _there(at.address, name, own, executor, there, notify=notify, budget=budget)
         return

@@ -103,6 +103,7 @@ def confirm_studies(asked: Studies, *, dry_run: bool, as_json: bool) -> None:
     again = ["confirm", asked.search, "--studies", str(asked.wanted.seeds)]
     if named_here("called"):
         again += ["--name", asked.wanted.name.removesuffix(".studies")]
+    again += asked.executor.options
     if asked.executor.where != "local":
         again += ["--where", asked.executor.where]
     if asked.at.address is not None:

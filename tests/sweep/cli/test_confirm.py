@@ -203,6 +203,11 @@ def test_what_cannot_be_confirmed_is_refused(objects: ObjectStore) -> None:
     assert "is a confirmation itself" in refused("confirm", hand.NAME, *root)
 
 
+def test_json_of_what_a_cluster_is_yet_to_train_is_refused(tmp_path: Path) -> None:
+    told = refused("confirm", "mine", "--address", "http://127.0.0.1:9", "--json")
+    assert "`sweep best mine.confirmation --json --address http://127.0.0.1:9` prints it" in told
+
+
 def test_what_is_left_out_of_a_plan_is_told(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE, FEASIBLE], SECOND: [INFEASIBLE] * 3})
     root = ("--storage", objects.root, "--dry-run")

@@ -150,6 +150,16 @@ def test_studies_end_to_end(tmp_path: Path) -> None:
     assert again.stderr == ""
 
 
+def test_what_continues_them_has_the_options_they_were_given(
+    objects: ObjectStore, trainer: Trainer
+) -> None:
+    trainer.left = 1
+    told = studies(objects, 2, *ONCE, "--workers", "3", "--fuse", "2", exits=1)
+    assert "study 1 of 2 is not whole" in told
+    again = "confirm tiny --studies 2 --workers 3 --fuse 2"
+    assert again in " ".join(told.split())
+
+
 @pytest.mark.parametrize("trainer", [SPACE], indirect=True)
 def test_differences_are_those_of_the_stored_records(
     objects: ObjectStore, trainer: Trainer
