@@ -67,7 +67,7 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 @storage_option
 @collected(executor=Executor, budget=Budget)
 @click.option(
-    "--reproduce", "--fresh", "reproduce", is_flag=True,
+    "--reproduce", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
 )  # fmt: skip
 @click.option("--mlflow", metavar="URI", help="MLflow server; default: SQLite below the storage.")

@@ -36,15 +36,6 @@ def t_e_value(t: Floats, seeds: int, prior_variance: float = PRIOR_VARIANCE) -> 
     return np.ones_like(e) if not freedom else e
 
 
-def largest_e_value(seeds: int, prior_variance: float = PRIOR_VARIANCE) -> float:
-    """The limit of the t e-process as |t| grows: 1 over it is the smallest p of so many seeds.
-
-    >>> largest_e_value(5)
-    36.0
-    """
-    return float((1 + seeds * prior_variance) ** ((seeds - 1) / 2))
-
-
 def sequence_reach(seeds: int, level: float, prior_variance: float = PRIOR_VARIANCE) -> float:
     """Half width of the t confidence sequence after n seeds, in standard errors.
 

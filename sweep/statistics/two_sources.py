@@ -38,12 +38,6 @@ class VarianceComponents:
     unit: float
     rest: float
 
-    def standard_error(self, seeds: int, units: int) -> float:
-        """Of the mean over so many, where both are drawn anew."""
-        return float(
-            np.sqrt(self.seed / seeds + self.unit / units + self.rest / (seeds * units))
-        )  # fmt: skip
-
 
 def crossed_bootstrap(
     first_CKU: Floats,

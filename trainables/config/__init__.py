@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainables.config.arm import ArmConfig, DataConfig, ModelConfig, RunConfig
+    from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
     from trainables.config.constraint import ConstraintConfig
 
-__all__ = ["ArmConfig", "ConstraintConfig", "DataConfig", "ModelConfig", "RunConfig"]
+__all__ = ["ArmConfig", "ConstraintConfig", "DataConfig", "ModelConfig"]
 
 
 def __getattr__(name: str) -> Any:

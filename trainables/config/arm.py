@@ -324,9 +324,6 @@ class ArmConfig(Section):
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-RunConfig = ArmConfig  # its first name, which files of users may import
-
-
 def default_constraint(task: str) -> ConstraintConfig:
     """The constraint of a run for which nothing of it is said.
 

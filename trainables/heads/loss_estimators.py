@@ -84,19 +84,6 @@ def sampled_means(losses_BK: Tensor, drawn_BK: Tensor) -> Tensor:
     return losses_BK.where(drawn_BK, 0).sum(1) / drawn_BK.sum(1)
 
 
-def sampled_mean_variances(losses_BK: Tensor, drawn_BK: Tensor, lengths_B: Tensor) -> Tensor:
-    """[B]: unbiased estimates (1 - k / n) s^2 / k of the variances of ``sampled_means``.
-
-    s^2 is that of the drawn losses. 0 where all places were drawn; NaN where one of several was,
-    which says nothing of the others. The mean over B samples has the sum of these over B^2.
-    """
-    counts_B = drawn_BK.sum(1)
-    distances_BK = losses_BK - sampled_means(losses_BK, drawn_BK).unsqueeze(1)
-    spread_B = distances_BK.square().where(drawn_BK, 0).sum(1) / (counts_B - 1)
-    variances_B = (1 - counts_B / lengths_B) * spread_B / counts_B
-    return variances_B.masked_fill(counts_B == lengths_B, 0)
-
-
 def draw_layers(inner: int, drawn: int, generator: torch.Generator) -> tuple[int, ...]:
     """``drawn`` of the positions 0 ... ``inner`` - 1, ascending, every set equally likely.
 
@@ -137,11 +124,3 @@ def updated_controls(controls_M: Tensor, losses: Mapping[int, Tensor], rate: flo
             for at, c in enumerate(controls)
         ]
     )
-
-
-def estimate_covariances(deviations_M: Tensor, drawn: int) -> Tensor:
-    """Cov(F) [M, M] over the draws of ``drawn`` layers, of the deviations d = f - c."""
-    inner = len(deviations_M)
-    products_MM = (inner / drawn - 1) * torch.outer(deviations_M, deviations_M)
-    own_MM = torch.eye(inner, dtype=torch.bool, device=deviations_M.device)
-    return products_MM.where(own_MM, products_MM / -max(inner - 1, 1))

@@ -28,7 +28,7 @@ def test_an_exported_configuration_trains_again_to_the_same_bits(
 ) -> None:
     sweep("export", "mine", "--out", str(tmp_path / "out"), "--all")
     config = str(tmp_path / "out" / "configs" / "only.json")
-    again = sweep("run", config, "--fresh", "--where", "inline")
+    again = sweep("run", config, "--reproduce", "--where", "inline")
     assert "2 arms trained again: the same to the last digit" in again.stdout
     assert not (trained / "scratch").exists()
 

@@ -54,7 +54,7 @@ def test_the_confidence_sequence_ends_where_the_e_process_rejects(seeds: int) ->
 
 @pytest.mark.parametrize("seeds", [2, 3, 5, 12])
 def test_no_t_is_more_evidence_than_the_limit(seeds: int) -> None:
-    limit = anytime.largest_e_value(seeds)
+    limit = (1 + seeds * anytime.PRIOR_VARIANCE) ** ((seeds - 1) / 2)
     assert float(anytime.t_e_value(np.array(1e9), seeds)) == pytest.approx(limit, rel=1e-6)
     assert (limit < 20) == math.isinf(anytime.sequence_reach(seeds, 0.95))
 

@@ -49,7 +49,7 @@ def test_its_spread_is_that_of_both_sources() -> None:
     second = np.zeros_like(differences)
     found = crossed_bootstrap(-differences, second, np.ones(30), lambda loss: -loss, key=3)
     components = variance_components(differences[0])
-    expected = components.standard_error(12, 30)
+    expected = math.sqrt(components.seed / 12 + components.unit / 30 + components.rest / (12 * 30))
     # A bootstrap's variance is short by 1 - 1/K, and counts what is neither about three times.
     spread = (found.high - found.low) / (2 * 1.96)
     assert 0.85 * expected < spread < 1.3 * expected
