@@ -88,6 +88,18 @@ def short_names(settings: Sequence[str]) -> dict[str, str]:
     return {name: "-".join(w[shared:]) for name, w in zip(settings, words, strict=True)}
 
 
+def names_within(settings: Sequence[str], width: int) -> dict[str, str]:
+    """Full names where the longest has at most ``width`` characters, else a sign before short ones.
+
+    >>> names_within(["ped2-ut-L3", "ped2-ut-L5"], 8)
+    {'ped2-ut-L3': '…L3', 'ped2-ut-L5': '…L5'}
+    """
+    if max(map(len, settings)) <= width:
+        return {name: name for name in settings}
+    short = short_names(settings)
+    return {name: text if text == name else f"…{text}" for name, text in short.items()}
+
+
 def ranges_from_json(plain: Mapping[str, Json]) -> dict[str, Range]:
     """The ranges of a space or setting."""
     return {name: range_from_json(name, r) for name, r in plain.get("ranges", {}).items()}

@@ -151,6 +151,12 @@ def _copy_checkpoint(config: ArmConfig, folder: Path) -> None:
         shutil.copyfile(file, folder / file.name)
 
 
+def _device_of(config: ArmConfig) -> torch.device:
+    """A GPU where the arm was trained on one and there is one, else the CPU."""
+    wants_gpu = config.device == "cuda" and torch.cuda.is_available()
+    return torch.device("cuda" if wants_gpu else "cpu")
+
+
 class Predictor:
     """The network of one arm, on the GPU it was trained on the like of, else on the CPU."""
 
@@ -158,8 +164,7 @@ class Predictor:
         self, config: ArmConfig, model: nn.Module, classes: Sequence[str], tokenizer: Tokenizer
     ) -> None:
         """Take over a network with its weights; ``tokenizer`` is None where it takes no texts."""
-        wants_gpu = config.device == "cuda" and torch.cuda.is_available()
-        self.device = torch.device("cuda" if wants_gpu else "cpu")
+        self.device = _device_of(config)
         self.config, self.classes = config, tuple(classes)
         self._model = placed(config, model, self.device).eval()
         self._precision = _Precision(parameter_dtype(config), autocast_of(config))
@@ -324,8 +329,7 @@ class Asked:
             Misuse: networks of its kind write nothing.
             BadData, UnknownName: its data or its checkpoint are not here, or have changed.
         """
-        wants_gpu = config.device == "cuda" and torch.cuda.is_available()
-        device, dtype = torch.device("cuda" if wants_gpu else "cpu"), parameter_dtype(config)
+        device, dtype = _device_of(config), parameter_dtype(config)
         task = build_task(config, device, dtype)
         torch.set_num_threads(config.threads)  # as it was trained: other sums have other bits
         model = placed(config, build_model(config, task), device).eval()

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from search_spaces.settings import short_names
+from search_spaces.settings import names_within
 from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator
 from sweep.study.arms import Arm, LiveArm
@@ -153,7 +153,8 @@ def view(
 
     The sweep as a whole comes first, and of its settings as many as the terminal has lines for.
     """
-    names = _names([s.name for s in coordinator.definition.space.settings], width)
+    settings = [setting.name for setting in coordinator.definition.space.settings]
+    names = names_within(settings, width - NUMBERS)
     parts = _head(coordinator, elapsed_s)
     live = list(coordinator.live.values())
     room = max(map(len, names.values())) + NUMBERS + BAR + 2 <= width
@@ -173,14 +174,6 @@ def view(
     taken = len(parts) + min(len(live), SHOWN_ARMS + 1) + len(problems)
     parts.append(_best(coordinator, names, most=max(2, height - taken - 2)))
     return Group(*parts, *problems)
-
-
-def _names(settings: list[str], width: int) -> dict[str, str]:
-    """Full names where numbers fit beside the longest; else a sign for what all begin with."""
-    short = short_names(settings)
-    if max(map(len, settings)) + NUMBERS <= width:
-        return {name: name for name in settings}
-    return {name: text if text == name else f"…{text}" for name, text in short.items()}
 
 
 def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:

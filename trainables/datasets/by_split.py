@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from functools import cached_property
 from typing import Generic, Literal, TypeVar, cast
@@ -18,6 +19,15 @@ def split_named(name: str) -> SplitName:
     if name not in SPLITS:
         raise UnknownName.of("split", name, SPLITS)
     return name
+
+
+def rounded_up(items: float) -> int:
+    """How many whole items a share takes; 100 x 0.07 is a little more than 7 in binary.
+
+    >>> rounded_up(100 * 0.07), rounded_up(2.5)
+    (7, 3)
+    """
+    return math.ceil(round(items, 9))
 
 
 class BySplit(ABC, Generic[S]):

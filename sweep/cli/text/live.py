@@ -9,7 +9,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from search_spaces.settings import short_names
+from search_spaces.settings import names_within
 from sweep.results.status import time_text
 from sweep.study.lock import Driver
 from sweep.study.selection import outcome_text
@@ -41,7 +41,7 @@ def status_view(entry: Mapping[str, Json], width: int, height: int) -> Renderabl
     ]
     if entry["driver"] is not None and entry["driver"]["waits_for"]:
         parts.append(_line(f"waits for {entry['driver']['waits_for']}", "yellow"))
-    names = _names([one["setting"] for one in settings], width)
+    names = names_within([one["setting"] for one in settings], width - BAR - WORDS)
     listed = training[:SHOWN_ARMS]
     most = max(2, height - len(parts) - len(listed) - 5)  # headings, counts, how to leave
     shown = _shown(settings, most)
@@ -63,14 +63,6 @@ def _line(text: str, style: str = "") -> Text:
 
 def _bar(done: float, wanted: float, width: int | None) -> ProgressBar:
     return ProgressBar(total=max(wanted, 1), completed=done, width=width)
-
-
-def _names(settings: Sequence[str], width: int) -> dict[str, str]:
-    """Full names where words fit beside the longest; else a sign for what all begin with."""
-    short = short_names(settings)
-    if max(map(len, settings)) + BAR + WORDS <= width:
-        return {name: name for name in settings}
-    return {name: text if text == name else f"…{text}" for name, text in short.items()}
 
 
 def _shown(settings: Sequence[Mapping[str, Json]], most: int) -> list[Mapping[str, Json]]:

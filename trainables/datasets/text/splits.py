@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 
+from trainables.datasets.by_split import rounded_up
 from trainables.datasets.text.examples import Example, RawExample, text_digest
 
 
@@ -98,12 +98,3 @@ def limited(examples: Sequence[Example], max_items: int | None) -> list[Example]
         ranks.append((seen[example.label], example.label, place))
         seen[example.label] += 1
     return [examples[place] for place in sorted(place for *_, place in sorted(ranks)[:max_items])]
-
-
-def rounded_up(items: float) -> int:
-    """Up to whole items; 100 x 0.07 is a little more than 7 in binary.
-
-    >>> rounded_up(100 * 0.07), rounded_up(2.5)
-    (7, 3)
-    """
-    return math.ceil(round(items, 9))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +16,7 @@ import numpy as np
 import PIL
 
 from trainables.config.arm import DataConfig
+from trainables.datasets.by_split import rounded_up
 from trainables.datasets.places import listed_here, require_fingerprint
 from trainables.datasets.video.clips import RawClip, RawVideo, StoredClip, VideoClips
 from trainables.errors import BadData, InvalidValue
@@ -90,7 +90,7 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
     if raw.dev:
         if data.max_clips is None:
             return raw.train + raw.dev, len(raw.dev), test
-        dev_count = min(len(raw.dev), max(1, _rounded_up(data.max_clips * data.dev_share)))
+        dev_count = min(len(raw.dev), max(1, rounded_up(data.max_clips * data.dev_share)))
         dev_count = min(dev_count, data.max_clips - 1)
         return raw.train[: data.max_clips - dev_count] + raw.dev[:dev_count], dev_count, test
     training = raw.train[: data.max_clips]
@@ -99,7 +99,7 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
             f"{data.name} in {raw.root} has {len(training)} training clip(s), but needs at least "
             "2: one is held out as dev. Add the data set's other training clips."
         )
-    return training, min(_rounded_up(len(training) * data.dev_share), len(training) - 1), test
+    return training, min(rounded_up(len(training) * data.dev_share), len(training) - 1), test
 
 
 def _drawn(raw: RawVideo, data: DataConfig, clips: int, dev_count: int, seed: int) -> set[int]:
@@ -113,10 +113,6 @@ def _drawn(raw: RawVideo, data: DataConfig, clips: int, dev_count: int, seed: in
         )
     ranks = sorted(range(clips), key=lambda clip: seed_of(seed, "dev", raw.train[clip].name))
     return set(ranks[:dev_count])
-
-
-def _rounded_up(clips: float) -> int:
-    return math.ceil(round(clips, 9))  # 100 x 0.07 is a little more than 7 in binary
 
 
 def _check(video: VideoClips, data: DataConfig, root: str) -> None:
