@@ -33,7 +33,7 @@ from trainables.errors import (
     SweepError,
 )
 from trainables.evaluation import evaluate, measure
-from trainables.layer_losses import introduce
+from trainables.layer_losses import introduce, require_every_layer
 from trainables.memory import (
     exhausted,
     hold_to_share,
@@ -312,6 +312,7 @@ class ArmRun:
         started = time.perf_counter()
         dev = measure(arm.training.evaluated, arm.task, "dev", self.config.train_gamma, 1)
         losses_F = dev.units.mean(axis=0)
+        require_every_layer(self.config, len(losses_F))
         scalars[results.REPORTED_LOSS] = float(losses_F[-1])
         losses_F /= arm.task.scales.constant_loss
         arm.eval_seconds += time.perf_counter() - started

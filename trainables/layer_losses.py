@@ -8,6 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from trainables.config.arm import ArmConfig
+from trainables.errors import Misuse
 from trainables.heads.logits import Logits
 from trainables.heads.token_losses import IGNORED
 from trainables.models.base import LastPrediction, LayerwiseModel, TextInputs, TextModel
@@ -83,6 +85,16 @@ def layer_losses(
     rows = dict(zip(drawn, found_MB.unbind(), strict=True))
     nothing_B = torch.zeros_like(whole_B)
     return torch.stack([*(rows.get(layer, nothing_B) for layer in range(len(inner))), whole_B])
+
+
+def require_every_layer(config: ArmConfig, found: int) -> None:
+    """Raise Misuse unless a network made L + 1 predictions, of which ``found`` is the number."""
+    wanted = config.model.layers + 1
+    if found != wanted:
+        raise Misuse(
+            f"model {config.model.name!r} must return L + 1 = {wanted} predictions, one before its "
+            f"first layer and one after each, got {found}."
+        )
 
 
 def last_loss(model: Model | nn.Module, task: TrainingTask, batch: Batch) -> Tensor:

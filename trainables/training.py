@@ -26,7 +26,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from trainables.config.arm import ArmConfig
 from trainables.heads.loss_estimators import estimated_losses, updated_controls
-from trainables.layer_losses import Model, last_loss, layer_losses
+from trainables.layer_losses import Model, last_loss, layer_losses, require_every_layer
 from trainables.primal_dual.schedule import lr_factor
 from trainables.primal_dual.weighting import Weighting
 from trainables.records import arm_record as results
@@ -200,6 +200,8 @@ class Training:
         seen, gaps_M = [], self._gaps_M  # one draw for all parts: their controls are of before it
         for part in parts:
             losses_FB = self._losses(self._ranks.share(part), self.kind(step))
+            if self.kind(step) != "last layer alone":
+                require_every_layer(self.config, len(losses_FB))
             losses_F = self._ranks.mean(losses_FB, len(part.targets)) / self._constant_loss
             if gaps_M is not None:
                 losses_F = self._estimated(losses_F, part, gaps_M)

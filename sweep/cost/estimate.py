@@ -27,7 +27,7 @@ from sweep.cost.counted_work import NotCounted, Work, counted_work
 from sweep.cost.timed_steps import step_times
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
-from trainables.errors import UnknownName
+from trainables.errors import SweepError, UnknownName
 from trainables.plain import Json
 
 BACKWARD = 2.0  # a backward pass costs about twice its forward pass
@@ -322,7 +322,14 @@ def _step_seconds(config: ArmConfig, gpu: str | None) -> float:
 @lru_cache(maxsize=256)
 def _timed_step(config: ArmConfig) -> float:
     """Seconds of one step of this shape, the fastest of a few: others share this machine."""
-    return min(step_times(config, MEASURED_S))
+    try:
+        return min(step_times(config, MEASURED_S))
+    except SweepError as error:
+        raise NotCounted(str(error)) from error
+    except Exception as error:  # in the code of another package
+        raise NotCounted(
+            f"a step of model {config.model.name!r} fails: {type(error).__name__}: {error}"
+        ) from error
 
 
 @lru_cache(maxsize=8)

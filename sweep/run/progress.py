@@ -108,7 +108,7 @@ def described(arm: Arm) -> str:
 
 def ended(record: ArmRecord) -> str:
     """How an arm ended, with its last numbers."""
-    seconds = (record.ended_ms - record.started_ms) / 1000
+    seconds = (record.ended_ms - record.started_ms - record.idle_ms) / 1000
     text = ", ".join([f"{record.status} in {time_text(seconds)}", *numbers(record)])
     return f"{text}; {record.reason}" if record.reason else text
 

@@ -9,6 +9,7 @@ import importlib.metadata
 import math
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from sweep.study.definition import Definition
 from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
 from trainables.config.arm import ArmConfig, DataConfig
-from trainables.errors import BadData, Failure, InvalidValue, Misuse
+from trainables.errors import BadData, Failure, InvalidValue, Misuse, SweepError
 from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.lookup import known_data_set
 
@@ -99,6 +100,14 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
             if len({other.data.name for other in runs.values()}) > 1:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
+        except SweepError:
+            raise
+        except Exception as error:  # in the code of a package's data set
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise BadData(
+                f"the data set {run.data.name!r} of {name} cannot be read: "
+                f"{type(error).__name__}: {error} ({last.filename}, line {last.lineno})."
+            ) from error
     prints = {name: seen[run.data] for name, run in runs.items()}
     return _with_each(space, "data.fingerprint", prints)
 

@@ -53,13 +53,16 @@ class Figure:
 
 
 def listed_files() -> list[Path]:
-    """Files that are in git or would be added, relative to the root; all of them outside git."""
+    """Files that git tracks, relative to the root; outside git all that it would not ignore.
+
+    What a user keeps beside them, a space or a report, is none of the project's.
+    """
     return list(_listed_once())
 
 
 @functools.cache
 def _listed_once() -> list[Path]:
-    git = ("git", "ls-files", "-co", "--exclude-standard", "-z")
+    git = ("git", "ls-files", "-z")
     try:
         names = subprocess.run(git, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         files = [Path(name) for name in names.split("\0") if name]

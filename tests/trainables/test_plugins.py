@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from sweep.cost.counted_work import counted_work
+from search_spaces.space import SearchSpace, Setting, Uniform
+from sweep.cost.counted_work import NotCounted, counted_work
+from sweep.cost.estimate import estimate
 from sweep.results.sweep_view import load_sweep
-from sweep.study.requirements import require_training
+from sweep.study.requirements import require_training, resolve_data
 from tests.support.command_line import sweep
 from tests.support.oracles import TINY
 from tests.support.plugins.plugin_packages import (
@@ -29,6 +31,7 @@ from tests.support.plugins.plugin_packages import (
     write_package,
 )
 from tests.support.sweeps import SPACE
+from trainables.arm_run import ArmRun
 from trainables.build import build_model, build_task, fingerprinted_data
 from trainables.config.arm import ArmConfig, DataConfig, ModelConfig
 from trainables.contracts.data_sets import check_texts, check_videos
@@ -39,6 +42,7 @@ from trainables.datasets.text.load import load_text
 from trainables.datasets.video.load import load_video
 from trainables.environment import environment
 from trainables.errors import BadData, InvalidValue, Misuse, UnknownName
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.registry import ModelSpec, TaskSpec, lookup
 from trainables.registry.built_in import MODELS, TASKS, VIDEOS
@@ -386,6 +390,86 @@ def test_what_a_plug_in_returns_is_checked(install: Install) -> None:
         asked_for("texts", "mine")
     with pytest.raises(Misuse, match=r"instructions 'mine' .* must return a RawText, got a list"):
         asked_for("instructions", "mine")
+
+
+TOO_FEW = """
+from torch import nn
+from trainables.registry import ModelSpec
+
+class Mine(nn.Module):
+    def __init__(self, layers, pixels):
+        super().__init__()
+        self.maps = nn.ModuleList(nn.Linear(pixels, pixels) for _ in range(layers))
+
+    def forward(self, inputs):
+        made = []
+        for one in self.maps:
+            inputs = inputs + one(inputs)
+            made.append(inputs)
+        return made
+
+MINE = ModelSpec(
+    task="video_denoising",
+    build=lambda config, task: Mine(config.model.layers, config.data.patch_size**2),
+    variants=("own",),
+)
+"""
+
+
+@pytest.mark.parametrize("kind", ["constrained", "plain"])
+def test_an_arm_says_how_many_predictions_its_network_must_make(
+    install: Install, tmp_path: Path, kind: str
+) -> None:
+    install({"models": {"mine": "acme_sweep:MINE"}}, TOO_FEW)
+    config = TINY.with_fields({"model.name": "mine", "steps": 2})
+    config = config if kind == "constrained" else config.unconstrained()
+    record = ArmRun(config, ArmStore(ObjectStore(tmp_path))).advance()
+    layers = config.model.layers
+    assert record.status == "failed"
+    assert f"model 'mine' must return L + 1 = {layers + 1} predictions" in record.reason
+    assert record.reason.endswith(f"got {layers}.")
+
+
+def test_a_step_that_fails_is_told_where_its_cost_is_asked(install: Install) -> None:
+    install({"models": {"mine": "acme_sweep:MINE"}}, TOO_FEW)
+    space = SearchSpace(
+        name="mine",
+        summary="",
+        base=TINY.with_fields({"model.name": "mine"}),
+        settings=(Setting("only", {}),),
+        ranges={"constraint.alpha": Uniform(0.1, 0.2)},
+        n_proposals=1,
+    )
+    with pytest.raises(NotCounted, match="model 'mine' must return L"):
+        estimate(space)
+
+
+def test_an_error_of_a_data_set_is_told_with_its_place(install: Install) -> None:
+    code = """
+from trainables.datasets.video.clips import RawClip, RawVideo
+from trainables.registry import DataSetSpec
+
+def frames():
+    yield 1 / 0
+
+def listed(data):
+    clips = tuple(RawClip(f"c{i}", frames) for i in range(4))
+    return RawVideo(train=clips[:3], test=clips[3:], listing=(), root="mine")
+
+LISTED = DataSetSpec(list=listed)
+"""
+    install({"videos": {"mine": "acme_sweep:LISTED"}}, code)
+    space = SearchSpace(
+        name="mine",
+        summary="",
+        base=TINY.with_fields({"data.name": "mine"}),
+        settings=(Setting("only", {}),),
+        ranges={"constraint.alpha": Uniform(0.1, 0.2)},
+        n_proposals=1,
+    )
+    said = r"data set 'mine' of only cannot be read: ZeroDivisionError: .*acme_sweep.py, line 6"
+    with pytest.raises(BadData, match=said):
+        resolve_data(space)
 
 
 def test_a_name_of_two_packages_is_refused_and_the_others_are_not(install: Install) -> None:

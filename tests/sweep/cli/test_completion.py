@@ -64,8 +64,12 @@ def test_cells_are_settings_and_their_arms(stored: ObjectStore) -> None:
 
 @pytest.mark.parametrize("storage", ["foo://bar", "", "/proc/none"])
 def test_it_is_silent_whatever_is_wrong(
-    storage: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    storage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)  # where no sweeps of the user's own lie
     monkeypatch.setenv("SWEEP_STORAGE", storage)
     for words in (["best"], ["best", "gone", "--only"], ["run", "gone", "--only"], ["reproduce"]):
         assert not set(completed(*words)) - {"quickstart"}

@@ -135,6 +135,9 @@ def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> No
     assert f"one noise draw: held-out loss {last.scalars[REPORTED_LOSS]:.3g}, " in other
     assert other.endswith(f"worst missing share {share:+.2f}; wound up")
     assert ended(replace(record, evaluation=None, status="failed", reports=[])).startswith("failed")
+    night = 9 * 3_600_000
+    resumed = replace(record, ended_ms=record.ended_ms + night, idle_ms=record.idle_ms + night)
+    assert ended(resumed) == told
 
 
 def test_a_narrow_terminal_cuts_lines_and_wraps_none(coordinator: Coordinator) -> None:
