@@ -367,9 +367,11 @@ def _run_file(path: Path) -> dict[str, Json]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the file raises, SystemExit too, is its own mistake
-        line = _line_in(error, path)
+        line, what = _line_in(error, path), error.msg if isinstance(error, SyntaxError) else error
+        named = re.fullmatch(r"SearchSpace.* unexpected keyword argument '(\w+)'", str(error))
+        hint = f" {UnknownName.of('field', named[1], SPACE_FIELDS)}" if named else ""
         raise Misuse(
-            f"space file {path}{line} stops with {type(error).__name__}: {error}"
+            f"space file {path}{line} stops with {type(error).__name__}: {what}.{hint}"
         ) from error
 
 

@@ -446,15 +446,16 @@ class SearchSpace:
         for name in values:
             if name in self.ranges:
                 raise InvalidValue(
-                    f"{name} is searched in {self.name}, so it cannot be set. "
-                    f"Searched: {', '.join(self.ranges)}."
+                    f"{name} is searched in {self.name}, so it cannot be set. --point "
+                    f"{name}=VALUE tries a value first; ranges are those of a space file."
                 )
             listed = (values for s in self.settings for values in s.points.values())
             if any(name in s.fields for s in self.settings) or any(name in v for v in listed):
-                other = " Give other texts with --data hf:NAME." * (name == "data.name")
+                texts = name == "data.name" and self.base.facts.reads_texts
+                other = " Give other texts with --data hf:NAME." * texts
                 raise InvalidValue(
                     f"{name} is fixed by the settings of {self.name}, so it cannot be set for all "
-                    f"of them.{other}"
+                    f"of them; --only keeps some, a space file has its own.{other}"
                 )
         return replace(self, base=self.base.with_fields(values))
 

@@ -284,13 +284,18 @@ def _tuned(
         if definition is None:
             continue
         if not may_train and definition.name not in objects.names("sweeps"):
-            note(f"{control} is tuned first, by the sweep {definition.name}, which is not there.")
+            note(
+                f"no plan yet: {control} is tuned first, by the sweep {definition.name}, which is "
+                "not there. Without --dry-run this command trains it; without that control "
+                "--dry-run shows the plan."
+            )
             return None
         there = registered(objects, resolved(definition, say=note), asked=(), say=note)
         tuning = load_sweep(objects, there.name, "pairs")
         if not tuning.is_finished:
             if not may_train:
-                note(f"{control} is tuned first: `{advice.resume(there.name, objects.root)}`.")
+                again = advice.resume(there.name, objects.root)
+                note(f"no plan yet: {control} is tuned first: `{again}`.")
                 return None
             note(f"tunes {control} first, by as many proposals as {view.definition.name} had")
             code = train(objects, there, executor, budget=budget)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
@@ -92,10 +92,18 @@ def put_definition(objects: ObjectStore, definition: Definition) -> Definition:
         raise NameTaken(
             f"a sweep named {definition.name!r} exists with a different definition:\n"
             + "\n".join(f"  {line}" for line in difference)
-            + "\nChoose another --name, or continue the stored one with "
-            f"`{resume(definition.name, objects.root)}`."
+            + _way_out(difference, resume(definition.name, objects.root))
         )
     return there
+
+
+def _way_out(difference: Sequence[str], again: str) -> str:
+    if all("data.fingerprint:" in line for line in difference):
+        return (
+            "\nThe data have changed since. Restore them to continue the stored one with "
+            f"`{again}`, or choose another --name for a sweep on these."
+        )
+    return f"\nChoose another --name, or continue the stored one with `{again}`."
 
 
 def run_as(there: Definition, given: SearchSpace, *, asked: Collection[str]) -> Definition:

@@ -38,6 +38,8 @@ def open_store(storage: str) -> ObjectStore:
         raise Misuse(_no_root(storage, str(error))) from error
     if not storage:
         raise Misuse(_no_root(storage, "it is empty"))
+    if objects.is_local and Path(objects.root).is_file():
+        raise Misuse(_no_root(storage, "it is a file"))
     return objects
 
 

@@ -62,7 +62,12 @@ def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
         ("a.py", "SPACE = 3", "must be a SearchSpace, got int"),
         ("a.py", "", "must define SPACE"),
         ("a.py", "import nothing_like_this", "line 1, stops with ModuleNotFoundError"),
-        ("a.py", "\n\nSPACE = ", "line 3, stops with SyntaxError"),
+        ("a.py", "\n\nSPACE = ", r"line 3, stops with SyntaxError: invalid syntax\.$"),
+        (
+            "a.py",
+            "from search_spaces.space import SearchSpace\nSearchSpace(proposals=8)",
+            "line 2, stops with TypeError: .*'proposals'. unknown field .*mean 'n_proposals'",
+        ),
         ("a.py", "\nimport sys\nsys.exit(3)", "line 3, stops with SystemExit: 3"),
         ("a.py", "raise SystemExit('no')", "line 1, stops with SystemExit: no"),
         ("a.py", "\nraise SyntaxError('odd')", "line 2, stops with SyntaxError: odd"),

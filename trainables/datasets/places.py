@@ -82,6 +82,6 @@ def require_fingerprint(data: DataConfig, found: str, changed: str) -> None:
     if data.fingerprint not in ("", found):
         raise BadData(
             f"{changed}: expected fingerprint {data.fingerprint}, got {found}. Results on both "
-            "cannot be compared. Restore the data, or clear data.fingerprint to start a new sweep "
-            "on them."
+            "cannot be compared. Restore the data, or start a new sweep on them, under another "
+            "--name (in an exported configuration clear data.fingerprint first)."
         )

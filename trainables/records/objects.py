@@ -22,7 +22,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import pyarrow.fs
 
-from trainables.errors import DamagedObject, Misuse, StoreError, UnreadableObject
+from trainables.errors import DamagedObject, Misuse, StoreError, UnknownName, UnreadableObject
 from trainables.plain import Json
 
 T = TypeVar("T")
@@ -172,10 +172,11 @@ class ObjectStore:
         try:
             return parse(json.loads(content))
         except (TypeError, ValueError, LookupError, AttributeError) as error:
+            package = "Install the package that brings it, if one does. "
             raise UnreadableObject(
                 f"{name} below {self.root} is not what this version writes "
-                f"({type(error).__name__}: {error}). Read it with the version that wrote it, or "
-                "give another --storage."
+                f"({type(error).__name__}: {error}). {package * isinstance(error, UnknownName)}"
+                "Read it with the version that wrote it, or give another --storage."
             ) from error
 
     def get_derived(self, name: str, parse: Callable[[Json], T]) -> T | None:

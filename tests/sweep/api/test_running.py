@@ -165,6 +165,19 @@ def test_a_wrong_place_to_train_is_refused(tmp_path: Path) -> None:
         sweep.run(space(), storage=tmp_path / "new", where=wrong)
     with pytest.raises(InvalidValue, match="workers must be at least 1, got 0"):
         sweep.run(space(), storage=tmp_path / "new", workers=0)
+    kinds: list[tuple[Any, str]] = [
+        ({"only": "g*"}, "only must be a list, got 'g"),
+        ({"points": {"constraint.alpha": 0.1}}, "points must be a list, got {"),
+        ({"points": ["constraint.alpha=0.1"]}, "points must be a list of mappings"),
+        ({"fields": ["steps=3"]}, "fields must be a mapping like"),
+    ]
+    for options, said in kinds:
+        with pytest.raises(InvalidValue, match=said):
+            sweep.run(space(), storage=tmp_path / "new", **options)
+    number: Any = 3
+    for call in (sweep.run, sweep.load):
+        with pytest.raises(InvalidValue, match="got 3"):
+            call(number)
     base = replace(space().base, early_stop=False, measured_on="test")
     unplanned = replace(space(), base=base, phase="confirmation")
     with pytest.raises(SweepError, match="`sweep confirm NAME` makes one of a finished sweep"):

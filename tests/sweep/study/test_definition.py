@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweep.errors import NameTaken
 from sweep.study.definition import (
     Definition,
     folder,
@@ -66,6 +67,15 @@ def test_a_sweep_grows_to_the_most_that_was_asked_for(objects: ObjectStore) -> N
     put_extension(objects, asked.extended(n_proposals=5, search_seeds=(0, 1, 4)))
     grown = load_definition(objects, "tiny").space
     assert (grown.n_proposals, grown.search_seeds) == (9, (0, 1, 7, 4))
+
+
+def test_changed_data_under_a_taken_name_are_said_to_have_changed(objects: ObjectStore) -> None:
+    first, changed = (SPACE.with_base({"data.fingerprint": text}) for text in ("aa", "bb"))
+    put_definition(objects, Definition("tiny", first))
+    with pytest.raises(NameTaken, match="The data have changed since"):
+        put_definition(objects, Definition("tiny", changed))
+    with pytest.raises(NameTaken, match="Choose another --name, or continue the stored one"):
+        put_definition(objects, Definition("tiny", changed.with_base({"steps": 77})))
 
 
 def test_an_extension_never_replaces_another(
