@@ -43,6 +43,7 @@ from sweep.study.opening import find_sweep, open_store, parse_seeds
 from sweep.study.registration import (
     extended,
     refuse_confirmation,
+    refuse_growing_plan,
     refuse_second_driver,
     registered,
 )
@@ -93,6 +94,11 @@ def run(
     found, definition, wanted = asked.definition(objects)
     refuse_confirmation(found)
     budget.refuse_without_gpu(definition.space)
+    if reproduce and (budget or mlflow is not None or named_here("notify")):
+        raise Misuse(
+            "--reproduce trains a few arms and tells of them at once: leave out --max-arms, "
+            "--max-hours, --max-gpu-hours, --mlflow and --notify."
+        )
     definition = training.ready(objects, definition, executor, mlflow)
     if reproduce:
         from sweep.run.reproduce import reproduced
@@ -196,12 +202,8 @@ def resume(
     there = find_sweep(objects, name)
     budget.refuse_without_gpu(there.space)
     grown = options.seeds is not None or options.proposals is not None
-    if there.space.phase == "confirmation" and (grown or retry_failed):
-        raise Misuse(
-            f"{name} is a confirmation: its seeds and arms are those of its plan, and an arm that "
-            "failed counts as planned, so --seeds, --proposals and --retry-failed are not for it. "
-            "Leave them out, or confirm again with `sweep confirm` under another --name."
-        )
+    if grown or retry_failed:
+        refuse_growing_plan(there)
     if options.stall_after is not None:
         there = replace(there, space=replace(there.space, stall_after_s=options.stall_after))
     if options.data is not None:

@@ -176,10 +176,7 @@ def rm(name: str, yes: bool, storage: str) -> None:
     objects = open_store(storage)
     if name not in sweep_names(objects):
         find_sweep(objects, name)
-    driver = driver_of(objects, name)
-    if driver is not None:
-        end = advice.command("stop", name, storage=objects.root)
-        raise AlreadyRunning(f"{name} is running ({driver}): `{end}` first.")
+    _refuse_running(objects, name)
     own, others, unknown = _claims(objects, name)
     doomed = [] if unknown else sorted(own - others)
     size_mb = (sum(objects.size_of(f"arms/{s}") for s in doomed)) / 1e6
@@ -198,6 +195,9 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if not yes and not click.confirm(f"Delete the sweep {name}?"):
         click.echo("Nothing was deleted.")
         return
+    _refuse_running(objects, name)  # a driver that began while the question stood
+    if not unknown:
+        doomed = sorted(set(doomed) - _claims(objects, name)[1])
     if left is not None:
         readings.leave(objects, left)
     store = ArmStore(objects)
@@ -205,6 +205,13 @@ def rm(name: str, yes: bool, storage: str) -> None:
         store.forget(signature)
     objects.delete_folder(folder(name))
     click.echo(f"Deleted {name}.")
+
+
+def _refuse_running(objects: ObjectStore, name: str) -> None:
+    driver = driver_of(objects, name)
+    if driver is not None:
+        end = advice.command("stop", name, storage=objects.root)
+        raise AlreadyRunning(f"{name} is running ({driver}): `{end}` first.")
 
 
 def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[str]]:

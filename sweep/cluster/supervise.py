@@ -43,7 +43,13 @@ from sweep.study.definition import Definition, definition_name, load_definition
 from sweep.study.lock import driver_lock, driver_of, driving_jobs
 from sweep.study.opening import find_sweep, open_store, parse_seeds
 from sweep.study.proposals import all_proposals, retired_settings
-from sweep.study.registration import extended, refuse_second_driver, registered, resolved
+from sweep.study.registration import (
+    extended,
+    refuse_growing_plan,
+    refuse_second_driver,
+    registered,
+    resolved,
+)
 from sweep.tracking.address import place_of, remember_place
 from trainables.code_version import code_version
 from trainables.errors import Failure, StoreError, SweepError
@@ -126,6 +132,8 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             tell_unused_gpus(objects, load_definition(objects, sent.name), say)
         return
     there = find_sweep(objects, sent.name)
+    if sent.retry_failed or sent.seeds is not None or sent.n_proposals is not None:
+        refuse_growing_plan(there)
     refuse_second_driver(objects, sent.name)
     seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
     there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)

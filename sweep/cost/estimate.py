@@ -102,7 +102,8 @@ class Estimate:
 
     def confirmation_hours(self, seeds: int) -> float:
         """Wall time of one pair in every setting on so many seeds."""
-        return seeds * sum(map(sum, self.seconds_per_arm.values())) / 3600 / self.workers
+        at_once = min(self.workers, 2 * seeds * len(self.seconds_per_arm))
+        return seeds * sum(map(sum, self.seconds_per_arm.values())) / 3600 / at_once
 
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
@@ -145,7 +146,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         guesses |= dict.fromkeys(work_of(run).guess for run in (config, *runs))
     plain = catalog.unconstrained_arms(space)
     total += sum(arm_seconds(arm, gpu) for arm in plain.values())
-    workers = 1 if gpu else max((os.cpu_count() or 1) // space.base.threads, 1)
+    workers = 1 if gpu else max(len(os.sched_getaffinity(0)) // space.base.threads, 1)
     arms = catalog.arm_count(space)
     return Estimate(
         device=gpu or f"CPU ({space.base.threads} thread{'s' * (space.base.threads > 1)} an arm)",

@@ -183,13 +183,17 @@ class LiveTrials:
             return
         self._stalls.ended(stall.trial)
         try:
-            self._store_failure(assigned.arms[0], what)
+            held_s = 0.0 if live is None else time.monotonic() - live.since
+            self._store_failure(assigned.arms[0], what, held_s)
         except StoreError as error:
             self.coordinator.store_trouble(str(error))
 
-    def _store_failure(self, arm: Arm, what: str) -> None:
-        runs = self.coordinator.runs
-        record = runs.record(arm.signature) or ArmRecord(signature=arm.signature, config=arm.config)
+    def _store_failure(self, arm: Arm, what: str, held_s: float) -> None:
+        """Store that the arm failed; one that never reported had its place for ``held_s``."""
+        runs, now_ms = self.coordinator.runs, time.time_ns() // 1_000_000
+        record = runs.record(arm.signature) or ArmRecord(
+            signature=arm.signature, config=arm.config, started_ms=now_ms - round(1000 * held_s)
+        )
         record.status = "failed"
         record.reason = (
             f"it hangs: {what}, and as long before. Its reports must come within "
@@ -197,7 +201,7 @@ class LiveTrials:
             f"{FIRST_TAKES * self._stalls.after_s:g} s: lower report_every or raise --stall-after "
             "where it is slow, or see to that machine."
         )
-        record.ended_ms = time.time_ns() // 1_000_000
+        record.ended_ms = now_ms
         runs.put_record(record)
 
     # --- room ------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ def _reproduced(
     """
     objects.check_writable()
     folder = f"scratch/{definition.name}-{uuid.uuid4().hex[:8]}"
-    scratch = ObjectStore(f"{objects.root}/{folder}")
+    scratch = objects.below(folder)
     entry: dict[str, Json] = {"verdict": "identical"}
     try:
         for record in beside:

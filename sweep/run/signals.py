@@ -93,10 +93,16 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
     overdue: list[threading.Timer] = []
 
+    def end_now() -> None:
+        if signal.getsignal(signal.SIGINT) is handle:
+            interrupt_main(signal.SIGINT)
+        else:  # ignored, as a shell has it for what a script starts with `&`: ``look`` ends it
+            coordinator.ends_by = min(coordinator.ends_by, time.monotonic())
+
     def handle(number: int, frame: FrameType | None) -> None:
         _let_go_of_closed(terminals)
         if number in FROM_OUTSIDE and not overdue:
-            overdue.append(threading.Timer(GRACE_S, interrupt_main, (signal.SIGINT,)))
+            overdue.append(threading.Timer(GRACE_S, end_now))
             overdue[0].daemon = True
             overdue[0].start()
         if coordinator.stopping:

@@ -41,6 +41,17 @@ def refuse_confirmation(found: catalog.Found) -> None:
         )
 
 
+def refuse_growing_plan(definition: Definition) -> None:
+    """Raise Misuse where more seeds, proposals or second tries are asked of a confirmation."""
+    if definition.space.phase == "confirmation":
+        raise Misuse(
+            f"{definition.name} is a confirmation: its seeds and arms are those of its plan, and "
+            "an arm that failed counts as planned, so --seeds, --proposals and --retry-failed are "
+            "not for it. Leave them out, or confirm again with `sweep confirm` under another "
+            "--name."
+        )
+
+
 def resolved(definition: Definition, *, say: Say) -> Definition:
     """The definition with its checkpoints and data found on this machine, and known to train.
 

@@ -58,6 +58,13 @@ class ObjectStore:
         self.is_local = "://" not in self.root
         self._remote: tuple[pyarrow.fs.FileSystem, str] | None = None
 
+    def below(self, folder: str) -> ObjectStore:
+        """A store of its own below this one's root, with the same options of an address."""
+        if self.is_local:
+            return ObjectStore(Path(self.root, folder))
+        address, mark, options = self.root.partition("?")
+        return ObjectStore(f"{address.rstrip('/')}/{folder}{mark}{options}")
+
     def check_writable(self) -> None:
         """Put and delete a probe: a root that cannot be written is refused before any work."""
         probe = f".probe-{uuid.uuid4().hex}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,21 @@ def test_rm_refuses_a_sweep_that_runs(stored: ObjectStore) -> None:
     with driver_lock(stored, "tiny"):
         assert "is running" in refused("rm", "tiny", "--yes")
     assert len(stored.names("arms")) == 10
+
+
+def test_rm_refuses_a_sweep_that_began_to_run_while_it_asked(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as driver:
+
+        def answered(question: str) -> bool:
+            driver.enter_context(driver_lock(stored, "tiny"))
+            return True
+
+        monkeypatch.setattr("click.confirm", answered)
+        assert "is running" in sweep("rm", "tiny", exits=2).stderr
+    assert len(stored.names("arms")) == 10
+    assert stored.exists("sweeps/tiny/definition.json")
 
 
 def test_a_damaged_sweep_is_listed_as_such_and_can_be_removed(stored: ObjectStore) -> None:

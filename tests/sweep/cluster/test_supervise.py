@@ -27,14 +27,14 @@ from sweep.run.events import Event
 from sweep.run.run_sweep import run_sweep
 from sweep.run.signals import KNOWN, request_stop, stop_on_request, stop_request
 from sweep.study.arms import Arm
-from sweep.study.definition import load_definition, put_definition
+from sweep.study.definition import Definition, load_definition, put_definition
 from sweep.study.lock import Driver, already_running, driver_of, driving_jobs
 from sweep.tracking.address import place_of
 from tests.support.drivers import tiny, wait_until
 from tests.support.records import finished
 from tests.support.toy_sweeps import LOSSES, definition, ends_where, started, train
 from trainables.code_version import code_version
-from trainables.errors import Failure, UnknownName
+from trainables.errors import Failure, Misuse, UnknownName
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -350,6 +350,18 @@ def test_a_sweep_on_cpus_is_told_of_the_gpus_that_it_leaves_idle(
     kinds["cpus"] = {"resources": {"CPU": 64}, "max_workers": 1}
     Path(autoscaling.CONFIG).expanduser().write_text(json.dumps(grows))
     assert accepted() == []
+
+
+@pytest.mark.parametrize("asked", [{"seeds": "4"}, {"n_proposals": 9}, {"retry_failed": True}])
+def test_a_confirmation_does_not_grow(objects: ObjectStore, asked: dict[str, object]) -> None:
+    space = tiny().space
+    base = replace(space.base, early_stop=False, measured_on="test")
+    confirmation = replace(space, base=base, phase="confirmation")
+    stored = put_definition(objects, Definition("tiny.confirmation", confirmation))
+    sent = Submission(name="tiny.confirmation", any_version=True)
+    with pytest.raises(Misuse, match="its seeds and arms are those of its plan"):
+        accept(objects, replace(sent, **asked), print)  # type: ignore[arg-type]
+    assert load_definition(objects, "tiny.confirmation") == stored
 
 
 def test_a_sweep_that_is_driven_is_compared_and_does_not_grow(

@@ -83,6 +83,17 @@ def test_the_sum_counts_a_shared_unconstrained_arm_once() -> None:
     assert cost.arms == catalog.arm_count(space) == 68
 
 
+def test_so_many_arms_at_a_time_as_this_process_may_use_cores_and_as_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)))
+    space = catalog.find("quickstart").space
+    cost = estimates.estimate(space, None)
+    assert cost.workers == 64 // space.base.threads
+    every = 5 * sum(map(sum, cost.seconds_per_arm.values())) / 3600
+    assert cost.confirmation_hours(5) == pytest.approx(every / (2 * 5 * len(space.settings)))
+
+
 def test_the_guessed_size_of_a_checkpoint_is_told_once() -> None:
     space = catalog.find("instruction_tuning_llama").space
     told = estimates.estimate(space, "a100").assumption
@@ -123,4 +134,6 @@ def test_a_step_that_fails_leaves_a_sweep_without_an_estimate_and_ends_nothing(
     monkeypatch.setattr(torch.optim.Adam, "step", step)
     space = definition(n_proposals=1, n_settings=1).space
     space = space.with_base({"batch_size": 3})  # of no other test: steps are timed once
-    assert estimates.estimate_entry(space, None) == {"not_counted": "RuntimeError: no kernel"}
+    assert estimates.estimate_entry(space, None) == {
+        "not_counted": "a step of model 'ut' fails: RuntimeError: no kernel"
+    }

@@ -298,6 +298,8 @@ def test_of_a_group_that_hangs_again_the_first_is_failed_and_the_others_go_on(
     record = work.coordinator.runs.record(first.signature)
     assert record is not None
     assert record.status == "failed"
+    assert 0 <= record.held_s < 3600  # it never reported: since its worker got it, not since 1970
+    assert record.started_ms > 0
     work.live.reported(trial, [ArmResult.of(record)], "here")
     assert work.arms(trial) == [arm.signature for arm in others]
     assert not any(work.coordinator.runs.record(arm.signature) for arm in others)

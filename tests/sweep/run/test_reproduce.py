@@ -83,6 +83,8 @@ def test_a_space_that_is_reproduced_is_compared_with_what_is_stored(
         "run", space_file, "--reproduce", "--storage", elsewhere
     )
     assert not Path(elsewhere).exists()
+    limited = refused("run", space_file, "--reproduce", "--max-hours", "1", "--where", "inline")
+    assert "leave out --max-arms" in limited
 
 
 # --- one cell -------------------------------------------------------------------------------------

@@ -146,6 +146,34 @@ def test_what_nohup_ignores_stays_ignored(objects: ObjectStore, stub_arms: list[
     assert summary.is_done
 
 
+@pytest.mark.parametrize("ignored", [(), (signal.SIGINT,)], ids=["at a terminal", "with &"])
+def test_sigterm_does_not_wait_for_arms_that_do_not_report(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch, ignored: tuple[signal.Signals, ...]
+) -> None:
+    """Also where a script's shell has the driver ignore Ctrl-C, as what it starts with `&`."""
+    monkeypatch.setattr("sweep.run.signals.POLL_S", 0.01)
+    monkeypatch.setattr("sweep.run.signals.GRACE_S", 0.05)
+    slept_through: list[bool] = []
+
+    class Hanging:
+        where, options = "inline", ()
+
+        def train(self, coordinator: Coordinator, patience_s: float) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            time.sleep(30)
+            slept_through.append(True)
+
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
+    try:
+        asked = put_definition(objects, definition())
+        summary = run_sweep(objects, asked, Hanging(), display=False)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert summary.stopped == "SIGTERM"
+    assert slept_through == []
+
+
 def test_a_stop_request_during_the_start_is_not_lost(
     objects: ObjectStore, stub_arms: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,19 @@ def test_a_truncated_or_changed_object_is_refused_by_name(objects: ObjectStore) 
             objects.get("thing")
 
 
+@pytest.mark.parametrize(
+    ("root", "below"),
+    [
+        ("s3://b/p", "s3://b/p/scratch/q"),
+        ("s3://b/p/", "s3://b/p/scratch/q"),
+        ("s3://b?region=x&scheme=http", "s3://b/scratch/q?region=x&scheme=http"),
+        ("/odd?name", "/odd?name/scratch/q"),
+    ],
+)
+def test_a_store_below_a_root_keeps_the_options_of_its_address(root: str, below: str) -> None:
+    assert ObjectStore(root).below("scratch/q").root == below
+
+
 def test_put_once_keeps_the_first(objects: ObjectStore) -> None:
     assert objects.put_once("thing", b"first") == b"first"
     assert objects.put_once("thing", b"second") == b"first"
