@@ -91,8 +91,8 @@ def has_ended(search: SweepView) -> bool:
 
 def resolved_fresh(definition: Definition, *, say: Say) -> Definition:
     """Resolved, the dev split drawn by the seed as well where the data allow it."""
-    drawn = definition.space.with_base({"data.split_by_seed": True})
     try:
+        drawn = definition.space.with_base({"data.split_by_seed": True})
         return resolved(replace(definition, space=drawn), say=say)
     except InvalidValue as error:
         if "split_by_seed" not in str(error):
@@ -147,6 +147,9 @@ def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) ->
     space = replace(
         search.space,
         summary=f"{control} of {search.name}",
+        n_proposals=max(
+            [search.space.n_proposals, *(s.n_proposals or 0 for s in settings.values())]
+        ),
         base=base.with_fields(fields),
         settings=tuple(settings.values()),
         ranges=shared,

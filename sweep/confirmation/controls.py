@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 
 from search_spaces.ranges import Choice, LogUniform, Range, Uniform
-from trainables.config.arm import ArmConfig
+from trainables.config.arm import ArmConfig, ConstraintConfig
+from trainables.config.constraint import SETTERS_KNOBS
 from trainables.errors import InvalidValue, UnknownName
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
@@ -23,7 +24,6 @@ from trainables.records.arm_record import ArmRecord
 # over a space of its own; other: something of plain training differs, too.
 Question = Literal["matched", "tuned", "other"]
 Fields = dict[str, Json]  # of ArmConfig, by dotted name
-PLAIN: Fields = {"constraint.weights_by": "last_layer"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,16 @@ class Control:
     # Searched by as many proposals on the same seeds as the constrained side was; None: nothing is.
     ranges: Callable[[ArmConfig], dict[str, Range]] | None = None
     at_point: bool = False  # searched at the constraint of the chosen proposal, which it reads
+
+
+def _weights_by(of: Searched, setter: str) -> Fields:
+    """The arm's point with other layer weights; what these do not read is left at its default."""
+    assert of.config.constraint is not None
+    unread = {"warmup_steps", "alpha_ramp_steps"} if setter == "last_layer" else set()
+    unread |= {name for name, reader in SETTERS_KNOBS.items() if reader != setter}
+    given, defaults = vars(of.config.constraint), vars(ConstraintConfig())
+    others = {f"constraint.{n}": defaults[n] for n in sorted(unread) if given[n] != defaults[n]}
+    return {"constraint.weights_by": setter, **others}
 
 
 def _detached(of: Searched) -> Fields | None:
@@ -69,16 +79,24 @@ def _replayed(of: Searched) -> Fields | None:
     sum_F[-1] -= warm  # a plain step's weights are (0, ..., 0, 1)
     mean_F = sum_F / (steps.sum() - warm)
     return {
-        "constraint.weights_by": "replayed",
+        **_weights_by(of, "replayed"),
         "constraint.replayed_weights": [float(w) for w in mean_F],
     }
+
+
+def _penalty(of: Searched) -> Fields | None:
+    constraint = of.config.constraint
+    assert constraint is not None
+    if of.config.accumulate > 1 or constraint.inner_layers is not None:
+        return None  # its weights follow whole losses
+    return _weights_by(of, "penalty")
 
 
 def _one_dictionary(of: Searched) -> Fields | None:
     model = of.config.model
     if "shared" not in model.spec.variants or model.variant != model.spec.variants[0]:
         return None
-    return {**PLAIN, "model.variant": "shared"}
+    return {**_weights_by(of, "last_layer"), "model.variant": "shared"}
 
 
 def _times(config: ArmConfig, factor: float) -> float:
@@ -88,14 +106,17 @@ def _times(config: ArmConfig, factor: float) -> float:
 
 def _mixed_gamma(of: Searched) -> Fields | None:
     high = _times(of.config, 3)
-    return {**PLAIN, "train_gamma_high": high} if high > of.config.train_gamma else None
+    if high <= of.config.train_gamma:
+        return None
+    return {**_weights_by(of, "last_layer"), "train_gamma_high": high}
 
 
 def _larger_gamma(of: Searched) -> Fields | None:
     gamma = _times(of.config, 2)
     if gamma <= of.config.train_gamma:
         return None  # there is no noise to have more of
-    return {**PLAIN, "train_gamma_low": gamma, "train_gamma_high": gamma}
+    noise = {"train_gamma_low": gamma, "train_gamma_high": gamma}
+    return {**_weights_by(of, "last_layer"), **noise}
 
 
 def _plain_ranges(config: ArmConfig) -> dict[str, Range]:
@@ -122,7 +143,7 @@ CONTROLS: Mapping[str, Control] = {
         "fixed weights omega q^(L - l) on the inner layers' losses; omega and q tuned as the "
         "constraint was",
         "matched",
-        lambda of: {"constraint.weights_by": "deep_supervision"},
+        lambda of: _weights_by(of, "deep_supervision"),
         lambda config: {
             "constraint.supervision": LogUniform(1e-3, 1.0),
             "constraint.supervision_decay": Uniform(0.2, 1.0),
@@ -137,7 +158,7 @@ CONTROLS: Mapping[str, Control] = {
     "penalty": Control(
         "the squared violations at a fixed weight mu, tuned as the constraint was",
         "matched",
-        lambda of: {"constraint.weights_by": "penalty"} if of.config.accumulate == 1 else None,
+        _penalty,
         lambda config: {"constraint.penalty": LogUniform(1e-2, 1e2)},
         at_point=True,
     ),
@@ -160,7 +181,7 @@ CONTROLS: Mapping[str, Control] = {
         "plain training for a quarter of the steps",
         "other",
         lambda of: {
-            **PLAIN,
+            **_weights_by(of, "last_layer"),
             "steps": max(of.config.steps // 4, 1),
             "report_every": max(of.config.report_every // 4, 1),
         },
@@ -174,7 +195,7 @@ CONTROLS: Mapping[str, Control] = {
         "plain training at its best of as many tries over its own step size, decay, length and "
         "noise: best against best",
         "tuned",
-        lambda of: dict(PLAIN),
+        lambda of: _weights_by(of, "last_layer"),
         _plain_ranges,
     ),
 }

@@ -7,6 +7,7 @@ so does one that finished below it, so that to diverge is never better than to f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -63,11 +64,20 @@ def outcomes(records: Iterable[ArmRecord], worst: Measures) -> dict[int, Outcome
 
 
 def _bounded(own: Measures, worst: Measures, sign: int) -> Measures:
-    """No arm counts for less than the constant prediction, whether it diverged or finished."""
+    """No arm counts for less than the constant prediction, whether it diverged or finished.
+
+    Nor does one that finished and whose score is no number, under noise that it never saw.
+    """
     return {
-        name: sign * max(sign * value, sign * worst[name]) if name in worst else value
+        name: sign * max(sign * value, sign * worst[name], key=_or_least)
+        if name in worst
+        else value
         for name, value in own.items()
     }
+
+
+def _or_least(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
 
 
 def sign_of(config: ArmConfig) -> int:

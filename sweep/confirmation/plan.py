@@ -190,9 +190,13 @@ def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
             plans.append(None if name == but else load_plan(objects, name))
         except UnreadableObject as error:
             note(f"the seeds of {name} may be taken again. {error}")
-    if studies_name(search) != but:
-        plans.append(load_studies(objects, studies_name(search)))
-    return {seed for plan in plans if plan and plan.search == search for seed in plan.seeds}
+    named = [name for name in objects.names("sweeps") if name.endswith(_STUDIES) and name != but]
+    studies = [load_studies(objects, name) for name in named]
+    found = {seed for plan in plans if plan and plan.search == search for seed in plan.seeds}
+    for plan in studies:
+        if plan is not None and plan.search == search:
+            found |= {*plan.seeds, *(seed for seeds in plan.search_seeds for seed in seeds)}
+    return found
 
 
 def studies_name(search: str) -> str:

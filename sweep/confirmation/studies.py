@@ -49,7 +49,8 @@ def plan_of_studies(search: Definition, wanted: Wanted) -> StudiesPlan:
     runs = {one.name: space.run(one, {}, seed=0) for one in space.settings}
     taken, count, each = taken_seeds(space), wanted.seeds, len(space.search_seeds)
     fresh = free_seeds(FIRST_SEED, count, taken | set(wanted.used_seeds))
-    searched = free_seeds(FIRST_SEARCH_SEED, count * each, {*taken, *fresh})
+    used = {*taken, *fresh, *wanted.used_seeds}
+    searched = free_seeds(FIRST_SEARCH_SEED, count * each, used)
     plan = StudiesPlan(
         name=wanted.name,
         search=search.name,

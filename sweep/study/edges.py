@@ -29,14 +29,18 @@ def edges_of(space: SearchSpace, setting: Setting, point: Mapping[str, Json]) ->
     return [text for text in found if text]
 
 
+def _is_between(value: Json, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and low <= value <= high
+
+
 def _edge(name: str, values: Range, coordinate: Json, value: Json) -> str:
     """The end that the coordinate lies at, in words; empty where it lies at none.
 
     >>> _edge("constraint.alpha", Uniform(0.1, 0.3), 0.297, 0.297)
     'alpha 0.297 is at the high end of its range, which asks for the most'
     """
-    if isinstance(values, Choice):
-        return ""
+    if isinstance(values, Choice) or not _is_between(coordinate, values.low, values.high):
+        return ""  # a listed point may lie outside
     scale = float if isinstance(values, Uniform) else math.log
     low, high = scale(values.low), scale(values.high)
     share = (scale(coordinate) - low) / (high - low)

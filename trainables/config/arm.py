@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
@@ -89,6 +90,15 @@ class ArmConfig(Section):
             len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
             "test_gammas",
             "at least two rising numbers from 0 up",
+        )
+        self.require(
+            all(
+                f"{g:.2f}" != f"{self.train_gamma:.2f}" or math.isclose(g, self.train_gamma)
+                for g in self.test_gammas
+            ),
+            "train_gamma",
+            "a test gamma or 0.01 away from it",
+            "scores are kept by two decimals.",
         )
         low, high = self.noise_in_training
         self.require(

@@ -14,7 +14,7 @@ from trainables.errors import require
 TOLERANCE = 0.10
 
 # Fields that one setter of the layer weights alone reads.
-_KNOBS = {
+SETTERS_KNOBS = {
     "supervision": "deep_supervision",
     "supervision_decay": "deep_supervision",
     "penalty": "penalty",
@@ -134,7 +134,7 @@ class ConstraintConfig(Section):
             f"with resilience_form {self.resilience_form!r}",
             "the steps of slack and multiplier would overshoot each other and diverge.",
         )
-        for name, setter in _KNOBS.items():
+        for name, setter in SETTERS_KNOBS.items():
             default = type(self).__dataclass_fields__[name].default
             self.require(
                 self.weights_by == setter or getattr(self, name) == default,

@@ -138,7 +138,7 @@ def _parts(titles: Sequence[str], panels: int) -> list[list[int]]:
         if parts[-1] and _height(whole, panels) > LINES:
             parts.append([])
         for row in block:
-            if _height([titles[r] for r in [*parts[-1], row]], panels) > LINES:
+            if parts[-1] and _height([titles[r] for r in [*parts[-1], row]], panels) > LINES:
                 parts.append([])
             parts[-1].append(row)
     return parts

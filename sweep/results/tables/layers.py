@@ -37,7 +37,8 @@ def layers_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
     ]
     notes = [
         f"means over the {space.phase} seeds on {space.base.measured_on} {facts.samples} at train "
-        "gamma; losses in the task's own unit; missing share: of those means.",
+        "gamma; losses in the task's own unit; missing share: of those "
+        "means, or of the median seed where that misses more.",
         "The unconstrained arm never trains its readout on inner layers: where there are probes, "
         "they say what its inner layers hold.",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,19 @@ def test_seeds_that_were_not_planned_do_not_count(objects: ObjectStore) -> None:
     entry = confirmed(objects, more, plan)
     assert contrast(entry)["counted"] == 10
     assert any("1 seeds that were not planned ([77])" in text for text in entry["deviations"])
+
+
+def test_a_score_that_is_no_number_counts_as_the_constant_prediction(objects: ObjectStore) -> None:
+    def odd(setting: str, kind: str, seed: int) -> float:
+        lost = kind == "constrained" and seed == 1003 and setting == FIRST
+        return math.nan if lost else score(setting, kind, seed)
+
+    entry = shown(objects, odd)
+    found = contrast(entry)
+    assert found["counted"] == contrast(entry, SECOND)["counted"] == 10
+    assert found["per_seed"]["1003"] == pytest.approx(
+        score(FIRST, "unconstrained", 1003) - CONSTANT
+    )
 
 
 def test_all_arms_diverged(objects: ObjectStore) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from sweep.confirmation.controls import CONTROLS, Searched
+from search_spaces import catalog
+from sweep.confirmation.controls import CONTROLS, Fields, Searched
 from trainables.config.arm import ArmConfig, ConstraintConfig, ModelConfig
 from trainables.records.arm_record import ArmRecord, Report
 
@@ -42,3 +45,40 @@ def test_a_run_without_constrained_steps_has_no_weights_to_replay(
     ends: list[int], warmup: int
 ) -> None:
     assert CONTROLS["replayed_weights"].fields(searched(ends, warmup)) is None
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"constraint.warmup_steps": 6},
+        {"constraint.alpha_ramp_steps": 6},
+        {"constraint.weights_by": "deep_supervision", "constraint.supervision": 0.3},
+        {"constraint.weights_by": "penalty", "constraint.penalty": 3.0},
+    ],
+    ids=["warm-up", "ramp", "deep supervision", "penalty"],
+)
+def test_a_control_can_be_trained_beside_every_point(control: str, point: Fields) -> None:
+    """Also for an eighth of its steps, which ``tuned_plain`` tries."""
+    found = searched([7], 0)
+    config = found.config.with_fields({"steps": 8, **point})
+    fields = CONTROLS[control].fields(replace(found, config=config))
+    if fields is None:
+        return
+    trained = config.with_fields(fields)
+    assert trained.constraint is not None
+    if trained.constraint.weights_by == "last_layer":
+        trained = trained.with_fields({"steps": 1})
+    assert trained.steps <= 8
+
+
+def test_drawn_layers_have_no_penalty_of_their_whole_losses() -> None:
+    found = searched([7], 0)
+    drawn = catalog.find("alpaca_small").space.base.with_fields(
+        {
+            "constraint.form": "difference",
+            "constraint.dual_signal": "violation",
+            "constraint.inner_layers": 1,
+        }
+    )
+    assert CONTROLS["penalty"].fields(replace(found, config=drawn)) is None

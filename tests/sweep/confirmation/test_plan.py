@@ -9,6 +9,7 @@ import pytest
 from sweep.confirmation.plan import (
     Plan,
     PlannedSetting,
+    StudiesPlan,
     load_plan,
     planned_seeds,
     put_plan,
@@ -81,6 +82,17 @@ def test_a_plan_that_cannot_be_read_takes_no_seeds_and_is_told(
     objects.put("sweeps/other.confirmation/plan.json", b"{}")
     assert planned_seeds(objects, "mine", but="again") == set(plan().seeds)
     assert "the seeds of other.confirmation may be taken again" in capsys.readouterr().err
+
+
+def test_the_seeds_of_studies_by_any_name_are_taken(objects: ObjectStore) -> None:
+    studies = StudiesPlan(
+        **{**vars(plan()), "name": "again.studies", "seeds": (1000, 1001)},
+        search_seeds=((2000,), (2001,)),
+    )
+    put_plan(objects, studies)
+    put_plan(objects, replace(studies, name="others.studies", search="others", seeds=(7, 8)))
+    assert planned_seeds(objects, "mine", but="mine.studies") == {1000, 1001, 2000, 2001}
+    assert planned_seeds(objects, "mine", but="again.studies") == set()
 
 
 def stages(of: Plan) -> list[int]:

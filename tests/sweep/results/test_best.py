@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from search_spaces.space import Uniform
+from search_spaces.space import LogUniform, Uniform
 from sweep.cli.text.best import print_best
 from sweep.results import aggregates as score_entries
 from sweep.results.best import best_entries, lost
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import load_sweep
+from sweep.study.edges import edges_of
 from tests.support.records import ended
 from tests.support.sweeps import (
     DIVERGED,
@@ -343,6 +344,16 @@ def test_a_winner_at_an_end_of_its_range_is_marked(objects: ObjectStore) -> None
     store = ObjectStore(f"{objects.root}/middle")
     store_sweep(store, {FIRST: [FEASIBLE]}, space=middle)
     assert entries(store)[0]["edges"] == []
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.35])
+def test_a_listed_value_outside_its_range_lies_at_no_end_of_it(alpha: float) -> None:
+    ranges = {"constraint.alpha": Uniform(0.1, 0.3), "constraint.resilience": LogUniform(0.1, 1)}
+    space = replace(SPACE, ranges=ranges)
+    setting = space.settings[0]
+    assert edges_of(space, setting, {"constraint.alpha": alpha, "constraint.resilience": 0.0}) == []
+    (edge,) = edges_of(space, setting, {"constraint.alpha": 0.3, "constraint.resilience": 0.3})
+    assert "alpha 0.3 is at the high end" in edge
 
 
 def test_a_tolerance_is_that_of_the_space_and_changes_no_signature(objects: ObjectStore) -> None:

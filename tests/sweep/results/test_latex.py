@@ -164,6 +164,12 @@ def test_every_row_stands_in_one_float_of_a_columns_height(lines: int) -> None:
 
 
 @needs_latex
+def test_no_float_is_empty_where_one_row_is_taller_than_a_float() -> None:
+    text = to_latex(wide(150, lines=2), "mine")
+    assert text.count(r"\begin{table}") == 2  # a float a row
+    assert all(part.count("a label") > 0 for part in text.split(r"\end{table}")[:-1])
+
+
 def test_a_table_that_is_too_wide_is_noticed(tmp_path: Path) -> None:
     """The check itself: a line of fourteen columns beside each other, squeezed by nothing."""
     cells = " & ".join(["12.125"] * 14)

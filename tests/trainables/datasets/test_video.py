@@ -14,6 +14,7 @@ from PIL import Image
 from tests.support.data.ped2_folders import config, frame_pixels, write_frames, write_original
 from trainables.config.arm import DataConfig
 from trainables.datasets.video import load as video
+from trainables.datasets.video.clips import StoredClip, VideoClips
 from trainables.datasets.video.load import load_video, resolve
 from trainables.errors import BadData, UnknownName
 
@@ -53,6 +54,17 @@ def test_mean_and_std_are_those_of_the_training_pixels_alone(tmp_path: Path) -> 
     pixels = np.concatenate([clip.frames.ravel() for clip in clips.train]) / 255.0
     assert clips.std == pytest.approx(pixels.std(), rel=1e-12)
     assert clips.mean == pytest.approx(pixels.mean(), rel=1e-12)
+
+
+@pytest.mark.parametrize("frames", [100, 11_496, 250_000], ids=["some", "Avenue", "ShanghaiTech"])
+def test_the_std_of_any_number_of_frames_is_that_of_its_pixels(tmp_path: Path, frames: int) -> None:
+    """Half of 160 x 160 pixels are 40 and half are 200: std 80, whatever 64 bits can hold."""
+    pixels = frames * 160**2
+    sums = pixels * 120, pixels * (40**2 + 200**2) // 2
+    clip = StoredClip("all", frames, *sums)
+    clips = VideoClips(tmp_path, 160, (clip,), (), (), "")
+    assert clips.std == pytest.approx(80 / 255, rel=1e-12)
+    assert clips.mean == pytest.approx(120 / 255, rel=1e-12)
 
 
 def test_frames_are_read_only_and_memory_mapped(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Shape suffixes: N frames of a clip or split, S frame_size (frames are S x S grey
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +83,8 @@ class VideoClips(BySplit[tuple[Clip, ...]]):
         count = self._train_pixels
         total = sum(c.pixel_sum for c in self.train_clips)
         squares = sum(c.square_sum for c in self.train_clips)
-        return float(np.sqrt(count * squares - total * total) / count / 255.0)
+        # of integers, which numpy refuses from 2^64 on: some thousand frames
+        return math.sqrt(count * squares - total * total) / count / 255.0
 
     @property
     def _train_pixels(self) -> int:
