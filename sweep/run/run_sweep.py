@@ -18,8 +18,9 @@ from sweep.run.standstill import standstill_watch
 from sweep.run.summary import RunSummary
 from sweep.study.advice import resume
 from sweep.study.arms import OnRecord
-from sweep.study.definition import Definition
+from sweep.study.definition import Definition, load_definition
 from sweep.study.lock import driver_lock
+from sweep.study.requirements import folder_of
 from sweep.study.selection import OnProposal
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
@@ -120,6 +121,12 @@ def run_sweep(
 def run_again(
     objects: ObjectStore, definition: Definition, executor: Executor, budget: Budget = NO_LIMIT
 ) -> str:
-    """The command that continues this run, under this budget."""
-    more = (*executor.options, *budget.options)
+    """The command that continues this run, under this budget, with what is not stored of it."""
+    stored, now = load_definition(objects, definition.name).space, definition.space
+    more = [*executor.options, *budget.options]
+    folder = folder_of(now)
+    if folder is not None and folder != folder_of(stored):
+        more += ["--data", folder]
+    if now.stall_after_s != stored.stall_after_s:
+        more += ["--stall-after", f"{now.stall_after_s:g}"]
     return resume(definition.name, objects.root, where=executor.where, more=more)

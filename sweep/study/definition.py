@@ -174,6 +174,7 @@ def _compared(definition: Definition) -> dict[str, Json]:
     if in_base:
         del plain["base"]["model"]["checkpoint"]
     for fields in plain["settings"].values():
+        fields.pop("data.folder", None)
         if fields.get(fingerprint, in_base):
             fields.pop("model.checkpoint", None)
     return plain

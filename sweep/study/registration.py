@@ -19,7 +19,7 @@ from sweep.study.requirements import (
     resolve_checkpoints,
     resolve_data,
     with_checkpoint_of,
-    with_folder,
+    with_folders_of,
 )
 from trainables.errors import Misuse
 from trainables.records.objects import ObjectStore
@@ -86,8 +86,7 @@ def registered(
     """
     objects.check_writable()
     there = put_definition(objects, definition)
-    if "data.folder" in asked and definition.space.base.data.folder is not None:
-        there = with_folder(there, definition.space.base.data.folder)
+    there = with_folders_of(there, definition.space)  # found here, and of the same content
     there = with_checkpoint_of(there, definition.space)
     there = run_as(there, definition.space, asked=asked)
     _refuse_less(there, definition.space, asked)

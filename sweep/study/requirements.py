@@ -26,6 +26,7 @@ from trainables.fetching.remote_folders import is_address, without_scheme
 from trainables.registry.lookup import known_data_set
 
 TELL_EVERY_S = 5.0  # how far a fetch is
+_FOLDER = "data.folder"
 
 
 def fetch(space: SearchSpace, say: Callable[[str], None]) -> SearchSpace:
@@ -179,7 +180,9 @@ def _run(space: SearchSpace, setting: Setting) -> ArmConfig:
     return space.run(setting, {}, seed=space.search_seeds[0])
 
 
-def _with_each(space: SearchSpace, name: str, values: Mapping[str, str | int]) -> SearchSpace:
+def _with_each(
+    space: SearchSpace, name: str, values: Mapping[str, str | int | None]
+) -> SearchSpace:
     """The space with a field set by setting; in the base where all settings have one value."""
     own = any(name in s.fields for s in space.settings)
     if not own and len(values) == len(space.settings) and len(set(values.values())) == 1:
@@ -267,7 +270,27 @@ def require_device(space: SearchSpace) -> None:
 
 def with_folder(definition: Definition, folder: str | None) -> Definition:
     """The definition with its data in another place; a place is no part of what it is."""
-    return replace(definition, space=definition.space.with_base({"data.folder": folder}))
+    space = definition.space
+    own = {s.name: folder for s in space.settings if _FOLDER in s.fields}
+    if not own or len({s.fields.get(_FOLDER) for s in space.settings if s.name in own}) > 1:
+        return replace(definition, space=space.with_base({_FOLDER: folder}))
+    return replace(definition, space=_with_each(space, _FOLDER, own))
+
+
+def with_folders_of(definition: Definition, given: SearchSpace) -> Definition:
+    """The definition with its data where ``given`` has found the same, setting by setting."""
+    space, folder = definition.space, given.base.data.folder
+    if folder is not None:
+        space = replace(space, base=space.base.with_fields({_FOLDER: folder}))
+    own = {s.name: s.fields[_FOLDER] for s in given.settings if s.fields.get(_FOLDER)}
+    return replace(definition, space=_with_each(space, _FOLDER, own) if own else space)
+
+
+def folder_of(space: SearchSpace) -> str | None:
+    """The one place where its data lie; None where there is none, or more than one."""
+    own = {s.fields[_FOLDER] for s in space.settings if s.fields.get(_FOLDER)}
+    every = own or {space.base.data.folder}
+    return every.pop() if len(every) == 1 else None
 
 
 def with_checkpoint_of(definition: Definition, given: SearchSpace) -> Definition:

@@ -271,11 +271,18 @@ class ArmRecord:
     def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
         """The record that ``to_json`` wrote."""
         values = with_leaves(plain, str, lambda text: _NON_FINITE.get(text, text))
+        for name in ("reason", "warnings", "environment"):  # words, whatever they say
+            if name in plain:
+                values[name] = plain[name]
         values["config"] = ArmConfig.from_json(values["config"])
         values["reports"] = [Report(**r) for r in values["reports"]]
         if values["evaluation"] is not None:
             measured = values["evaluation"]
             scales = Scales(**measured.pop("scales"))
+            words = plain["evaluation"]
+            for name in ("answers", "dev_units", "train_units"):
+                if name in words:
+                    measured[name] = words[name]
             answers = [Answer(**answer) for answer in measured.pop("answers", ())]
             values["evaluation"] = Evaluation(scales=scales, answers=answers, **measured)
         return cls(**values)

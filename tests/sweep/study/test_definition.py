@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from search_spaces.space import SearchSpace
 from sweep.errors import NameTaken
+from sweep.executors.executor import Executor
+from sweep.run.run_sweep import run_again
 from sweep.study.definition import (
     Definition,
     folder,
@@ -16,9 +19,10 @@ from sweep.study.definition import (
     put_extension,
 )
 from sweep.study.registration import registered
+from sweep.study.requirements import folder_of, with_folder, with_folders_of
 from tests.support.proposals import stored_proposals
 from tests.support.sweeps import FEASIBLE, SPACE, store_sweep
-from trainables.errors import StoreError
+from trainables.errors import InvalidValue, StoreError
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -76,6 +80,41 @@ def test_changed_data_under_a_taken_name_are_said_to_have_changed(objects: Objec
         put_definition(objects, Definition("tiny", changed))
     with pytest.raises(NameTaken, match="Choose another --name, or continue the stored one"):
         put_definition(objects, Definition("tiny", changed.with_base({"steps": 77})))
+
+
+def moved(folder: str, *others: str) -> SearchSpace:
+    """The space, whose settings each read a folder: the first this one."""
+    folders = (folder, *others) if others else (folder,) * len(SPACE.settings)
+    settings = (
+        replace(setting, fields={**setting.fields, "data.folder": place})
+        for setting, place in zip(SPACE.settings, folders, strict=True)
+    )
+    return replace(SPACE, settings=tuple(settings))
+
+
+def test_data_that_single_settings_read_may_move(objects: ObjectStore) -> None:
+    """As SWEEP_DATA gives them, where other settings of the space read none."""
+    there = put_definition(objects, Definition("tiny", moved("/data1")))
+    given = Definition("tiny", moved("/data2"))
+    assert put_definition(objects, given) == there
+    for found in (with_folders_of(there, given.space), with_folder(there, "/data2")):
+        assert found.space == moved("/data2")
+    again = run_again(objects, given, Executor("inline"))
+    assert "--data /data2" in again
+    assert "--stall-after" not in again
+    slow = replace(there, space=replace(there.space, stall_after_s=7200.0))
+    again = run_again(objects, slow, Executor("inline"))
+    assert "--stall-after 7200" in again
+    assert "--data" not in again
+
+
+def test_settings_with_a_folder_each_keep_theirs(objects: ObjectStore) -> None:
+    there = put_definition(objects, Definition("tiny", moved("/a", "/b")))
+    with pytest.raises(InvalidValue, match=r"data\.folder is fixed by the settings"):
+        with_folder(there, "/data2")
+    found = with_folders_of(there, moved("/c", "/d"))
+    assert [s.fields["data.folder"] for s in found.space.settings] == ["/c", "/d"]
+    assert folder_of(found.space) is None
 
 
 def test_an_extension_never_replaces_another(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import io
+import json
+import math
 import os
 import subprocess
 import sys
@@ -15,8 +17,10 @@ from typing import IO
 import pytest
 
 from tests.support.oracles import TINY
+from tests.support.records import finished
+from tests.support.sweeps import FEASIBLE
 from trainables.errors import Misuse, StoreError
-from trainables.records.arm_record import ArmRecord, Report
+from trainables.records.arm_record import Answer, ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -48,6 +52,24 @@ def test_a_truncated_or_changed_object_is_refused_by_name(objects: ObjectStore) 
         path.write_bytes(damaged)
         with pytest.raises(StoreError, match=r"thing .* is damaged"):
             objects.get("thing")
+
+
+def test_words_that_look_like_numbers_stay_words() -> None:
+    record = finished(TINY, FEASIBLE)
+    assert record.evaluation is not None
+    record.reason, record.warnings = "nan", ["inf"]
+    record.evaluation = replace(
+        record.evaluation,
+        answers=[Answer(prompt="nan", reference="inf", gamma=0.2, written="-inf")],
+        dev_units=["nan"],
+        scores={**record.evaluation.scores, "0.40": math.nan},
+    )
+    read = ArmRecord.from_json(json.loads(json.dumps(record.to_json())))
+    assert (read.reason, read.warnings) == ("nan", ["inf"])
+    assert read.evaluation is not None
+    assert read.evaluation.answers == record.evaluation.answers
+    assert read.evaluation.dev_units == ["nan"]
+    assert math.isnan(read.evaluation.scores["0.40"])
 
 
 @pytest.mark.parametrize(
