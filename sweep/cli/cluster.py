@@ -160,18 +160,22 @@ def _refuse_places_of_here(space: SearchSpace, mlflow: str | None) -> None:
     for setting in space.settings:
         run = space.base.with_fields(setting.fields)
         folder, checkpoint = run.data.folder, run.model.checkpoint
-        if folder is not None and not folder.startswith(("/", "~", "file:///")):
-            if is_address(folder):
-                continue
-            raise Misuse(
-                "data on a cluster must be given by an address such as s3://bucket/path, or by "
-                f"an absolute path there, got {folder!r}. Change --data or data.folder."
-            )
+        if folder is not None:
+            refuse_relative(folder)
         if checkpoint and not checkpoint.startswith(("/", "~")) and Path(checkpoint).is_dir():
             raise Misuse(
                 f"model.checkpoint {checkpoint!r} is a folder here. Give its absolute path on the "
                 "cluster, or the name of what `hf download` fetched there."
             )
+
+
+def refuse_relative(folder: str) -> None:
+    """Raise Misuse for a folder of data that means something else on a cluster."""
+    if not folder.startswith(("/", "~", "file:///")) and not is_address(folder):
+        raise Misuse(
+            "data on a cluster must be given by an address such as s3://bucket/path, or by "
+            f"an absolute path there, got {folder!r}. Change --data or data.folder."
+        )
 
 
 # --- logs -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import click
 from search_spaces import catalog
 from sweep.api import training
 from sweep.cli.asked import Asked, Place, SweepOptions, collected
-from sweep.cli.cluster import notify_option, send
+from sweep.cli.cluster import notify_option, refuse_relative, send
 from sweep.cli.options import (
     complete_cells,
     console,
@@ -188,6 +188,8 @@ def resume(
     if at.address is not None:
         if named_here("where") and executor.where != "cluster":
             raise Misuse(f"--address trains on a cluster, and --where {executor.where} does not.")
+        if options.data is not None:
+            refuse_relative(_named_folder(options.data))
         sent = Submission(
             name,
             any_version=True,  # no definition is sent: the cluster continues what it has
@@ -221,10 +223,15 @@ def resume(
 
 
 def _folder(data: str) -> str | None:
-    """Where the data of a stored sweep lie now; which data they are does not change."""
+    """Where the data of a stored sweep lie now."""
+    return absolute(_named_folder(data))
+
+
+def _named_folder(data: str) -> str:
+    """The folder that is given; which data a stored sweep reads does not change."""
     if catalog.is_data_set(data):
         raise Misuse(f"--data must be a folder here, got {data}: the sweep keeps its data set.")
-    return absolute(data)
+    return data
 
 
 @click.command()

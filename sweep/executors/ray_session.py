@@ -168,7 +168,13 @@ def _signals_kept() -> Iterator[None]:
 def _scratch_folder() -> Iterator[Path]:
     """A folder that goes with this process, or, when it is killed, with a later one."""
     _remove_left_overs()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
+    except OSError as error:
+        raise Failure(
+            f"no folder for Ray's sockets and logs can be made in {_short_folder()}: {error}. Give "
+            "another with RAY_TMPDIR."
+        ) from error
     try:
         unnamed = folder / f".{OWNER}"
         with open(unnamed, "w") as owner:

@@ -27,8 +27,11 @@ def open_store(storage: str) -> ObjectStore:
     from trainables.records.objects import ObjectStore
 
     refuse_key(storage)
-    _refuse_dangling(storage)
-    objects = ObjectStore(storage)
+    try:
+        _refuse_dangling(storage)
+        objects = ObjectStore(storage)
+    except (OSError, RuntimeError) as error:  # no right to enter, too long, no home of that user
+        raise Misuse(_no_root(storage, str(error))) from error
     try:
         if not objects.is_local:
             objects.names("sweeps")

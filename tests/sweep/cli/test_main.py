@@ -133,6 +133,8 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("run", "quickstart", "--storage", ""), "'' is no storage root"),
         (("list", "--storage", "foo://bar"), "'foo://bar' is no storage root"),
         (("doctor", "--storage", "foo://bar"), "'foo://bar' is no storage root"),
+        (("list", "--storage", "~nobody.of.this.name/x"), "x' is no storage root"),
+        (("list", "--storage", "x" * 300), "is no storage root"),
         (("run", "quickstart", "--name", ""), "a sweep's name must be"),
         (("run", "quickstart", "--data", "/nope"), "photographs is built in and reads no folder"),
         (("run", "quickstart", "--proposals", "0"), "n_proposals must be at least 1"),
@@ -158,6 +160,14 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("submit", "quickstart", "--address", "gone.yaml"), "must be the URL"),
         (("status", "gone", "--address", "head"), "must be the URL"),
         (("resume", "gone", "--address", "http://h", "--where", "inline"), "--where inline"),
+        (
+            ("resume", "gone", "--address", "http://h", "--data", "data"),
+            "absolute path there, got 'data'",
+        ),
+        (
+            ("resume", "gone", "--address", "http://h", "--data", "hf:imdb"),
+            "--data must be a folder here, got hf:imdb",
+        ),
         (
             ("submit", "ped2_ut", "--address", "http://h", "--data", "data"),
             "absolute path there, got 'data'",
