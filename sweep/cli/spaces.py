@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -178,28 +178,30 @@ def _print_space(space: SearchSpace) -> None:
                 "searched": name,
                 "range": text,
                 "in": where,
-                "first": _first_text(space, name),
+                "first": _first_text(space, name, settings),
             }
             for name in space.ranges
-            for text, where in _ranges_by_setting(space, name)
+            for text, where, settings in _ranges_by_setting(space, name)
         ]
         if not any(row["in"] for row in ranges):
             ranges = [{k: v for k, v in row.items() if k != "in"} for row in ranges]
         out.print(table(ranges, right=("first",), whole=("searched",)))
+        if any("(" in row["first"] for row in ranges):
+            out.print("first: in the range's own unit, and in brackets what a run is given.")
         for warning in idle_ranges(space):
             out.print(f"[yellow]![/yellow] {escape(warning)}")
 
 
-def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str]]:
+def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str, Sequence[Setting]]]:
     """Every range that a field is searched in, and in which settings; '' where all share one."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[Setting]] = {}
     for setting in space.settings:
-        found.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting.name)
+        found.setdefault(_range_text(space.ranges_of(setting)[name]), []).append(setting)
     if len(found) == 1:
-        return [(text, "") for text in found]
+        return [(text, "", of) for text, of in found.items()]
     return [
-        (text, names[0] + f" and {len(names) - 1} more" * (len(names) > 1))
-        for text, names in found.items()
+        (text, of[0].name + f" and {len(of) - 1} more" * (len(of) > 1), of)
+        for text, of in found.items()
     ]
 
 
@@ -271,13 +273,22 @@ def _range_text(values: Range) -> str:
     return f"{values.low:g} to {values.high:g}, {kind}"
 
 
-def _first_text(space: SearchSpace, name: str) -> str:
-    """The first proposals' value; from the lowest to the highest where settings differ."""
-    firsts = [space.default_point(s)[name] for s in space.settings]
-    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in firsts):
-        return ", ".join(dict.fromkeys(map(str, firsts)))
-    low, high = min(firsts), max(firsts)
-    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+def _first_text(space: SearchSpace, name: str, settings: Sequence[Setting]) -> str:
+    """The first proposals' value; from the lowest to the highest where settings differ.
+
+    Where the range is of an effect, in its unit, and in brackets what the effect comes from.
+    """
+    points = {s.name: space.default_point(s) for s in settings}
+    given = _span([point[name] for point in points.values()])
+    at = _span([space.coordinates_of(s, points[s.name])[name] for s in settings])
+    return given if at == given else f"{at} ({given})"
+
+
+def _span(values: Sequence[Json]) -> str:
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
+        return ", ".join(dict.fromkeys(map(str, values)))
+    low, high = (f"{value:.3g}" for value in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
 
 
 def _print_cost(cost: Estimate | None, why_none: str) -> None:

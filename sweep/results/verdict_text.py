@@ -133,9 +133,9 @@ def share_text(row: Row, arm: str) -> str:
 
 
 def sureness_text(row: Row, arm: str) -> str:
-    """A cell: whether other held-out units could turn the verdict."""
+    """A cell: what the bounds over held-out units say of the arm."""
     found = row[f"{arm}_certificate"]
-    return NOTHING if found is None else found if found == "undecided" else "certified"
+    return NOTHING if found is None else str(found)
 
 
 def units_text(row: Row, arm: str) -> str:
@@ -171,8 +171,8 @@ def verdict_legend(tolerance: float, phase: str) -> list[str]:
     return [
         f"missing share: worst layer, mean over the {phase} seeds, or the median seed (of two the "
         "better one) where that misses more, held out at train gamma; feasible up to "
-        f"{tolerance:.2f}. certified: 95 % bounds over the held-out units say so too; "
-        "undecided: other units could turn the verdict.",
+        f"{tolerance:.2f}. certificate: what 95 % bounds over the held-out units say; undecided: "
+        "other units could turn the verdict.",
         "units met: the share of held-out units whose own losses meet the constraint, of "
         "the layer that fewest meet. descent asked: the share of f0 that all layers together are "
         "asked to remove.",
