@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from search_spaces.settings import names_within
 from sweep.confirmation.plan import Plan, load_plan
 from sweep.results.best import best_entries
 from sweep.results.sweep_view import SettingView, SweepView
@@ -29,6 +30,7 @@ from trainables.registry.task_facts import Metric
 if TYPE_CHECKING:
     import pandas as pd
 
+LONGEST_TITLE = 28  # characters that a panel of three beside each other has room for
 TRAJECTORIES = ("multipliers", "weights", "losses")
 _STEPS = ("setting", "arm", "seed", "step", "series", "layer", "value")
 _SCORES = ("setting", "proposal", "seed", "severity", "value")
@@ -55,10 +57,11 @@ class Measured:
     def title(self, setting: str) -> str:
         """What a panel is headed by: the setting, and whether its pair is a winner's."""
         entry = self.entries[setting]
+        name = names_within(tuple(self.entries), LONGEST_TITLE)[setting]
         if entry["proposal"] is None:
-            return f"{setting}\nno pair yet"
+            return f"{name}\nno pair yet"
         kind = "winner" if entry["winner"] else "no winner; closest"
-        return f"{setting}\n{kind}: proposal {entry['proposal']}"
+        return f"{name}\n{kind}: proposal {entry['proposal']}"
 
     @property
     def score_label(self) -> str:

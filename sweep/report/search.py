@@ -50,7 +50,7 @@ def searched_values(data: Measured) -> Figure | None:
         def drawn(axis: Axes, setting: str) -> bool:
             rows = proposals(data, setting)
             points(axis, rows, rows[field], rows["constrained_objective"])
-            axis.locator_params("x", nbins=4)
+            axis.locator_params("x", nbins=3)
             log_if_wide(axis, rows[field].dropna(), "x", over=5)
             return not rows[field].dropna().empty
 
@@ -84,7 +84,7 @@ def ablation(data: Measured) -> Figure | None:
                         linestyle="--",
                         linewidth=0.7,
                     )
-            axis.locator_params("x", nbins=5)
+            axis.locator_params("x", nbins=4)
             log_if_wide(axis, rows[field].astype(float), "x", over=5)
             return True
 
