@@ -114,7 +114,7 @@ FIGURES: Mapping[str, Drawing] = {
     "histogram": Drawing(
         "Descent, sample by sample",
         "The same ratios of all layers and seeds, counted in bins of 0.02, the last from 2 up; the "
-        "median is read from them. Arms of before ratios were counted are left out.",
+        "median is read from them.",
         layers.histogram,
     ),
     "failure": Drawing(
@@ -125,7 +125,7 @@ FIGURES: Mapping[str, Drawing] = {
         a_page=4,
     ),
     "ablation": Drawing(
-        "Score by step size and dual learning rate",
+        "Score by alpha and dual learning rate",
         "Every finished proposal at three test gammas, whatever its verdict: mean, from the lowest "
         "to the highest seed; dashed: plain training. Of a search the other searched values differ "
         "too, so that a trend is no effect of this one; lines join proposals that differ in "

@@ -11,7 +11,8 @@ from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.words import limits, of_setting, sentences
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
-from sweep.report.pages.search import provenance_part, short, whole_seeds
+from sweep.report.pages.search import provenance_part, whole_seeds
+from sweep.results.names import point_text
 from sweep.results.tables.formats import NOTHING, Table, number
 from trainables.plain import Json
 
@@ -119,7 +120,7 @@ def _family_table(entry: Mapping[str, Json]) -> Table:
 def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     name, ours = escape(one["setting"]), one["arms"][CONSTRAINED]
     plain = one["contrasts"][UNCONSTRAINED]
-    values = ", ".join(f"{short(n)} {v}" for n, v in one["point"].items())
+    values = point_text(one["point"])
     how = "named by hand" if one["chosen"] == "named" else "its winner in the search"
     said = of_setting(one, entry)
     lines = [

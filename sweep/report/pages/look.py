@@ -43,7 +43,8 @@ figcaption { margin-bottom: .4rem; }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
 th { font-weight: 600; vertical-align: bottom; }
-tbody th { font-weight: 400; vertical-align: baseline; }
+tbody th, tbody td { vertical-align: baseline; }
+tbody th { font-weight: 400; }
 .w { text-align: left; min-width: 5.5rem; }
 th button { all: unset; cursor: pointer; }
 th button:hover { text-decoration: underline; }

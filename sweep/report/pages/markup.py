@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -109,6 +110,11 @@ def figures(pages: Mapping[str, Picture]) -> str:
     return first + details(settings, "".join(more))
 
 
+def _code(text: str) -> str:
+    """Escaped text whose words between backticks are code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", text)
+
+
 def figure(key: str, picture: Picture) -> str:
     """A figure with its caption, its points for the pointer, and the same as a table."""
     title, caption = escape(picture.title), escape(picture.caption)
@@ -117,7 +123,7 @@ def figure(key: str, picture: Picture) -> str:
     heads = ("panel", "line", "", "x", "", "y")
     row = "".join(f"<th scope=col>{head}</th>" for head in heads)
     return (
-        f'<figure id="figure-{key}"><figcaption><b>{title}.</b> {caption}</figcaption>'
+        f'<figure id="figure-{key}"><figcaption><b>{title}.</b> {_code(caption)}</figcaption>'
         f'<div class=picture tabindex=0 role="img" aria-label="{title}. {caption} Its numbers are '
         'in the table below it; arrow keys go from point to point.">'
         f'{picture.svg}</div><script type="application/json">{data}</script>'

@@ -11,6 +11,7 @@ from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.results.findings import findings
 from sweep.results.names import point_text
+from sweep.results.status import time_text
 from sweep.results.tables.formats import NOTHING, YES_NO, Table, number
 from sweep.results.verdict_text import infeasible_seeds, verdict_lines
 from sweep.study.selection import outcome_text
@@ -330,7 +331,7 @@ def provenance_part(found: Mapping[str, Json]) -> str:
     arms = found["arms"]
     return (
         f"<p>Training version {found['training_version']}; {arms['final']} arms took "
-        f"{arms['wall_s'] / 3600:.1f} hours in all. Data: {escape('; '.join(data) or 'none yet')}."
+        f"{time_text(arms['wall_s'])} in all. Data: {escape('; '.join(data) or 'none yet')}."
         f"</p>{'<p>Where they were trained:</p>' * bool(machines)}{markup.bullets(machines)}"
         f"{markup.details('Everything, as JSON', markup.as_json(found), printed=False)}"
     )
