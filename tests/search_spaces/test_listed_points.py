@@ -82,7 +82,10 @@ def test_order_and_values_survive_json_and_stored_files() -> None:
 @pytest.mark.parametrize(
     ("points", "message"),
     [
-        ({"a": {"constraint.alpha": 2}}, r"point a of setting listed: alpha must be in \(0, 1\)"),
+        (
+            {"a": {"constraint.alpha": 2}},
+            r"point a of setting listed: constraint.alpha must be in \(0, 1\)",
+        ),
         ({"a": {"train_gamma": 0.3}}, "Noise in training alone is train_gamma_low"),
         ({"a": {"data.name": "ucsd_ped2"}}, "may not set data.name: all arms of a setting share"),
         ({"a": {"test_gammas": [0, 1]}}, "measured on or compared by. Put it into `settings`"),

@@ -27,7 +27,8 @@ def test_every_field_survives_the_json_round_trip() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"constraint.alpha": 1.5}, "alpha must be in (0, 1), got 1.5"),
+        ({"constraint.alpha": 1.5}, "constraint.alpha must be in (0, 1), got 1.5"),
+        ({"shifts": "blur"}, 'shifts must be a list like ["blur"], got'),
         ({"constraint.alpha": "much"}, "alpha must be a finite number, got 'much'"),
         ({"constraint.alpha": float("nan")}, "alpha must be a finite number"),
         ({"steps": 0}, "steps must be positive, got 0"),

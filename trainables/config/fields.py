@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import json
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from trainables.errors import UnknownName, require
+from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
 
 Check = Callable[[str, object], object]  # of a field's name and value; the value to keep
@@ -151,7 +153,8 @@ def _one_of(choices: tuple[Any, ...]) -> Check:
 
 def _list_of(item: Check) -> Check:
     def check(name: str, value: object) -> object:
-        require(isinstance(value, list | tuple), name, value, "a list")
+        example = f" like {json.dumps([value])}" if isinstance(value, str | float | int) else ""
+        require(isinstance(value, list | tuple), name, value, f"a list{example}")
         return tuple([item(name, v) for v in cast(list[object], value)])
 
     return check
@@ -162,7 +165,11 @@ def _section(kind: type[Section]) -> Check:
         if isinstance(value, kind):
             return value
         if isinstance(value, Mapping):
-            return kind.from_json(value)
+            try:
+                return kind.from_json(value)
+            except InvalidValue as error:
+                is_named = re.split(r"\W", str(error))[0] in _hints(kind)  # type: ignore[arg-type]
+                raise InvalidValue(f"{name}.{error}" if is_named else str(error)) from None
         require(False, name, value, f"a {kind.__name__}")
         return value
 
