@@ -58,7 +58,7 @@ def failures(
         outcomes: what each setting's proposals came to.
         failed_baselines: signature of an unconstrained arm -> why it failed.
     """
-    remedy = f"`{again} --retry-failed` trains what failed again."
+    remedy = f"`{again} --retry-failed` trains what failed again, in whichever sweep it did."
     if failed_baselines:
         reason = next(iter(failed_baselines.values()))
         yield f"{len(failed_baselines)} unconstrained arms failed; the first: {reason} {remedy}"

@@ -16,7 +16,6 @@ import sys
 import threading
 import time
 import uuid
-from _thread import interrupt_main
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
@@ -94,10 +93,7 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
     overdue: list[threading.Timer] = []
 
     def end_now() -> None:
-        if signal.getsignal(signal.SIGINT) is handle:
-            interrupt_main(signal.SIGINT)
-        else:  # ignored, as a shell has it for what a script starts with `&`: ``look`` ends it
-            coordinator.ends_by = min(coordinator.ends_by, time.monotonic())
+        coordinator.ends_by = min(coordinator.ends_by, time.monotonic())
 
     def handle(number: int, frame: FrameType | None) -> None:
         _let_go_of_closed(terminals)
@@ -124,8 +120,10 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
 
     def look() -> bool:
         is_late = time.monotonic() > coordinator.ends_by
-        if is_late:  # SIGINT may be ignored
-            signal.pthread_kill(main, signal.SIGTERM)
+        # Any but Ctrl-C: a shell ignores it in what a script starts with `&`.
+        ending = next((n for n in (signal.SIGTERM, *heard) if n in before), None)
+        if is_late and ending is not None:
+            signal.pthread_kill(main, ending)  # also out of a call that waits
         return is_late
 
     try:

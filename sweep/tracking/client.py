@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import tempfile
+import textwrap
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -112,9 +114,9 @@ def foreign_errors() -> tuple[type[Exception], ...]:
 def trouble(uri: str, error: Exception) -> TrackingError:
     """The error in this project's words."""
     first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
-    return TrackingError(
-        f"MLflow at {shown(uri)} could not be reached, or refused: {first_line[:300]}."
-    )
+    cause = re.search(r"\[Errno -?\d+\] [^\"')]+", first_line)  # within a connection's own words
+    said = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
+    return TrackingError(f"MLflow at {shown(uri)} could not be reached, or refused: {said}.")
 
 
 def takes_writes(uri: str) -> bool:
