@@ -220,13 +220,14 @@ def find(text: str, *, full: bool = False) -> Found:
     """
     if re.fullmatch(r"\w+", text):
         if text not in space_names():
-            raise UnknownName.of("search space", text, space_names())
+            found = f" The file {text}.py is here." * Path(f"{text}.py").is_file()
+            raise UnknownName(f"{UnknownName.of('search space', text, space_names())}{found}")
         module = importlib.import_module(f"search_spaces.{text}")
         return _of_module(vars(module), f"search space {text}", full=full)
     path, state = _looked_up(text)
     if state:
         raise Misuse(
-            f"the space file {text} {state}. Give a built-in space ({', '.join(space_names())}), "
+            f"the space file {text or repr(text)} {state}. Give a built-in space ({', '.join(space_names())}), "
             "a .py file that defines SPACE, a space in JSON, or an exported configuration."
         )
     if path.suffix == ".py":

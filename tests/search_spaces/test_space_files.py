@@ -13,7 +13,7 @@ from search_spaces.space import (
 )
 from tests.support.oracles import TINY
 from tests.support.sweeps import SPACE
-from trainables.errors import InvalidValue, Misuse
+from trainables.errors import InvalidValue, Misuse, UnknownName
 
 SPACE_FILE = """
 from search_spaces.space import SearchSpace, Setting, Uniform
@@ -103,6 +103,18 @@ def test_a_file_that_defines_no_space_says_what_is_wrong(
     with pytest.raises(Misuse, match=message) as caught:
         catalog.find(str(path))
     assert name in str(caught.value)
+
+
+def test_a_file_that_is_named_without_its_ending_is_pointed_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownName) as caught:
+        catalog.find("my_space")
+    assert "is here" not in str(caught.value)
+    (tmp_path / "my_space.py").touch()
+    with pytest.raises(UnknownName, match=r"The file my_space\.py is here\.$"):
+        catalog.find("my_space")
 
 
 def test_a_file_by_its_relative_path_says_the_line_it_stops_at(
