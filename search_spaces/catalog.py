@@ -227,8 +227,9 @@ def find(text: str, *, full: bool = False) -> Found:
     path, state = _looked_up(text)
     if state:
         raise Misuse(
-            f"the space file {text or repr(text)} {state}. Give a built-in space ({', '.join(space_names())}), "
-            "a .py file that defines SPACE, a space in JSON, or an exported configuration."
+            f"the space file {text or repr(text)} {state}. Give a built-in space "
+            f"({', '.join(space_names())}), a .py file that defines SPACE, a space in JSON, or an "
+            "exported configuration."
         )
     if path.suffix == ".py":
         return _of_module(_run_file(path), f"space file {text}", full=full)

@@ -6,6 +6,7 @@ The other frames have one row for each combination of their first columns.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -178,9 +179,7 @@ def _failures(view: SweepView, rows: Sequence[Row], read: Read) -> Iterator[Row]
         if row["outcome"] == "infeasible" and pair and pair.number != row["proposal"]:
             worst.setdefault(row["setting"], {}).setdefault(row["proposal"], []).append(row)
     for setting, proposals in worst.items():
-        _, of = max(
-            proposals.items(), key=lambda item: fmean(r["worst_missing_share"] for r in item[1])
-        )
+        _, of = max(proposals.items(), key=lambda item: fmean(map(_missed, item[1])))
         for row in of:
             record = read(row["signature"])
             if record is None or record.evaluation is None:
@@ -188,6 +187,12 @@ def _failures(view: SweepView, rows: Sequence[Row], read: Read) -> Iterator[Row]
             named = (setting, row["proposal"], "constrained", row["seed"])
             for cells in _cells(record.config, record.evaluation):
                 yield dict(zip(COLUMNS, (*named, *cells), strict=True))
+
+
+def _missed(row: Row) -> float:
+    """The worst missing share; tables have none where it is infinite."""
+    share = row["worst_missing_share"]
+    return math.inf if share is None else share
 
 
 def _cells(config: ArmConfig, found: Evaluation) -> Iterator[tuple[Json, ...]]:

@@ -32,6 +32,7 @@ Point = dict[str, Json]  # dotted field of ArmConfig -> value
 JUDGING_VERSION = 4
 _JUDGED = "judged.json"
 _JUDGED_PACE = 20.0  # times as long as one took until the next one is put
+_INFINITE = {"inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(frozen=True)
@@ -119,15 +120,22 @@ class ProposalOutcome:
         return cls(**same, arms=arms)
 
     def to_json(self) -> dict[str, Json]:
-        """Plain values; NaN becomes null."""
-        plain = {name: finite(value) for name, value in vars(self).items() if name != "number"}
+        """Plain values; NaN becomes null, infinities are words: how a layer misses all of it."""
+        plain = {
+            name: str(value) if value in _INFINITE.values() else finite(value)
+            for name, value in vars(self).items()
+            if name != "number"
+        }
         arms = [asdict(arm) for arm in self.arms]
         return plain | {"judging_version": JUDGING_VERSION, "arms": arms}
 
     @classmethod
     def from_json(cls, number: int, plain: Mapping[str, Json]) -> ProposalOutcome | None:
         """What ``to_json`` wrote; None where other rules judged."""
-        values: dict[str, Json] = {n: math.nan if v is None else v for n, v in plain.items()}
+        values: dict[str, Json] = {
+            n: math.nan if v is None else _INFINITE.get(v, v) if isinstance(v, str) else v
+            for n, v in plain.items()
+        }
         if values.pop("judging_version", None) != JUDGING_VERSION:
             return None
         values["arms"] = tuple(map(ArmEnd.from_json, plain["arms"]))

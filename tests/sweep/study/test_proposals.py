@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
+from dataclasses import replace
+
 import pytest
 
 from sweep.study import proposals
@@ -51,6 +55,18 @@ def known(store: SlowStore) -> dict[str, dict[int, ProposalOutcome]]:
             number: ProposalOutcome.of(ProposalResult(number, {}, (pair,))) for number in range(2)
         }
     return outcomes
+
+
+@pytest.mark.parametrize("share", [math.inf, -math.inf, math.nan, 0.25])
+def test_an_outcome_is_read_as_it_was_put(
+    known: dict[str, dict[int, ProposalOutcome]], share: float
+) -> None:
+    """Infinite is a layer that may not lose anything, and does: far from winning, not unknown."""
+    put = replace(known[SETTINGS[0]][0], worst_missing_share=share)
+    plain = json.loads(json.dumps(put.to_json(), allow_nan=False))
+    read = ProposalOutcome.from_json(0, plain)
+    assert read is not None
+    assert repr(read) == repr(put)
 
 
 def files(store: SlowStore, known: dict[str, dict[int, ProposalOutcome]]) -> JudgedFiles:
