@@ -220,7 +220,8 @@ def find(text: str, *, full: bool = False) -> Found:
     """
     if re.fullmatch(r"\w+", text):
         if text not in space_names():
-            found = f" The file {text}.py is here." * Path(f"{text}.py").is_file()
+            is_here = not _looked_up(f"{text}.py")[1]
+            found = f" The file {text}.py is here." * is_here
             raise UnknownName(f"{UnknownName.of('search space', text, space_names())}{found}")
         module = importlib.import_module(f"search_spaces.{text}")
         return _of_module(vars(module), f"search space {text}", full=full)

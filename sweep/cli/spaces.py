@@ -285,9 +285,17 @@ def _first_text(space: SearchSpace, name: str, settings: Sequence[Setting]) -> s
 
 
 def _span(values: Sequence[Json]) -> str:
+    """The one value, or from the lowest to the highest.
+
+    >>> _span([2000, 500]), _span([0.09912, 0.09912]), _span(["a", "b"])
+    ('500 to 2000', '0.0991', 'a, b')
+    """
     if not all(isinstance(v, int | float) and not isinstance(v, bool) for v in values):
         return ", ".join(dict.fromkeys(map(str, values)))
-    low, high = (f"{value:.3g}" for value in (min(values), max(values)))
+    low, high = (
+        f"{value:g}" if isinstance(value, int) or value >= 100 else f"{value:.3g}"
+        for value in (min(values), max(values))
+    )
     return low if low == high else f"{low} to {high}"
 
 

@@ -129,8 +129,9 @@ def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) ->
     ranges_of = control_of(control).ranges
     if ranges_of is None:
         return None
-    searched = Searched(base, ArmRecord(signature=base.signature(), config=base))
-    fields = control_of(control).fields(searched) or {}
+    fields = _fields_of(control, base)
+    if fields is None:
+        return None
     shared = ranges_of(base)
     settings: dict[str, Setting] = {}
     for setting in search.space.settings:
@@ -141,9 +142,12 @@ def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) ->
         key = setting.name if at else repr(sorted(_primal(setting).items()))
         if key not in settings or most > (settings[key].n_proposals or 0):
             kept = settings.get(key, setting)
-            own = ranges_of(base.with_fields(setting.fields))
+            config = base.with_fields(setting.fields)
+            own = ranges_of(config)
+            own_fields = (_fields_of(control, config) or {}).items()
+            reset = {name: value for name, value in own_fields if name in kept.fields}
             ranges = {name: values for name, values in own.items() if values != shared[name]}
-            settings[key] = Setting(kept.name, {**kept.fields, **at}, most, ranges)
+            settings[key] = Setting(kept.name, {**kept.fields, **reset, **at}, most, ranges)
     space = replace(
         search.space,
         summary=f"{control} of {search.name}",
@@ -155,6 +159,12 @@ def tuning_of(search: Definition, control: str, points: Mapping[str, Fields]) ->
         ranges=shared,
     )
     return Definition(tuning_name(search.name, control), space, search.mlflow_uri)
+
+
+def _fields_of(control: str, config: ArmConfig) -> Fields | None:
+    """What a control that is tuned sets beside arms of this configuration."""
+    record = ArmRecord(signature=config.signature(), config=config)
+    return control_of(control).fields(Searched(config, record))
 
 
 def tuned_point(

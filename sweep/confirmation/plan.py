@@ -190,13 +190,16 @@ def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
             plans.append(None if name == but else load_plan(objects, name))
         except UnreadableObject as error:
             note(f"the seeds of {name} may be taken again. {error}")
-    named = [name for name in objects.names("sweeps") if name.endswith(_STUDIES) and name != but]
-    studies = [load_studies(objects, name) for name in named]
-    found = {seed for plan in plans if plan and plan.search == search for seed in plan.seeds}
-    for plan in studies:
-        if plan is not None and plan.search == search:
-            found |= {*plan.seeds, *(seed for seeds in plan.search_seeds for seed in seeds)}
-    return found
+    for name in objects.names("sweeps"):
+        try:
+            is_other = name.endswith(_STUDIES) and name != but
+            plans.append(load_studies(objects, name) if is_other else None)
+        except UnreadableObject as error:
+            note(f"the seeds of {name} may be taken again. {error}")
+    of_search = [plan for plan in plans if plan is not None and plan.search == search]
+    studies = [plan for plan in of_search if isinstance(plan, StudiesPlan)]
+    searched = (seed for plan in studies for seeds in plan.search_seeds for seed in seeds)
+    return {*searched, *(seed for plan in of_search for seed in plan.seeds)}
 
 
 def studies_name(search: str) -> str:

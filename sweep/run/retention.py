@@ -8,7 +8,7 @@ Unconstrained arms keep their weights: they are few, and baselines of winners th
 from __future__ import annotations
 
 from sweep.results.sweep_view import SweepView
-from sweep.study.advice import note
+from sweep.study.advice import command, note
 from sweep.study.arms import all_judged, stored_arms
 from sweep.study.definition import Definition, folder, load_definition, sweep_names
 from trainables.errors import UnknownName, UnreadableObject
@@ -30,12 +30,17 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
         if other == name:
             continue
         try:
-            kept |= _kept_by(objects, load_definition(objects, other))
+            definition = load_definition(objects, other)
         except UnknownName:  # removed meanwhile
             continue
         except UnreadableObject as error:
-            note(f"the weights of arms that did not win stay: {other} may keep them. {error}")
+            again = command("resume", name, storage=objects.root)
+            note(
+                f"the weights of arms that did not win stay: {other} may keep them. {error} Then "
+                f"`{again}` drops what nobody keeps."
+            )
             return 0
+        kept |= _kept_by(objects, definition)
     store = ArmStore(objects)
     dropped = [
         arm.signature

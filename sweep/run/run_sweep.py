@@ -108,7 +108,7 @@ def run_sweep(
         if (reached := coordinator.budget_reached) and not coordinator.stopping:
             try:
                 put_budget(patient, definition.name, budget, reached=reached)
-                coordinator.again = run_again(objects, definition, executor)  # the rest
+                coordinator.again = run_again(patient, definition, executor)  # the rest
             except StoreError as error:
                 coordinator.store_trouble(str(error))
         summary = coordinator.summary()

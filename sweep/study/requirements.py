@@ -101,7 +101,7 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
             if len({other.data.name for other in runs.values()}) > 1:
                 hint += f" Or leave settings like {name} out with --only."
             raise BadData(f"{error}{hint}") from error
-        except SweepError:
+        except (SweepError, OSError, MemoryError):  # trouble of the machine is none of the data
             raise
         except Exception as error:  # in the code of a package's data set
             last = traceback.extract_tb(error.__traceback__)[-1]
@@ -272,18 +272,25 @@ def with_folder(definition: Definition, folder: str | None) -> Definition:
     """The definition with its data in another place; a place is no part of what it is."""
     space = definition.space
     own = {s.name: folder for s in space.settings if _FOLDER in s.fields}
-    if not own or len({s.fields.get(_FOLDER) for s in space.settings if s.name in own}) > 1:
+    places = {s.fields[_FOLDER] for s in space.settings if s.name in own}
+    if not own or len(places | ({space.base.data.folder} - {None})) != 1:
+        # refused where settings have places of their own, and not all the same one
         return replace(definition, space=space.with_base({_FOLDER: folder}))
     return replace(definition, space=_with_each(space, _FOLDER, own))
 
 
 def with_folders_of(definition: Definition, given: SearchSpace) -> Definition:
     """The definition with its data where ``given`` has found the same, setting by setting."""
-    space, folder = definition.space, given.base.data.folder
-    if folder is not None:
-        space = replace(space, base=space.base.with_fields({_FOLDER: folder}))
-    own = {s.name: s.fields[_FOLDER] for s in given.settings if s.fields.get(_FOLDER)}
-    return replace(definition, space=_with_each(space, _FOLDER, own) if own else space)
+    own = {s.name: s.fields[_FOLDER] for s in given.settings if _FOLDER in s.fields}
+    if not any([*own.values(), given.base.data.folder]):
+        return definition
+    settings = []
+    for s in definition.space.settings:
+        fields = {name: value for name, value in s.fields.items() if name != _FOLDER}
+        here = {_FOLDER: own[s.name]} if s.name in own else {}
+        settings.append(replace(s, fields=fields | here))
+    base = definition.space.base.with_fields({_FOLDER: given.base.data.folder})
+    return replace(definition, space=replace(definition.space, base=base, settings=tuple(settings)))
 
 
 def folder_of(space: SearchSpace) -> str | None:

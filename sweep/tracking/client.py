@@ -114,7 +114,7 @@ def foreign_errors() -> tuple[type[Exception], ...]:
 def trouble(uri: str, error: Exception) -> TrackingError:
     """The error in this project's words."""
     first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
-    cause = re.search(r"\[Errno -?\d+\] [^\"')]+", first_line)  # within a connection's own words
+    cause = re.search(r"(?<!^)\[Errno -?\d+\] [^\"')]+", first_line)  # of a connection
     said = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
     return TrackingError(f"MLflow at {shown(uri)} could not be reached, or refused: {said}.")
 

@@ -38,7 +38,10 @@ def test_every_field_survives_the_json_round_trip() -> None:
         ({"data.frame_size": 30}, "frame_size must be a positive multiple of patch_size 4, got 30"),
         ({"test_gammas": [0.2, 0.1]}, "test_gammas must be at least two rising numbers"),
         ({"test_gammas": [0.1, 0.125]}, "numbers of at most two decimals"),
-        ({"train_gamma": 0.123, "test_gammas": [0.0, 0.12]}, "train_gamma must be a test gamma or"),
+        (
+            {"train_gamma": 0.123, "test_gammas": [0.0, 0.12]},
+            "train_gamma must be a test gamma, or another one to two decimals",
+        ),
         ({"model.layers": 1}, "model.layers must be at least 2 in a constrained run, got 1"),
         ({"constraint.alpha": 0.99, "model.layers": 20}, "(1 - alpha)^20 exceeds 1e-12"),
         ({"primal_lr": 10**400}, "primal_lr must be a finite number"),

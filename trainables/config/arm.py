@@ -97,8 +97,8 @@ class ArmConfig(Section):
                 for g in self.test_gammas
             ),
             "train_gamma",
-            "a test gamma or 0.01 away from it",
-            "scores are kept by two decimals.",
+            "a test gamma, or another one to two decimals",
+            "scores are kept by these.",
         )
         low, high = self.noise_in_training
         self.require(

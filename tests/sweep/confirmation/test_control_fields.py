@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from search_spaces import catalog
+from sweep.confirmation.chosen import tuning_of
 from sweep.confirmation.controls import CONTROLS, Fields, Searched
+from sweep.study.definition import Definition
 from trainables.config.arm import ArmConfig, ConstraintConfig, ModelConfig
 from trainables.records.arm_record import ArmRecord, Report
 
@@ -82,3 +84,26 @@ def test_drawn_layers_have_no_penalty_of_their_whole_losses() -> None:
         }
     )
     assert CONTROLS["penalty"].fields(replace(found, config=drawn)) is None
+
+
+def test_a_control_is_tuned_without_the_warm_up_of_any_setting() -> None:
+    """Its tries of an eighth of the steps would be refused one by one."""
+    quick = catalog.find("quickstart").space
+    first, second = quick.settings
+    warm = replace(second, fields={**second.fields, "constraint.warmup_steps": 300})
+    search = Definition("q", replace(quick, settings=(first, warm)))
+    tuning = tuning_of(search, "tuned_plain", {s.name: {} for s in quick.settings})
+    assert tuning is not None
+    space = tuning.space
+    fewest = min(space.ranges["steps"].values)  # type: ignore[union-attr]
+    for setting in space.settings:
+        point = {**space.default_point(setting), "steps": fewest, "report_every": 1}
+        assert space.base.with_fields({**setting.fields, **point}).steps == fewest
+
+
+def test_a_control_that_a_network_has_not_is_not_tuned() -> None:
+    space = catalog.find("quickstart").space
+    search = Definition("q", space.with_base({"accumulate": 2}))
+    assert tuning_of(search, "penalty", {s.name: {} for s in space.settings}) is None
+    whole = Definition("q", space)
+    assert tuning_of(whole, "penalty", {s.name: {} for s in space.settings}) is not None

@@ -82,6 +82,9 @@ def test_a_plan_that_cannot_be_read_takes_no_seeds_and_is_told(
     objects.put("sweeps/other.confirmation/plan.json", b"{}")
     assert planned_seeds(objects, "mine", but="again") == set(plan().seeds)
     assert "the seeds of other.confirmation may be taken again" in capsys.readouterr().err
+    objects.put("sweeps/other.studies/studies.json", b"{}")
+    assert planned_seeds(objects, "mine", but="again") == set(plan().seeds)
+    assert "the seeds of other.studies may be taken again" in capsys.readouterr().err
 
 
 def test_the_seeds_of_studies_by_any_name_are_taken(objects: ObjectStore) -> None:

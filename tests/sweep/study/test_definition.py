@@ -108,10 +108,25 @@ def test_data_that_single_settings_read_may_move(objects: ObjectStore) -> None:
     assert "--data" not in again
 
 
+@pytest.mark.parametrize("given", ["/new", None])
+def test_a_folder_for_all_takes_the_place_of_those_that_settings_were_stored_with(
+    given: str | None,
+) -> None:
+    """A sweep that began with SWEEP_DATA, and is given --data."""
+    space = SPACE.with_base({"data.folder": given})
+    found = with_folders_of(Definition("tiny", moved("/old")), space).space
+    runs = [found.run(s, found.default_point(s), seed=0) for s in found.settings]
+    assert {run.data.folder for run in runs} == {given or "/old"}
+
+
 def test_settings_with_a_folder_each_keep_theirs(objects: ObjectStore) -> None:
     there = put_definition(objects, Definition("tiny", moved("/a", "/b")))
     with pytest.raises(InvalidValue, match=r"data\.folder is fixed by the settings"):
         with_folder(there, "/data2")
+    base = SPACE.base.with_fields({"data.folder": "/b"})
+    mixed = Definition("x", replace(moved("/a"), base=base))
+    with pytest.raises(InvalidValue, match=r"data\.folder is fixed by the settings"):
+        with_folder(mixed, "/data2")
     found = with_folders_of(there, moved("/c", "/d"))
     assert [s.fields["data.folder"] for s in found.space.settings] == ["/c", "/d"]
     assert folder_of(found.space) is None

@@ -17,7 +17,14 @@ import pytest
 
 from sweep.doctor import machine
 from sweep.tracking.address import TrackingError, tracking_uri
-from sweep.tracking.client import SWEEP_ID, experiment_of, make_client, run_ids, takes_writes
+from sweep.tracking.client import (
+    SWEEP_ID,
+    experiment_of,
+    make_client,
+    run_ids,
+    takes_writes,
+    trouble,
+)
 from sweep.tracking.tracker import Tracker
 from tests.support.servers.mlflow_servers import free_port
 from tests.support.tracked_arms import STARTED, SWEEP, history
@@ -160,6 +167,11 @@ def test_run_ids_by_signature(uri: str, tmp_path: Path) -> None:
     assert run_ids(uri, SWEEP) == ids
     with pytest.raises(TrackingError, match="no experiment of 'other'"):
         run_ids(uri, "other")
+
+
+def test_trouble_with_a_file_names_the_file() -> None:
+    said = str(trouble("sqlite:////x.db", PermissionError(13, "Permission denied", "/srv/abc")))
+    assert said.endswith("refused: [Errno 13] Permission denied: '/srv/abc'.")
 
 
 def test_a_server_that_is_away_is_told() -> None:
