@@ -94,7 +94,8 @@ def test_doctor_passes_here_and_fails_with_advice_where_it_must(root: Path, tmp_
     }
     assert not root.exists()
     (tmp_path / "file").write_text("")
-    text = sweep("doctor", "--storage", str(tmp_path / "file"), exits=1).stdout
+    assert "it is a file" in refused("doctor", "--storage", str(tmp_path / "file"))
+    text = sweep("doctor", "--storage", str(tmp_path / "file" / "below"), exits=1).stdout
     assert "FAIL  storage" in text
     assert "--storage" in text
     text = sweep("doctor", "--data", str(tmp_path), exits=1).stdout

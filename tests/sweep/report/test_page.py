@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from search_spaces.space import Choice, Setting
+from sweep.confirmation.studies import plan_of_studies
 from sweep.report import report as reports
 from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
@@ -329,14 +330,15 @@ def test_the_verb_says_where_the_page_is_and_replaces_one_that_is_there(
 def test_studies_are_shown_by_a_command_that_knows_them(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path / "store")
     confirmations.searched(objects)
-    plan, _ = confirmations.planned_of(objects, confirmations.wanted(3))
-    objects.put_json("sweeps/tiny.studies/studies.json", plan.to_json())
+    search = load_sweep(objects, "tiny").definition
+    asked = replace(confirmations.wanted(3), name="tiny.studies")
+    objects.put_json("sweeps/tiny.studies/studies.json", plan_of_studies(search, asked).to_json())
     where = ("--storage", objects.root, "--out", str(tmp_path / "out"))
     sweep("report", "tiny", "--page", "--only", FIRST, *where)
     page = Parsed((tmp_path / "out" / PAGE).read_text())
     assert "confirm tiny --studies 3" in page.text
     shown = sweep("confirm", "tiny", "--studies", "3", "--dry-run", "--storage", objects.root)
-    assert "3 planned studies" in " ".join(shown.stdout.split())
+    assert "tiny.studies: 3 studies of tiny" in shown.stdout
 
 
 def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -> None:
