@@ -19,7 +19,7 @@ from sweep.study.advice import DEFAULT_STORAGE, STORAGE
 from sweep.study.arms import RecordReader
 from sweep.study.lock import driver_of
 from sweep.study.opening import named_place, open_store
-from trainables.errors import InvalidValue, Misuse, UnknownName
+from trainables.errors import Misuse, UnknownName, require
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -48,8 +48,7 @@ def load(name: str, storage: str | os.PathLike[str] | None = None) -> Sweep:
     Raises:
         UnknownName: there is none of this name below that root.
     """
-    if not isinstance(name, str):
-        raise InvalidValue(f"name must be that of a sweep, got {name!r}.")
+    require(isinstance(name, str), "name", name, "that of a sweep")
     objects = open_store(root(storage))
     with named_place(objects):
         view = load_sweep(objects, name, "pairs")

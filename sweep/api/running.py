@@ -21,7 +21,7 @@ from sweep.study.definition import Definition
 from sweep.study.opening import open_store
 from sweep.study.registration import refuse_confirmation, refuse_second_driver, registered
 from sweep.study.requirements import require_torch
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import UnknownName, require
 from trainables.plain import Json
 
 NONE: Mapping[str, Json] = MappingProxyType({})
@@ -75,13 +75,14 @@ def run(
     """
     if where not in get_args(Where):
         raise UnknownName.of("value of where", where, get_args(Where))
-    _require("fields", fields, Mapping, 'a mapping like {"steps": 500}')
+    a_list = (list, tuple)
+    require(isinstance(fields, Mapping), "fields", fields, 'a mapping like {"steps": 500}')
     for wanted_as, given in (("only", only), ("start_from", start_from), ("points", points)):
-        _require(wanted_as, given, (list, tuple), "a list")
-    for point in points:
-        _require("points", point, Mapping, 'a list of mappings like {"constraint.alpha": 0.2}')
-    if not isinstance(space, SearchSpace):
-        _require("space", space, (str, os.PathLike), "a SearchSpace, a name or a file")
+        require(isinstance(given, a_list), wanted_as, given, "a list")
+    are_points = all(isinstance(point, Mapping) for point in points)
+    require(are_points, "points", points, 'a list of mappings like {"constraint.alpha": 0.2}')
+    is_space = isinstance(space, (SearchSpace, str, os.PathLike))
+    require(is_space, "space", space, "a SearchSpace, a name or a file")
     executor = Executor(where, workers, fuse, processes)
     budget = Budget(max_arms, max_hours, max_gpu_hours)
     require_torch()
@@ -112,8 +113,3 @@ def run(
             mlflow=mlflow,
         )
     return load(definition.name, objects.root)
-
-
-def _require(name: str, got: object, kinds: type | tuple[type, ...], wanted: str) -> None:
-    if not isinstance(got, kinds):
-        raise InvalidValue(f"{name} must be {wanted}, got {got!r}.")

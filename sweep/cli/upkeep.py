@@ -192,12 +192,13 @@ def rm(name: str, yes: bool, storage: str) -> None:
             f"{objects.root}/{readings.left_at(left)} stays: {left.final_arms} arms had ended on "
             "the test split, which the tables of later confirmations say"
         )
-    if not yes and not click.confirm(f"Delete the sweep {name}?"):
-        click.echo("Nothing was deleted.")
-        return
-    _refuse_running(objects, name)  # a driver that began while the question stood
-    if not unknown:
-        doomed = sorted(set(doomed) - _claims(objects, name)[1])
+    if not yes:
+        if not click.confirm(f"Delete the sweep {name}?"):
+            click.echo("Nothing was deleted.")
+            return
+        _refuse_running(objects, name)  # a driver may have begun while the question stood
+        if doomed:
+            doomed = sorted(set(doomed) - _claims(objects, name)[1])
     if left is not None:
         readings.leave(objects, left)
     store = ArmStore(objects)

@@ -184,22 +184,24 @@ def planned_seeds(objects: ObjectStore, search: str, *, but: str) -> set[int]:
 
     A plan that cannot be read takes none, which is told: nothing else can be shown of it, either.
     """
-    plans: list[Plan | None] = []
-    for name in sweep_names(objects):
-        try:
-            plans.append(None if name == but else load_plan(objects, name))
-        except UnreadableObject as error:
-            note(f"the seeds of {name} may be taken again. {error}")
-    for name in objects.names("sweeps"):
-        try:
-            is_other = name.endswith(_STUDIES) and name != but
-            plans.append(load_studies(objects, name) if is_other else None)
-        except UnreadableObject as error:
-            note(f"the seeds of {name} may be taken again. {error}")
+    plans = [_told(load_plan, objects, name) for name in sweep_names(objects) if name != but]
+    names = [name for name in objects.names("sweeps") if name.endswith(_STUDIES) and name != but]
+    plans += [_told(load_studies, objects, name) for name in names]
     of_search = [plan for plan in plans if plan is not None and plan.search == search]
     studies = [plan for plan in of_search if isinstance(plan, StudiesPlan)]
     searched = (seed for plan in studies for seeds in plan.search_seeds for seed in seeds)
     return {*searched, *(seed for plan in of_search for seed in plan.seeds)}
+
+
+def _told(
+    load: Callable[[ObjectStore, str], Plan | None], objects: ObjectStore, name: str
+) -> Plan | None:
+    """A plan; None, and a note, where it cannot be read."""
+    try:
+        return load(objects, name)
+    except UnreadableObject as error:
+        note(f"the seeds of {name} may be taken again. {error}")
+        return None
 
 
 def studies_name(search: str) -> str:

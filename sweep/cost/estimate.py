@@ -24,7 +24,7 @@ import torch
 from search_spaces import catalog
 from search_spaces.space import SearchSpace
 from sweep.cost.counted_work import NotCounted, Work, counted_work
-from sweep.cost.timed_steps import step_times
+from sweep.cost.timed_steps import step_times, torch_threads
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
@@ -336,11 +336,7 @@ def _timed_step(config: ArmConfig) -> float:
 @lru_cache(maxsize=8)
 def _matrix_rate(threads: int) -> float:
     """Operations a second of a float32 matrix product of a transformer's size, here."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with torch_threads(threads):
         left, right = torch.ones(256, 768), torch.ones(768, 3072)
         seconds = timeit.repeat(lambda: left @ right, number=1, repeat=6)
-    finally:
-        torch.set_num_threads(before)
     return 2.0 * 256 * 768 * 3072 / min(seconds)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -16,14 +18,23 @@ CPU = torch.device("cpu")
 FEWEST, MOST = 3, 30  # steps that are timed, after one that is not
 
 
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """So many threads of torch in the block; then again those of before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def step_times(config: ArmConfig, most_s: float) -> list[float]:
     """Seconds of single training steps of ``config``, on this CPU with its threads.
 
     At least FEWEST, at most MOST, and no more once they took ``most_s``.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(config.threads)
-    try:
+    with torch_threads(config.threads):
         task, dtype = noise_task(config), parameter_dtype(config)
         training = Training(
             config,
@@ -38,5 +49,3 @@ def step_times(config: ArmConfig, most_s: float) -> list[float]:
             training.run_to(training.step + 1)
             seconds.append(time.perf_counter() - started)
         return seconds
-    finally:
-        torch.set_num_threads(threads)

@@ -121,8 +121,8 @@ def stop_on_signals(coordinator: Coordinator) -> Iterator[None]:
     def look() -> bool:
         is_late = time.monotonic() > coordinator.ends_by
         # Any but Ctrl-C: a shell ignores it in what a script starts with `&`.
-        ending = next((n for n in (signal.SIGTERM, *heard) if n in before), None)
-        if is_late and ending is not None:
+        if is_late and heard:
+            ending = signal.SIGTERM if signal.SIGTERM in heard else heard[0]
             signal.pthread_kill(main, ending)  # also out of a call that waits
         return is_late
 

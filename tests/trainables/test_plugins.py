@@ -418,6 +418,17 @@ MINE = ModelSpec(
 """
 
 
+def space_of(fields: dict[str, str]) -> SearchSpace:
+    return SearchSpace(
+        name="mine",
+        summary="",
+        base=TINY.with_fields(fields),
+        settings=(Setting("only", {}),),
+        ranges={"constraint.alpha": Uniform(0.1, 0.2)},
+        n_proposals=1,
+    )
+
+
 @pytest.mark.parametrize("kind", ["constrained", "plain"])
 def test_an_arm_says_how_many_predictions_its_network_must_make(
     install: Install, tmp_path: Path, kind: str
@@ -434,14 +445,7 @@ def test_an_arm_says_how_many_predictions_its_network_must_make(
 
 def test_a_step_that_fails_is_told_where_its_cost_is_asked(install: Install) -> None:
     install({"models": {"mine": "acme_sweep:MINE"}}, TOO_FEW)
-    space = SearchSpace(
-        name="mine",
-        summary="",
-        base=TINY.with_fields({"model.name": "mine"}),
-        settings=(Setting("only", {}),),
-        ranges={"constraint.alpha": Uniform(0.1, 0.2)},
-        n_proposals=1,
-    )
+    space = space_of({"model.name": "mine"})
     with pytest.raises(NotCounted, match="model 'mine' must return L"):
         estimate(space)
 
@@ -461,14 +465,7 @@ def listed(data):
 LISTED = DataSetSpec(list=listed)
 """
     install({"videos": {"mine": "acme_sweep:LISTED"}}, code)
-    space = SearchSpace(
-        name="mine",
-        summary="",
-        base=TINY.with_fields({"data.name": "mine"}),
-        settings=(Setting("only", {}),),
-        ranges={"constraint.alpha": Uniform(0.1, 0.2)},
-        n_proposals=1,
-    )
+    space = space_of({"data.name": "mine"})
     said = r"data set 'mine' of only cannot be read: ZeroDivisionError: .*acme_sweep.py, line 6"
     with pytest.raises(BadData, match=said):
         resolve_data(space)
