@@ -60,7 +60,7 @@ def hold_to_share(device: torch.device, share: float) -> None:
 
         total_mb = torch.cuda.get_device_properties(device).total_memory / 2**20
         tensors = share - CONTEXT_MB / total_mb if share < 1 else 1.0
-        torch.cuda.set_per_process_memory_fraction(max(tensors, 0.0), device)
+        torch.cuda.set_per_process_memory_fraction(max(tensors, 0.0))  # of the current device
 
 
 def gpu_is_lost() -> bool:
