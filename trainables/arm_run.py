@@ -36,6 +36,7 @@ from trainables.evaluation import evaluate, measure
 from trainables.layer_losses import introduce, require_every_layer
 from trainables.memory import (
     exhausted,
+    gpu_is_lost,
     hold_to_share,
     peak_memory_mb,
     reset_peak_memory,
@@ -114,6 +115,7 @@ class ArmRun:
         self.has_neighbours = False  # other arms are in the memory of this process
         self._part = 1.0  # of the process's place that is this arm's
         self._counted_ms = 0  # until when the record has what the arm held
+        self._starts = 0  # from its last checkpoint, this one included
         self._was_counted = False  # this start of it; only a process that dies leaves it counted
         self._arm: _Arm | None = None
 
@@ -126,8 +128,8 @@ class ArmRun:
             StoreError: the store cannot be written, so there is nowhere to put an outcome.
             BadData: data or weights that were found when the sweep was defined are not here.
             GpuShareTooSmall: a share of a GPU was too small; a whole one may do.
-            GpuLost: CUDA does not start on this machine; after ARM_STARTS starts that is the
-                arm's outcome, too.
+            GpuLost: CUDA does not start on this machine, or this process has lost its GPU; after
+                ARM_STARTS starts that is the arm's outcome, too.
             RankLost: another process of this arm died; its gang is to begin again.
 
         With ``has_neighbours`` a lack of memory raises Crowded.
@@ -203,10 +205,12 @@ class ArmRun:
         """What an error of training comes to, with advice where there is some.
 
         Raises Crowded where more memory may do, GpuShareTooSmall where more of the GPU may,
-        RankLost where another process died.
+        RankLost where another process died, GpuLost where the GPU did.
         """
         if self._company is not None and (why := self._company.why_gone(error)):
             return why
+        if self.config.device == "cuda" and gpu_is_lost():
+            return self._gpu_lost(f"The GPU of {socket.gethostname()} was lost ({error}).")
         memory = exhausted(error)
         if memory is not None and self.has_neighbours:
             raise Crowded(f"arm {self.signature}: {memory} memory ({error})") from None
@@ -248,7 +252,7 @@ class ArmRun:
         device, dtype = torch.device(self.config.device), parameter_dtype(self.config)
         self.store.drop_left_overs(self.signature)
         checkpoint = self.store.newest_checkpoint(self.signature)
-        starts = self.store.count_attempt(
+        self._starts = starts = self.store.count_attempt(
             self.signature, -1 if checkpoint is None else checkpoint[0]
         )
         self._was_counted = True
@@ -261,7 +265,8 @@ class ArmRun:
             )
             return None
         if self._no_gpu:
-            self._without_gpu(starts)
+            why = self._gpu_lost(f"CUDA does not start on {socket.gethostname()} ({self._no_gpu}).")
+            self._end("failed", why)
             return None
         reset_peak_memory(device)
         hold_to_share(device, self.gpu_share)
@@ -296,16 +301,13 @@ class ArmRun:
         processes = 1 if self._company is None else self._company.count
         return environment(self.config.device, processes)
 
-    def _without_gpu(self, starts: int) -> None:
-        """Raise GpuLost, or end the arm after as many starts as an arm has that dies."""
-        what = (
-            f"CUDA does not start on {socket.gethostname()} ({self._no_gpu}). See `nvidia-smi` "
-            "there, and restart or replace that machine."
-        )
-        if starts < ARM_STARTS:
+    def _gpu_lost(self, what: str) -> str:
+        """Raise GpuLost; after as many starts as an arm has that dies, why it ends."""
+        what += " See `nvidia-smi` there, and restart or replace that machine."
+        if self._starts < ARM_STARTS:
             raise GpuLost(what)
         again = "Then resume its sweep with --retry-failed."
-        self._end("failed", f"{what} The arm was started {starts} times without a GPU. {again}")
+        return f"{what} The arm was started {self._starts} times without a GPU that lasts. {again}"
 
     def _report(self, arm: _Arm) -> Report:
         scalars, layers = arm.training.measured()

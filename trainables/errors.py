@@ -92,7 +92,7 @@ class Crowded(Failure):
 
 
 class GpuLost(Failure):
-    """CUDA does not start on a machine: the fault of no arm, to be tried on another one."""
+    """CUDA does not start, or stopped: the fault of no arm, to be tried on another machine."""
 
 
 class RankLost(Failure):

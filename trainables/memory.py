@@ -81,11 +81,16 @@ def gpu_is_lost() -> bool:
 
 
 def why_cuda_does_not_start() -> str:
-    """The error, in one line; empty where a tensor can be put on the GPU and read back."""
+    """The error, in one line; empty where a tensor can be put on the GPU and read back.
+
+    A GPU whose memory is taken, by others or beyond this process's share, has started.
+    """
     import torch
 
     try:
         torch.zeros(1, device="cuda").item()
+    except torch.cuda.OutOfMemoryError:
+        return ""
     except (RuntimeError, AssertionError) as error:
         return (str(error).splitlines() or [type(error).__name__])[0]
     return ""

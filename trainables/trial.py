@@ -180,6 +180,7 @@ class ArmTrial(Trainable):
         except GpuShareTooSmall as error:
             return _problem(str(error), NEEDS_WHOLE_GPU)
         except GpuLost as error:
+            _require_gpu()
             time.sleep(GPU_LOST_PAUSE_S)
             return _problem(str(error), GPU_LOST)
         except Exception:

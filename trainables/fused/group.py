@@ -14,8 +14,9 @@ import logging
 from collections.abc import Collection, Sequence
 
 from trainables.arm_run import ArmRun
-from trainables.errors import Crowded
+from trainables.errors import Crowded, GpuLost
 from trainables.fused.training import FusedTraining
+from trainables.memory import gpu_is_lost
 from trainables.records.arm_record import ArmRecord
 
 log = logging.getLogger(__name__)
@@ -117,6 +118,8 @@ class ArmGroup:
             for training in [fused] if fused else [run.training for run in together]:
                 training.run_to(target)
         except Exception as error:
+            if gpu_is_lost():  # their starts stay counted, so that the arm at fault fails alone
+                raise GpuLost(f"The GPU of a group of arms was lost ({error}).") from error
             self._separate(f"{type(error).__name__}: {error}")
             return False
         return True
