@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
+from trainables.clipping import clip
 from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
 from trainables.fused.weighting import JointWeighting, has_same_bits
 from trainables.tasks.base import Batch
@@ -186,7 +187,7 @@ class FusedTraining:
             rows.grad = stack[name].grad
         norms_K = joint.step(most, lrs)
         for row, (alone, twin) in enumerate(zip(alones, twins, strict=True)):
-            norm = torch.nn.utils.clip_grad_norm_(alone.values(), most)
+            norm = clip(alone.values(), most)
             twin.step()
             same = torch.equal(norm, norms_K[row]) and all(
                 torch.equal(alone[name], joint.stack[name][row]) for name in alone

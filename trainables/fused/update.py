@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from trainables.clipping import clip_rows
+
 VECTOR = 16  # numbers that a CPU's kernels take at a time, at most: 512 bits of float32
 
 Parameters = dict[str, Tensor]
@@ -30,6 +32,9 @@ class JointUpdate:
         Args:
             arms: each arm's trained parameters, by the same names.
             optimizers: theirs, of the same settings and after as many steps.
+
+        Raises:
+            RuntimeError: they have not taken as many steps.
         """
         self._arms, self._optimizers = arms, optimizers
         self.stack = stacked(arms)
@@ -37,12 +42,16 @@ class JointUpdate:
         self._joint = twin_of(
             optimizers[0], [(arms[0][name], pieces) for name, pieces in self._pieces.items()]
         )
-        for name, pieces in self._pieces.items():
-            states = [o.state.get(a[name]) for a, o in zip(arms, optimizers, strict=True)]
-            if any(states):
-                joined = _joined(states)
-                for at, piece in enumerate(pieces):
-                    self._joint.state[piece] = joined if len(pieces) == 1 else _row(joined, at)
+        states = {
+            name: [o.state.get(a[name]) for a, o in zip(arms, optimizers, strict=True)]
+            for name in self._pieces
+        }
+        states = {name: of_arms for name, of_arms in states.items() if any(of_arms)}
+        _require_as_many_steps(list(states.values()))
+        for name, of_arms in states.items():
+            joined, pieces = _joined(of_arms), self._pieces[name]
+            for at, piece in enumerate(pieces):
+                self._joint.state[piece] = joined if len(pieces) == 1 else _row(joined, at)
 
     def step(self, most: float, lrs: Sequence[float]) -> Tensor:
         """Clip every arm's gradient at the norm ``most`` and step; the norms before, [K]."""
@@ -97,28 +106,20 @@ def twin_of(optimizer: Optimizer, pairs: Iterable[tuple[Tensor, Sequence[Tensor]
     )
 
 
-@torch.no_grad()
-def clip_rows(gradients: Sequence[Tensor], most: float) -> Tensor:
-    """``nn.utils.clip_grad_norm_`` of every row, in the same order of sums; the norms [K]."""
-    norms_KN = torch.stack(
-        [torch.linalg.vector_norm(g.reshape(len(g), -1), dim=1) for g in gradients], 1
-    )
-    norms_K: Tensor = torch.linalg.vector_norm(norms_KN, dim=1)
-    factors_K = (most / (norms_K + 1e-6)).clamp(max=1.0)
-    for gradient in gradients:
-        gradient.mul_(factors_K.view(-1, *(1,) * (gradient.ndim - 1)))
-    return norms_K
+def _require_as_many_steps(states: Sequence[Sequence[Mapping[str, Tensor] | None]]) -> None:
+    """RuntimeError unless all arms have taken as many; [parameters][arms]. The host waits once."""
+    known = [[state["step"] for state in of_arms if state] for of_arms in states]
+    same = all(len(steps) == len(of_arms) for steps, of_arms in zip(known, states, strict=True))
+    if same and known:
+        steps_PK = torch.stack([torch.stack(steps) for steps in known])
+        same = bool((steps_PK == steps_PK[:, :1]).all())
+    if not same:
+        raise RuntimeError("arms of a group must have taken as many steps")
 
 
 def _joined(states: Sequence[Mapping[str, Tensor] | None]) -> dict[str, Tensor]:
-    """One state of all arms': the steps taken are the same, the moments are rows.
-
-    Raises:
-        RuntimeError: they have not taken as many steps.
-    """
+    """One state of all arms': the steps taken are the same, the moments are rows."""
     known = [state for state in states if state]
-    if len(known) < len(states) or any(s["step"] != known[0]["step"] for s in known):
-        raise RuntimeError("arms of a group must have taken as many steps")
     return {
         key: value.clone() if key == "step" else torch.stack([state[key] for state in known])
         for key, value in known[0].items()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
+from trainables.clipping import clip
 from trainables.config.arm import ArmConfig
 from trainables.tasks.base import Batch
 
@@ -43,7 +44,7 @@ class Ranks:
 
     def clipped(self, parameters: Sequence[nn.Parameter], most: float) -> Tensor:
         """Clip the gradients by their norm, which is returned."""
-        return nn.utils.clip_grad_norm_(parameters, most)
+        return clip(parameters, most)
 
     def whole(self, state: dict[str, Any]) -> dict[str, Any]:
         """Tensors as one process has them, on the CPU in the first process; empty in others."""
