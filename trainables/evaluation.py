@@ -8,7 +8,8 @@ last and enter nothing else: selection never sees them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -94,6 +95,16 @@ def units_of(task: Task, split: str) -> tuple[str, ...]:
     return names
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """A batch that was measured, without its tensors."""
+
+    draw: int
+    units: tuple[int, ...]
+    samples: tuple[int, ...]
+    rows: list[int]  # of its losses, norms and scores
+
+
 class _Gathered:
     """What batches come to, by unit and by sample."""
 
@@ -107,11 +118,10 @@ class _Gathered:
 
     def add(
         self,
-        draw: int,
-        batch: Batch,
+        batch: _Seen,
         losses: Floats,
         norms: Floats,
-        scores: Floats | None,
+        scores: Floats | None = None,
         *,
         is_scored: bool,
     ) -> None:
@@ -123,15 +133,15 @@ class _Gathered:
             self._sums = np.zeros((len(self.counts), len(losses)))
         np.add.at(self._sums, list(batch.units), losses.T)
         np.add.at(self.counts, list(batch.units), 1.0)
-        self._losses += [losses] if draw == 0 else []
+        self._losses += [losses] if batch.draw == 0 else []
         self._norms.append(norms)
         if scores is None or not is_scored:
             return
-        if len(self._scores) == draw:
+        if len(self._scores) == batch.draw:
             self._scores.append([])
             self._numbers.append([])
-        self._scores[draw].append(scores)
-        self._numbers[draw] += batch.samples
+        self._scores[batch.draw].append(scores)
+        self._numbers[batch.draw] += batch.samples
 
     @property
     def by_unit(self) -> Floats:
@@ -195,7 +205,16 @@ def measure_shifted(
     return _measured(model, task, split, shifted, score_draws, score_draws, with_input=True)
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class _Passed:
+    """What the batches of a split came to, on the host."""
+
+    table: Floats  # [rows, samples]: of every batch its losses, norms and scores, side by side
+    seen: list[_Seen]
+    features: Split | None
+    unchanged: bool  # whether losses have one row more: those of the input itself
+
+
 def _measured(
     model: nn.Module,
     task: Task,
@@ -207,32 +226,22 @@ def _measured(
     feature_draws: int = 0,
     with_input: bool = False,
 ) -> Measured:
-    model.eval()
     names = units_of(task, split)
+    passed = _passed(
+        model, task, batches_of, max(draws, score_draws), feature_draws, with_input=with_input
+    )
     gathered, sizes = _Gathered(len(names)), np.zeros(len(names))
     by_unit, scored = np.zeros(()), np.zeros(())
-    kept: list[tuple[list[Tensor], Tensor]] = []
-    enough, unchanged = feature_draws, None
-    for draw in range(max(draws, score_draws)):
-        for batch in batches_of(draw):
-            found = layer_outcomes(model, task, batch)
-            losses = found.losses
-            if draw < enough and found.features is not None:
-                kept.append(([x.float().cpu() for x in found.features], batch.targets.cpu()))
-            if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
-                losses = torch.cat([losses, unchanged[None]])  # one row more
-            of_batch = None if found.scores is found.losses else _plain(found.scores)
-            norms = _plain(found.norms)
-            gathered.add(draw, batch, _plain(losses), norms, of_batch, is_scored=draw < score_draws)
+    for draw, of_draw in itertools.groupby(_cut(passed), key=lambda found: found[0].draw):
+        for batch, (losses, norms, *other) in of_draw:
+            gathered.add(batch, losses, norms, *other, is_scored=draw < score_draws)
         if draw == 0:
             sizes = gathered.counts.copy()
         if draw == draws - 1:
             by_unit = gathered.by_unit
         if draw == score_draws - 1:
             scored = gathered.by_unit
-        if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
-            enough = min(enough, draw + 1)
-    layers = slice(None) if unchanged is None else slice(-1)
+    layers = slice(-1) if passed.unchanged else slice(None)
     mean_F, scores = scored.mean(axis=0), gathered.scores
     return Measured(
         units=by_unit[:, layers],
@@ -241,10 +250,52 @@ def _measured(
         scores=mean_F[layers] if scores is None else scores.mean(axis=1),
         sample_scores=None if scores is None else scores[-1],
         sizes=sizes.astype(int).tolist(),
-        unchanged=None if unchanged is None else task.metric(float(mean_F[-1])),
-        features=_joined(kept),
+        unchanged=task.metric(float(mean_F[-1])) if passed.unchanged else None,
+        features=passed.features,
         norms=gathered.norms,
     )
+
+
+@torch.no_grad()
+def _passed(
+    model: nn.Module,
+    task: Task,
+    batches_of: Callable[[int], Iterable[Batch]],
+    draws: int,
+    feature_draws: int,
+    *,
+    with_input: bool,
+) -> _Passed:
+    """Pass all draws through the network; the results stay on its device until the last batch."""
+    model.eval()
+    kept: list[tuple[list[Tensor], Tensor]] = []
+    enough, unchanged = feature_draws, None
+    tables, seen = list[Tensor](), list[_Seen]()
+    for draw in range(draws):
+        for batch in batches_of(draw):
+            found = layer_outcomes(model, task, batch)
+            losses = found.losses
+            if draw < enough and found.features is not None:
+                kept.append(([x.float() for x in found.features], batch.targets))
+            if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
+                losses = torch.cat([losses, unchanged[None]])
+            parts = [losses, found.norms]
+            parts += [] if found.scores is found.losses else [found.scores]
+            tables.append(torch.cat(parts))
+            seen.append(_Seen(draw, batch.units, batch.samples, [len(part) for part in parts]))
+        if sum(len(labels) for _, labels in kept) >= MOST_FEATURES:
+            enough = min(enough, draw + 1)
+    table: Floats = torch.cat(tables, dim=1).cpu().double().numpy()
+    return _Passed(table, seen, _joined(kept), unchanged is not None)
+
+
+def _cut(passed: _Passed) -> Iterator[tuple[_Seen, list[Floats]]]:
+    """The losses, norms and, where they are something else, scores of every batch."""
+    first = 0
+    for batch in passed.seen:
+        of_batch = passed.table[:, first : first + len(batch.units)]
+        yield batch, np.split(of_batch, np.cumsum(batch.rows)[:-1])
+        first += len(batch.units)
 
 
 def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Split | None:
@@ -252,14 +303,9 @@ def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Split | None:
         return None
     by_layer = zip(*(layers for layers, _ in kept), strict=True)
     return Split(
-        [torch.cat(parts).numpy() for parts in by_layer],
-        torch.cat([labels for _, labels in kept]).numpy(),
+        [torch.cat(parts).cpu().numpy() for parts in by_layer],
+        torch.cat([labels for _, labels in kept]).cpu().numpy(),
     )
-
-
-def _plain(losses: Tensor) -> Floats:
-    plain: Floats = losses.double().cpu().numpy()
-    return plain
 
 
 def evaluate(

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import io
+import itertools
 import time
 from typing import Any, Literal, cast
 
@@ -246,17 +247,20 @@ class Training:
 
     def measured(self) -> tuple[dict[str, float], dict[str, list[float]]]:
         """(scalars, layer series) since the last call, named as in results.py; resets the means."""
-        count = max(self._since_report, 1)
+        count, series = max(self._since_report, 1), self.weighting.series()
+        values = torch.cat([self.sums.double(), *(part.double() for part in series.values())])
+        loss_sum, grad_norm_sum, *plain = values.tolist()  # the host waits once
         scalars = {
-            results.TRAIN_LOSS: float(self._loss_sum) / count,
-            results.TRAIN_GRAD_NORM: float(self._grad_norm_sum) / count,
+            results.TRAIN_LOSS: loss_sum / count,
+            results.TRAIN_GRAD_NORM: grad_norm_sum / count,
             results.TRAIN_STEPS_PER_S: self._steps_timed / max(self._seconds_timed, 1e-9),
             results.TRAIN_SECONDS: self.seconds,
         }
         self._loss_sum = torch.zeros_like(self._loss_sum)
         self._grad_norm_sum = torch.zeros_like(self._loss_sum)
         self._since_report = 0
-        return scalars, {name: _plain(values) for name, values in self.weighting.series().items()}
+        cut = iter(plain)
+        return scalars, {name: list(itertools.islice(cut, len(of))) for name, of in series.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """All a resumed run needs to continue bit for bit; taken right after ``measured``."""
@@ -305,8 +309,3 @@ def from_bytes(content: bytes, device: torch.device) -> dict[str, Any]:
     """The state that ``to_bytes`` wrote, on ``device``."""
     state: dict[str, Any] = torch.load(io.BytesIO(content), map_location=device, weights_only=True)
     return state
-
-
-def _plain(values: Tensor) -> list[float]:
-    plain: list[float] = values.double().tolist()
-    return plain

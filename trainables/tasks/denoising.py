@@ -249,7 +249,7 @@ class Denoising(TaskOfUnits):
         return unit_interval(self._moved(torch.from_numpy(pixels)), self.dtype)
 
     def _joined(self, samples: list[Tensor]) -> Tensor:
-        return self.as_given(torch.cat(samples).to(self.device, self.dtype))
+        return self.as_given(self._moved(torch.cat(samples)).to(self.dtype))
 
 
 def unit_interval(pixels: Tensor, dtype: torch.dtype) -> Tensor:

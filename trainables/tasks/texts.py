@@ -167,7 +167,7 @@ class TextTask(TaskOfUnits):
         labels_B = np.array([text.label for text in texts])
         tokens, targets = self._posed(PaddedBatch(ids, mask, types), labels_B)
         if noise is not None:
-            tokens = replace(tokens, noise=noise.to(self.device, self.dtype))
+            tokens = replace(tokens, noise=self._moved(noise).to(self.dtype))
         places = tuple(text.place for text in texts)
         return Batch(tokens, targets, tuple(text.unit for text in texts), places)
 
