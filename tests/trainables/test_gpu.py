@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 import torch
 
 from tests.support.data.text_runs import text_task, tiny_text
+from tests.support.gpu.devices import GPUS, gpu_of
+from tests.support.gpu.tensors import Gpu
 from tests.support.oracles import TINY
 from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.arm_run import ArmRun
@@ -19,10 +22,11 @@ from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens
 from trainables.training import Training
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine"),
-]
+
+@pytest.fixture(params=GPUS, autouse=True)
+def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu | None]:
+    with gpu_of(request.param) as here:
+        yield here
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -75,7 +79,7 @@ def take_steps(training: Training, *, settled: int) -> None:
     training.run_to(settled)  # lazily created optimiser state may synchronise once
     torch.cuda.set_sync_debug_mode("error")
     try:
-        training.run_to(settled + 30)
+        training.run_to(settled + EPOCH + 1)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     scalars, _ = training.measured()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.support.gpu.devices import GPUS, gpu_of
+from tests.support.gpu.tensors import Gpu
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
@@ -17,12 +20,16 @@ from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
-]
 GPU = torch.device("cuda")
 SMALL = TINY.with_fields({"device": "cuda"})
+
+
+@pytest.fixture(params=GPUS, autouse=True)
+def gpu(request: pytest.FixtureRequest) -> Iterator[Gpu | None]:
+    environment.cache_clear()
+    with gpu_of(request.param) as here:
+        yield here
+    environment.cache_clear()
 
 
 @pytest.fixture

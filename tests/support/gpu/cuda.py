@@ -39,13 +39,14 @@ class DeviceGenerator(torch.Generator):
     """A generator of the device: other numbers than the CPU's of the same seed."""
 
     device = torch.device("cuda", 0)  # type: ignore[assignment]
+    as_cpu = False  # whether it draws what one of the CPU draws
 
     def __init__(self) -> None:
         tensors.generators.add(self._cdata)
         weakref.finalize(self, tensors.generators.discard, self._cdata).atexit = False
 
     def manual_seed(self, seed: int) -> DeviceGenerator:
-        super().manual_seed(seed ^ 0x5EED)
+        super().manual_seed(seed if self.as_cpu else seed ^ 0x5EED)
         return self
 
 
@@ -63,6 +64,7 @@ class _Generators(type(torch.Generator)):  # type: ignore[misc]
 
 
 _real_generator = torch.Generator
+_real_grouped = torch._C._group_tensors_by_device_and_dtype
 _real_load, _real_save = torch.load, torch.save
 
 
@@ -162,6 +164,12 @@ def _drawing(draw: Any) -> Any:
     return checked
 
 
+def _grouped(tensors: Any, indices: bool) -> Any:
+    """Groups of tensors for one kernel, by their device as Python sees it."""
+    found = _real_grouped(tensors, indices)
+    return {(of[0][0].device, kind): (of, at) for (_, kind), (of, at) in found.items()}
+
+
 def _fraction(fraction: float, device: int) -> None:
     gpu().fraction = fraction
 
@@ -229,8 +237,10 @@ def _calls(here: Gpu) -> dict[str, Any]:
         "_cuda_get_sync_debug_mode": lambda: gpu().sync_mode,
         "_cuda_isCurrentStreamCapturing": lambda: gpu().capture is not None,
         "_cuda_getCurrentStream": lambda device: stream,
+        "_cuda_getCurrentRawStream": lambda device: 0,
         "_cuda_setStream": lambda **_: None,
         "_cuda_isInBadFork": lambda: False,
+        "_group_tensors_by_device_and_dtype": _grouped,
         "_cuda_ipc_collect": lambda: None,
         "_host_emptyCache": lambda: None,
     }
@@ -268,12 +278,16 @@ def _autocasts(library: torch.library.Library) -> None:
 
 
 @contextmanager
-def imitated_cuda(total: int = 8 << 30, *, pinned: int = 64 << 20) -> Iterator[Gpu]:
+def imitated_cuda(
+    total: int = 8 << 30, *, pinned: int = 64 << 20, draws_as_cpu: bool = False
+) -> Iterator[Gpu]:
     """One imitated GPU in this process, as long as the block lasts.
 
     Args:
         total: bytes of its memory.
         pinned: bytes of the host's memory that may be pinned.
+        draws_as_cpu: seeds mean the numbers that they mean on the CPU, so that what is trained can
+            be compared; on a real GPU they never do.
     """
     here = Gpu(total, pinned)
     library = torch.library.Library("aten", "IMPL", "CUDA")
@@ -302,6 +316,7 @@ def imitated_cuda(total: int = 8 << 30, *, pinned: int = 64 << 20) -> Iterator[G
         (cuda, "current_stream", lambda device=None: Stream()),
         (cuda, "stream", lambda stream: ExitStack()),
         (cuda.graph, "default_capture_stream", None),
+        (DeviceGenerator, "as_cpu", draws_as_cpu),
         (torch, "Generator", _AnyGenerator),
         (torch, "load", load),
         (torch, "save", save),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +82,7 @@ class Gpu:
         if key in self._known:
             return
         size = -(-storage.nbytes() // BLOCK) * BLOCK
-        if self.used + size > self.fraction * self.total:
+        if -(-(self.used + size) // SEGMENT) * SEGMENT > self.fraction * self.total:
             raise torch.cuda.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {size / 2**20:.2f} MiB. GPU 0 has a total "
                 f"capacity of {self.total / 2**30:.2f} GiB of which "
@@ -230,31 +230,42 @@ def launch(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         here.lost = not isinstance(error, torch.cuda.OutOfMemoryError)
         raise error
     here.launched += 1
-    given = tree_flatten((args, kwargs))[0]
+    given: list[Any] = []
     if func in _COPIES:
         return _copied(here, func, args, kwargs)
+    plain_args, plain_kwargs = _held(args, given), _held(kwargs, given)
     _check(here, func, name, args, given)
-    to = kwargs.get("device")
-    kwargs = kwargs if to is None else {**kwargs, "device": torch.device("cpu")}
-    plain_args, plain_kwargs = tree_map(held_of, args), tree_map(held_of, kwargs)
+    if kwargs.get("device") is not None:
+        plain_kwargs["device"] = torch.device("cpu")
+    if name == "_foreach_norm":  # by another kernel than one norm, in another order of sums
+        plain_args = [[x.flip(0) if x.dim() else x for x in plain_args[0]], *plain_args[1:]]
     found = func(*plain_args, **plain_kwargs)
-    wrapped = _wrapped(given, found)
+    wrapped = _wrapped(found, {id(x.held): x for x in given if isinstance(x, DeviceTensor)})
     if here.capture is not None:
         made = [x for x in tree_flatten(wrapped)[0] if isinstance(x, DeviceTensor)]
         here.capture.append((func, plain_args, plain_kwargs, made))
     return wrapped
 
 
-def _wrapped(given: Iterable[Any], found: Any) -> Any:
+def _held(value: Any, given: list[Any]) -> Any:
+    """Arguments with the CPU's tensors in place of the device's; what was there is ``given``."""
+    if isinstance(value, Tensor | torch.Generator):
+        given.append(value)
+        return held_of(value)
+    if isinstance(value, list | tuple):
+        return [_held(part, given) for part in value]
+    if isinstance(value, dict):
+        return {name: _held(part, given) for name, part in value.items()}
+    return value
+
+
+def _wrapped(found: Any, same: dict[int, DeviceTensor]) -> Any:
     """Results on the device; what was changed in place is the tensor that was given."""
-    same = {id(x.held): x for x in given if isinstance(x, DeviceTensor)}
-
-    def wrapped(value: Any) -> Any:
-        if not isinstance(value, Tensor):
-            return value
-        return same[id(value)] if id(value) in same else DeviceTensor(value)
-
-    return tree_map(wrapped, found)
+    if isinstance(found, Tensor):
+        return same[id(found)] if id(found) in same else DeviceTensor(found)
+    if isinstance(found, list | tuple):
+        return type(found)(_wrapped(part, same) for part in found)
+    return found
 
 
 def to_device(self: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -313,6 +324,8 @@ def _check(here: Gpu, func: Any, name: str, args: Any, given: list[Any]) -> None
     for tensor in tensors:
         if isinstance(tensor, DeviceTensor) or (name in _INDEXED and id(tensor) in in_list):
             continue
+        if torch._C._current_graph_task_id() >= 0 and not tensor.any():
+            continue  # the zeros of autograd, which takes tensors of the device for the CPU's
         if tensor.dim() > 0 or tensor is tensors[0] or id(tensor) in in_list:
             raise RuntimeError(
                 "Expected all tensors to be on the same device, but found at least two devices, "
@@ -337,11 +350,13 @@ def _check(here: Gpu, func: Any, name: str, args: Any, given: list[Any]) -> None
 
 def empty(size: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, memory_format: Any = None) -> Tensor:  # fmt: skip  # noqa: E501
     """``torch.empty`` on the device: what every other new tensor is made of."""
+    torch.cuda._lazy_init()  # torch's C++ asks once a process, and this one may get another GPU
     gpu().require_alive()
     return DeviceTensor(torch.empty(size, dtype=dtype))
 
 
 def empty_strided(size: Any, stride: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Tensor:  # fmt: skip  # noqa: E501
     """The same with strides."""
+    torch.cuda._lazy_init()
     gpu().require_alive()
     return DeviceTensor(torch.empty_strided(size, stride, dtype=dtype))
