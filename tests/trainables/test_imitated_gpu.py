@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from sweep.cost.counted_work import counted_work
 from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.instruction_runs import tiny_instructions
 from tests.support.data.text_checkpoints import tiny_decoder
@@ -28,6 +30,7 @@ from trainables.environment import environment
 from trainables.errors import GpuLost, GpuShareTooSmall
 from trainables.evaluation import measure
 from trainables.fused.group import ArmGroup
+from trainables.predictor import Asked, Predictor, write_predictor
 from trainables.primal_dual import weighting
 from trainables.records.arm_record import ArmRecord
 from trainables.records.arms import ArmStore
@@ -208,6 +211,52 @@ def test_a_step_of_a_network_of_transformers_waits_once_and_of_the_others_never(
         training.evaluated.eval()
         measure(training.evaluated, training.task, "dev", config.train_gamma, 2)
         assert gpu.synced.count("copy to the host") == 2, family
+
+
+@pytest.mark.parametrize("family", ["ut", "encoder, low rank", "decoder"])
+def test_a_kept_network_is_asked_on_the_gpu_as_on_the_cpu(
+    family: str, gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = on_gpu(FAMILIES[family](tmp_path))
+    store = store_in(tmp_path / "store")
+    record = trained(config, store)
+    weights = store.weights(record.signature)
+    assert weights is not None
+    found = []
+    for visible in ("0", ""):  # without a GPU what was trained on one is asked on the CPU
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        found.append(asked(record, weights, tmp_path / f"predictor{visible}"))
+    (here, device), (there, other) = found
+    assert (device, other) == ("cuda", "cpu")
+    assert here == there if isinstance(here, str) else np.allclose(here, there, atol=1e-5)
+
+
+def asked(record: ArmRecord, weights: bytes, folder: Path) -> tuple[Any, str]:
+    """What a kept network says, and where it is."""
+    if record.config.facts.answers:
+        network = Asked(record.config, weights)
+        (prompt,) = network.held_out(1)
+        device = next(network._model.parameters()).device  # type: ignore[attr-defined]
+        return network.answer(prompt, 0.0, 4).written, device.type
+    folder.mkdir()
+    write_predictor(folder, record, weights)
+    predictor = Predictor.load(folder)
+    found = predictor.predict(predictor.example())
+    scores = found.select_dtypes("number") if predictor.reads_texts else found
+    return np.asarray(scores), predictor.device.type
+
+
+@pytest.mark.parametrize("name", ["ut", "dust"])
+def test_the_estimate_of_memory_is_what_the_allocator_counts(name: str, gpu: Gpu) -> None:
+    """Without what a real GPU takes beside tensors: CUDA itself, and cuBLAS's workspaces."""
+    size = {"data.patch_size": 16, "data.frame_size": 96, "data.frames": 10, "batch_size": 32}
+    config = on_gpu(TINY.with_fields({"model.name": name, "model.layers": 5} | size))
+    gc.collect()
+    gpu.peak = gpu.used
+    _, training = arm_run.built(config, torch.device("cuda"), torch.float32)
+    training.run_to(3)
+    work = counted_work(config)
+    assert gpu.peak == pytest.approx(work.state_bytes + work.kept_bytes, rel=0.15)
 
 
 # --- memory and loss ------------------------------------------------------------------------------
