@@ -45,7 +45,7 @@ def halved_norms(gradients: Sequence[Tensor]) -> Tensor:
     size = squares_KN.shape[1]
     while size > 1:
         half = (size + 1) // 2
-        squares_KN[:, : size - half] += squares_KN[:, half:size]
+        squares_KN[:, : size - half].add_(squares_KN[:, half:size])
         size = half
     return squares_KN[:, 0].sqrt()
 
