@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from trainables.clipping import clip
 from trainables.fused.update import JointUpdate, Parameters, stacked, twin_of
 from trainables.fused.weighting import JointWeighting, has_same_bits
+from trainables.primal_dual.clipping import clip
 from trainables.tasks.base import Batch
 from trainables.training import Kind, StepLosses, Training
 

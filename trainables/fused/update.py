@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from trainables.clipping import clip_rows
+from trainables.primal_dual.clipping import clip_rows
 
 VECTOR = 16  # numbers that a CPU's kernels take at a time, at most: 512 bits of float32
 

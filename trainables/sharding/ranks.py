@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from trainables.clipping import clip
 from trainables.config.arm import ArmConfig
+from trainables.primal_dual.clipping import clip
 from trainables.tasks.base import Batch
 
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables import clipping
-from trainables.clipping import clip, clip_rows, halved_norms
+from trainables.primal_dual import clipping
+from trainables.primal_dual.clipping import clip, clip_rows, halved_norms
 
 SHAPES = ((64, 64), (7, 16, 3), (33,), (), (1,))
 ARMS = 5

@@ -1,4 +1,4 @@
-"""Clipping of gradients by their norm, with the same bits for an arm alone and in a group.
+"""Clipping of gradients, with the same bits for an arm alone and in a group.
 
 On a CPU the norm is torch's: that of every tensor, then that of those. On a GPU the order in which
 torch's kernels sum depends on how many rows they are given. There squares are added in halves,
