@@ -107,15 +107,17 @@ def store_in(folder: Path) -> ArmStore:
     return ArmStore(ObjectStore(folder))
 
 
-def trained(config: ArmConfig, store: ArmStore, **options: Any) -> ArmRecord:
+def trained(config: ArmConfig, store: ArmStore, *, anew: bool = False, **options: Any) -> ArmRecord:
+    """An arm's record at its end; ``anew``: by another process from every report on."""
     run = ArmRun(config, store, **options)
     while not run.advance().is_final:
-        pass
+        if anew:
+            run = ArmRun(config, store, **options)
     return run.record
 
 
-def finished(config: ArmConfig, folder: Path) -> ArmRecord:
-    record = trained(config, store_in(folder))
+def finished(config: ArmConfig, folder: Path, *, anew: bool = False) -> ArmRecord:
+    record = trained(config, store_in(folder), anew=anew)
     assert record.status == "finished", record.reason
     return record
 
@@ -148,7 +150,7 @@ def without_words(record: ArmRecord) -> ArmRecord:
 def test_both_arms_come_to_the_numbers_of_the_cpu(family: str, gpu: Gpu, tmp_path: Path) -> None:
     config = FAMILIES[family](tmp_path)
     for run in (config, config.unconstrained()):
-        here = finished(on_gpu(run), tmp_path / "gpu")
+        here = finished(on_gpu(run), tmp_path / "gpu", anew=True)
         there = finished(run, tmp_path / "cpu")
         assert apart(here, there) < (0.05 if run.dtype == "bfloat16" else SAME)
         assert here.environment["gpu"] == "Imitated GPU"
@@ -167,10 +169,7 @@ def test_arms_of_every_dual_optimiser_go_on_from_their_checkpoints(
         TINY.with_fields({**SHORT, "constraint.dual_optimizer": optimizer, **fields})
     ).with_fields({"weight_ema": 0.5})
     whole = finished(config, tmp_path / "whole")
-    parts = store_in(tmp_path / "parts")
-    while not (run := ArmRun(config, parts)).advance().is_final:  # a new process for every report
-        pass
-    assert numbers(run.record) == numbers(whole)
+    assert numbers(finished(config, tmp_path / "parts", anew=True)) == numbers(whole)
     assert apart(whole, finished(config.with_fields({"device": "cpu"}), tmp_path / "cpu")) < SAME
 
 
@@ -275,11 +274,36 @@ def test_an_arm_that_needs_more_than_the_gpu_has_fails_with_advice(tmp_path: Pat
     assert store.record(config.signature()) is None
 
 
-def lose_after(gpu: Gpu, launches: int) -> None:
-    """The GPU fails at an operation, and every call after it."""
+LOST = torch.AcceleratorError("CUDA error: unspecified launch failure")
+
+
+def fail_after(gpu: Gpu, launches: int, error: BaseException = LOST) -> None:
+    """An operation fails, and where the GPU is lost every call after it."""
     until = gpu.launched + launches
-    error = torch.AcceleratorError("CUDA error: unspecified launch failure")
     gpu.fails_at = lambda name: error if gpu.launched >= until else None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_an_arm_of_every_family_ends_by_lack_of_memory_and_survives_its_gpu(
+    family: str, tmp_path: Path
+) -> None:
+    config, store = on_gpu(FAMILIES[family](tmp_path)), store_in(tmp_path / "store")
+    with imitated_cuda() as gpu:
+        arm = ArmRun(config, store)
+        assert arm.begin()
+        fail_after(gpu, 60)
+        with pytest.raises(GpuLost, match="was lost"):
+            arm.advance()
+    with imitated_cuda() as gpu:
+        arm = ArmRun(config, store)
+        assert arm.begin()
+        fail_after(gpu, 60, torch.cuda.OutOfMemoryError("CUDA out of memory."))
+        record = arm.advance()
+        assert (record.status, record.reason[:17]) == ("failed", "out of GPU memory")
+        del gpu.fails_at
+        gc.collect()  # what held a block that would have been run again,
+        gc.collect()  # and the block
+        assert gpu.used == 0
 
 
 @pytest.mark.parametrize("arms", [1, 3])
@@ -293,7 +317,7 @@ def test_arms_whose_gpu_is_lost_go_on_in_another_process(arms: int, tmp_path: Pa
             trained(config, undisturbed)
         group = ArmGroup([ArmRun(config, store) for config in configs])
         group.advance()
-        lose_after(gpu, 900)
+        fail_after(gpu, 900)
         with pytest.raises(GpuLost, match="GPU of"):
             finish(group)
         assert memory.gpu_is_lost()
@@ -312,7 +336,7 @@ def test_an_arm_that_loses_every_gpu_is_failed(tmp_path: Path) -> None:
     for start in range(1, ARM_STARTS + 1):
         with imitated_cuda() as gpu:
             run = ArmRun(config, store)
-            lose_after(gpu, 900)
+            fail_after(gpu, 900)
             if start < ARM_STARTS:
                 with pytest.raises(GpuLost, match="unspecified launch failure"):
                     run.advance()
