@@ -53,7 +53,7 @@ ARMS = "arms"  # what arms came to, as one JSON string: Tune tracks every number
 PROBLEM = "problem"  # why the arms cannot go on here; they are resumed by a later run
 STORE_PROBLEM = "store_problem"  # whether that was the store, data or code: all arms end then
 NEEDS_WHOLE_GPU = "needs_whole_gpu"  # whether that was the arm's share of a GPU
-GPU_LOST = "gpu_lost"  # whether that was the machine's GPU: another machine may do
+GPU_LOST = "gpu_lost"  # whether that was the GPU, which the trial holds on to: another may do
 NODE = "node"  # Ray's id of the machine; empty outside Ray
 FETCHING = "fetching"  # how far its data are: the result of a step that only waited for them
 FETCH_TOLD_S = 5.0  # at most so often
@@ -149,6 +149,7 @@ class ArmTrial(Trainable):
         self._trial_config = config
         self._group: ArmGroup | None = None
         self._fetch: Background | None = None
+        self._gpu_lost = ""
 
     def reset_config(self, new_config: dict[str, Json]) -> bool:
         """Take others in the same process."""
@@ -161,6 +162,8 @@ class ArmTrial(Trainable):
 
         Problems are told in the result.
         """
+        if self._gpu_lost:
+            return self._holding_lost_gpu()
         try:
             if self._group is None:
                 self._refuse_other_code()
@@ -181,8 +184,8 @@ class ArmTrial(Trainable):
             return _problem(str(error), NEEDS_WHOLE_GPU)
         except GpuLost as error:
             _require_gpu()
-            time.sleep(GPU_LOST_PAUSE_S)
-            return _problem(str(error), GPU_LOST)
+            self._gpu_lost = str(error)
+            return self._holding_lost_gpu()
         except Exception:
             return _problem(traceback.format_exc(limit=-3))
 
@@ -198,6 +201,11 @@ class ArmTrial(Trainable):
         self._group = None
         if self._company is not None:
             self._company.end()
+
+    def _holding_lost_gpu(self) -> dict[str, Json]:
+        """Hold the GPU until the driver ends this trial: another would bring its arms to it."""
+        time.sleep(GPU_LOST_PAUSE_S)
+        return _problem(self._gpu_lost, GPU_LOST) | {"done": False}
 
     def _fetching(self) -> str:
         """How far the data and weights are that lie at addresses; empty: they are here."""

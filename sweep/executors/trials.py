@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sweep.executors.capacity import Capacity
 from sweep.executors.groups import next_group
@@ -29,10 +30,14 @@ FETCH_TOLD_EVERY_S = 30.0
 class LiveTrial:
     """Arms in the hands of a trial: one, or a group that its worker trains together."""
 
-    arms: list[Arm]  # those without an outcome; where a worker died, they are trained in this order
+    # Those without an outcome; where a worker died, they are trained in this order. None where the
+    # trial holds a GPU that is lost.
+    arms: list[Arm]
     kind: ResourceClass
     host: str = ""  # of its worker, once it has reported
     is_leaving: bool = False  # told to give way
+    # When it was handed out, or last asked whether it may hold a lost GPU: reports by host.
+    reports_before: Counter[str] = field(default_factory=Counter)
 
 
 class LiveTrials:
@@ -62,6 +67,7 @@ class LiveTrials:
         self.lost_gpus: set[str] = set()  # machines on which CUDA did not start
         self._classes, self._capacity, self._stalls = classes, capacity, stalls
         self._training: set[str] = set()  # trials whose arm a worker has
+        self._reports: Counter[str] = Counter()  # of this driver's arms, by host
         self._fetch_told: dict[str, float] = {}  # by host: when the log last heard of its fetch
 
     def assign(self, trial: str) -> LiveTrial | None:
@@ -84,7 +90,7 @@ class LiveTrials:
         for arm in arms:
             live = coordinator.live[arm.signature]
             live.gpus, live.processes, live.together = kind.gpus, kind.processes, len(arms)
-        self.assigned[trial] = LiveTrial(arms, kind)
+        self.assigned[trial] = LiveTrial(arms, kind, reports_before=self._reports.copy())
         return self.assigned[trial]
 
     def is_taken_back(self, trial: str) -> bool:
@@ -97,6 +103,7 @@ class LiveTrials:
         """Arms of a trial came to reports; those that finished leave the others at work."""
         assigned = self.assigned[trial]
         assigned.host = host
+        self._reports[host] += 1
         self._stalls.reported(trial)
         for arm in arms:
             if arm.report is not None:
@@ -132,6 +139,7 @@ class LiveTrials:
         assigned = self.assigned.pop(trial)
         self._training.discard(trial)
         self._stalls.ended(trial)
+        self._reports[assigned.host] += bool(arms)
         self._settle(assigned, arms)
         return [arm.signature for arm in assigned.arms]
 
@@ -157,10 +165,37 @@ class LiveTrials:
         self.lost_gpus.add(node)
         self.coordinator.lost(signature)
 
+    def may_hold_lost_gpu(self, trial: str, host: str, *, elsewhere: bool) -> bool:
+        """Whether a trial on whose GPU CUDA does not start stays there, so that no arm comes to it.
+
+        Only while others train: where none can, arms must come to their ends.
+
+        Args:
+            trial: whose GPU it is.
+            host: of its worker.
+            elsewhere: arms can be kept from that machine; then it is the GPU alone that is lost
+                only where others train beside it.
+        """
+        assigned = self.assigned[trial]
+        new = self._reports - assigned.reports_before
+        assigned.reports_before = self._reports.copy()
+        here = [self.assigned[t] for t in self._training if t != trial and self.assigned[t].arms]
+        hosts = {*new, *(one.host for one in here)}
+        return host in hosts or bool(hosts and not elsewhere)
+
+    def holds_lost_gpu(self, trial: str, problem: str) -> None:
+        """A trial stays on a GPU on which CUDA does not start; its arms are handed out again."""
+        assigned = self.assigned[trial]
+        if assigned.arms:
+            log.warning("%s Its arms go to other GPUs.", problem)
+        arms, assigned.arms = assigned.arms, []
+        for arm in arms:
+            self.coordinator.lost(arm.signature)
+
     def hanging(self, training: Collection[str]) -> list[str]:
         """Trials, of those whose arm a worker has now, whose worker is to be ended: it hangs."""
         self._training = {trial for trial in training if trial in self.assigned}
-        sizes = {trial: len(self.assigned[trial].arms) for trial in self._training}
+        sizes = {t: len(arms) for t in self._training if (arms := self.assigned[t].arms)}
         stalls = self._stalls.hanging(sizes)
         for stall in stalls:
             self._tell(stall, self.assigned[stall.trial])

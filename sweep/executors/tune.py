@@ -221,7 +221,9 @@ class _PlanSearcher(_WithoutState, Searcher):
     def on_trial_result(self, trial_id: str, result: dict[str, Json]) -> None:
         """A report, but for the last one of a trial."""
         with self._errors_end_it():
-            if how_far := result.get(trial.FETCHING):
+            if result.get(trial.GPU_LOST):
+                self._live.holds_lost_gpu(trial_id, str(result[trial.PROBLEM]))
+            elif how_far := result.get(trial.FETCHING):
                 self._live.fetches(trial_id, how_far, result.get("hostname", ""))
             else:
                 self._live.reported(trial_id, arms_of(result), result.get("hostname", ""))
@@ -285,7 +287,13 @@ class _AtNextReport(_WithoutState, Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Json]) -> bool:
         """Whether this trial ends here."""
-        return bool(self._live.coordinator.stopping) or self._live.gives_way(trial_id)
+        live = self._live
+        if live.coordinator.stopping or live.gives_way(trial_id):
+            return True
+        if not result.get(trial.GPU_LOST):
+            return False
+        elsewhere = bool(_without({*live.lost_gpus, result[trial.NODE]}))
+        return not live.may_hold_lost_gpu(trial_id, result["hostname"], elsewhere=elsewhere)
 
     def stop_all(self) -> bool:
         """Never: arms end one by one, at their reports."""

@@ -112,6 +112,18 @@ def test_arms_whose_gpu_is_lost_go_on_in_another_process(
     assert table(objects, asked) == trained_alone(asked, tmp_path / "alone")
 
 
+def test_a_broken_gpu_beside_one_that_works_fails_no_arm(
+    machine: Callable[..., ImitatedGpus], objects: ObjectStore, tmp_path: Path
+) -> None:
+    gpus = machine(count=2)
+    gpus.break_gpu(0)
+    asked = put_definition(objects, short(n_proposals=4))
+    summary = run_sweep(objects, asked, Executor(), display=False)
+    assert (summary.is_done, summary.problems) == (True, ())
+    assert gpus_of(objects) == {"Imitated GPU 1"}
+    assert table(objects, asked) == trained_alone(asked, tmp_path / "alone")
+
+
 def test_where_cuda_starts_on_no_gpu_arms_fail_after_as_many_starts(
     machine: Callable[..., ImitatedGpus], objects: ObjectStore
 ) -> None:

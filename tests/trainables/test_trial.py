@@ -217,8 +217,10 @@ def test_a_machine_whose_gpu_is_lost_fails_no_arm_at_once(
     monkeypatch.setattr("trainables.trial.GPU_LOST_PAUSE_S", 0.0)
     config = replace(arm(), device="cuda")
     for _ in range(ARM_STARTS - 1):
-        result = trial_of(objects, config).train()
-        assert (finished(result), result[GPU_LOST], result["done"]) == (False, True, True)
+        trial = trial_of(objects, config)
+        result = trial.train()
+        assert (finished(result), result[GPU_LOST], result["done"]) == (False, True, False)
+        assert trial.train()[GPU_LOST] is True  # it holds the GPU, and starts no arm on it again
         assert result[STORE_PROBLEM] is False
         assert f"CUDA does not start on {socket.gethostname()}" in result[PROBLEM]
         assert "nvidia-smi" in result[PROBLEM]

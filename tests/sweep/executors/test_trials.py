@@ -20,7 +20,7 @@ from sweep.executors import ray_session
 from sweep.executors.resources import Machine, ResourceClasses
 from sweep.executors.stalls import Stalls
 from sweep.executors.trials import LiveTrial, LiveTrials
-from sweep.executors.tune import _PlanSearcher, _Scheduler
+from sweep.executors.tune import _AtNextReport, _PlanSearcher, _Scheduler
 from sweep.run.budget import NO_LIMIT, Budget, Spending
 from sweep.run.events import Event
 from sweep.study.arms import Arm
@@ -216,6 +216,33 @@ def test_an_arm_that_met_a_lost_gpu_comes_again_and_the_machine_is_told_once(
     assert work.coordinator.problems == []
 
 
+def test_a_lost_gpu_is_held_while_others_train(objects: ObjectStore) -> None:
+    """Else its worker would be the one that is free, and fail one arm after the other."""
+    work = Work(objects, Capacity(3))
+    lost, other, _ = work.assign()
+    (arm,) = work.arms(lost)
+
+    def may_hold(trial: str, *, elsewhere: bool = False) -> bool:
+        return work.live.may_hold_lost_gpu(trial, "here", elsewhere=elsewhere)
+
+    assert not may_hold(lost)  # the others wait for workers, maybe for this GPU
+    work.hanging(0, lost, other)
+    assert may_hold(lost)
+    assert not may_hold(lost, elsewhere=True)  # other machines have GPUs, and none trains here
+    work.reported(other, 20, "here")
+    assert may_hold(lost, elsewhere=True)
+    work.live.holds_lost_gpu(lost, "CUDA does not start on here.")
+    assert work.hanging(5_000, lost) == []
+    assert work.assign() == []  # it keeps its place ...
+    work.finish(other)
+    assert may_hold(lost)  # ... also between two arms of others
+    assert not may_hold(lost)
+    assert work.assign() == ["t3"]
+    assert work.arms("t3") == [arm]
+    assert work.live.is_taken_back(lost)  # where its worker dies
+    assert work.live.ended(lost) == []
+
+
 def test_a_hanging_arm_is_ended_told_and_at_the_second_time_failed(
     objects: ObjectStore, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -367,6 +394,32 @@ def test_arms_are_kept_from_a_lost_gpu_while_another_machine_has_one(
     assert last is not None
     assert (last["runs"], last["avoid"]) == (first["runs"], "")
     assert not live.coordinator.problems
+
+
+def test_a_trial_that_holds_a_lost_gpu_ends_where_arms_can_go_to_another_machine(
+    objects: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes = [{"NodeID": node, "Alive": True, "Resources": {"GPU": 1.0}} for node in "ab"]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    work = Work(objects, Capacity(2))
+    searcher, ends = _PlanSearcher(work.live, 0), _AtNextReport(work.live)
+    assert searcher.suggest("t0") is not None
+    assert searcher.suggest("t1") is not None
+    (arm,) = work.arms("t0")
+    work.reported("t1", 20, "host-b")
+    lost = {GPU_LOST: True, NODE: "a", PROBLEM: "CUDA does not start.", "hostname": "host-a"}
+    assert ends("t0", lost)
+    work.reported("t1", 30, "host-b")
+    nodes.pop()  # there is no other machine, only another GPU
+    assert not ends("t0", lost)
+    searcher.on_trial_result("t0", lost)
+    assert (work.arms("t0"), work.live.lost_gpus) == ([], set())
+    work.finish("t1")
+    again = searcher.suggest("t2")
+    assert again is not None
+    assert (work.arms("t2"), again["avoid"]) == ([arm], "")
+    work.coordinator.stop("`sweep stop toy`")
+    assert ends("t0", lost)
 
 
 def test_a_problem_of_a_group_is_told_once(objects: ObjectStore) -> None:
