@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from sweep.api import training
 from sweep.results.sweep_view import load_sweep
@@ -13,6 +14,8 @@ from sweep.run.signals import KNOWN
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.lock import driver_lock
 from tests.support.command_line import contents, refused, sweep
+from tests.support.gpu.cuda import imitated_cuda
+from tests.support.servers.ray_nodes import NO_CLUSTER
 from tests.support.toy_sweeps import definition, started
 from trainables.errors import StoreError
 from trainables.records.objects import ObjectStore
@@ -54,6 +57,24 @@ def test_a_truncated_frame_is_named(root: Path, tmp_path: Path) -> None:
 def test_a_data_set_without_a_folder_says_how_to_give_one(root: Path) -> None:
     assert "--data" in refused("run", "ped2_ut")
     assert not root.exists()
+
+
+@pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch has CUDA of its own")
+def test_a_gpu_is_required_of_the_machine_that_trains(
+    root: Path, space_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = ("run", space_file, "--set", "device=cuda")
+    for where in ("local", "inline"):
+        text = refused(*asked, "--where", where)
+        assert "device must be 'cpu' on this machine, got 'cuda': torch finds no GPU here" in text
+    with imitated_cuda():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+        assert "torch finds no GPU here" in refused(*asked)
+    assert not root.exists()
+    for name, value in NO_CLUSTER.items():
+        monkeypatch.setenv(name, value)
+    head = sweep(*asked, "--where", "cluster", exits=1)  # which trains nothing
+    assert "no Ray cluster answers here" in head.stderr
 
 
 def test_a_storage_root_that_cannot_be_written_is_refused(space_file: str, tmp_path: Path) -> None:
