@@ -7,7 +7,7 @@ Ray finds them by NVML. All processes share the folder of ``Faults``; there, bes
     gpus            how many the machine has, and bytes of each
     gpu-<pid>       what a process did with its GPU, a line of JSON each: it started CUDA (what it
                     saw, what Ray had given it), was held to a share, lost the GPU, found it taken
-    broken-<id>     while it exists, CUDA does not start on that GPU
+    broken-<id>-<p> while it exists, CUDA does not start on that GPU in processes below process p
     lose-<n>        the first process that comes to n operations loses its GPU there: once
     take-<n>-<b>    the first process that comes to n operations finds b bytes taken: once
 """
@@ -25,6 +25,8 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
+
+import psutil
 
 from tests.support.faults import Faults
 
@@ -89,9 +91,9 @@ class ImitatedGpus(Faults):
         """Let one process find so many bytes of its GPU taken, after so many operations."""
         (self.folder / f"take-{operations}-{size}").touch()
 
-    def break_gpu(self, number: int) -> None:
-        """Let CUDA start on this GPU no more."""
-        (self.folder / f"broken-{number}").touch()
+    def break_gpu(self, number: int, *, below: int = 1) -> None:
+        """Let CUDA start on this GPU no more, in processes that descend from this one."""
+        (self.folder / f"broken-{number}-{below}").touch()
 
     def told(self, what: str) -> dict[int, list[Any]]:
         """What processes told of this kind, by process id."""
@@ -211,8 +213,9 @@ class _Process:
 
     def _start(self) -> None:
         ids = self._visible()
-        if ids and (self._folder / f"broken-{ids[0]}").exists():
-            self._tell(refused=ids[0])
+        above = [1, *(one.pid for one in psutil.Process().parents())]
+        if ids and any((self._folder / f"broken-{ids[0]}-{one}").exists() for one in above):
+            self._tell(refused=above)
             raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
         self._ids = ids
         ray = sys.modules.get("ray")
