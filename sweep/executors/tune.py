@@ -293,7 +293,7 @@ class _AtNextReport(_WithoutState, Stopper):
         if not result.get(trial.GPU_LOST):
             return False
         elsewhere = bool(_without({*live.lost_gpus, result[trial.NODE]}))
-        return not live.may_hold_lost_gpu(trial_id, result["hostname"], elsewhere=elsewhere)
+        return not live.may_hold_lost_gpu(trial_id, result.get("hostname", ""), elsewhere=elsewhere)
 
     def stop_all(self) -> bool:
         """Never: arms end one by one, at their reports."""
