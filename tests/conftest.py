@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import secrets
 import shutil
@@ -15,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 # Nothing of ours is imported up here: what must hold before that is set by pytest_configure below.
 if TYPE_CHECKING:
@@ -23,11 +23,21 @@ if TYPE_CHECKING:
     from tests.support.servers.postgres_servers import Postgres
     from trainables.records.objects import ObjectStore
 
-# Two shared cores: no deadlines; the same examples every time, so that a red run can be repeated.
-settings.register_profile(
-    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("repeatable")
+
+def is_there(package: str) -> bool:
+    """Whether it is installed; .ci/gpu runs tests where most packages are not."""
+    return importlib.util.find_spec(package) is not None
+
+
+if is_there("hypothesis"):
+    from hypothesis import HealthCheck, settings
+
+    # Two shared cores: no deadlines; the same examples every time, so that a red run can be
+    # repeated.
+    settings.register_profile(
+        "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("repeatable")
 
 NOT_FAST = ("slow", "cluster", "gpu", "network")
 LONG_S = 5.0  # a fast test that takes longer has a reason
@@ -143,6 +153,15 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
         path = folder / name.lower()
         path.mkdir()
         monkeypatch.setenv(name, str(path))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def photographs_without_pillow() -> None:
+    """Drawn ones, so that what trains can be tested there."""
+    if not is_there("PIL"):
+        from benchmarks.imitated.drawn_clips import stand_in
+
+        stand_in()
 
 
 @pytest.fixture(autouse=True)
@@ -307,6 +326,9 @@ def cloud(cloud_server: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 @pytest.fixture(scope="session", autouse=True)
 def tables_are_made_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """MLflow makes the tables of a new SQLite file for a second or two; later files are copies."""
+    if not is_there("mlflow"):
+        yield
+        return
     from sweep.tracking import client
 
     make, first = client._make_tables, tmp_path_factory.mktemp("tables") / "mlflow.db"

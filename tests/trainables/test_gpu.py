@@ -20,6 +20,7 @@ from trainables.primal_dual.weighting import weighting_of
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens
+from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training
 
 
@@ -73,6 +74,24 @@ def test_texts_train_here_and_are_judged_on_the_draws_of_the_cpu(tmp_path: Path)
         assert b.inputs.noise is not None
         assert torch.equal(a.inputs.noise.cpu(), b.inputs.noise)
         assert torch.equal(a.inputs.ids.cpu(), b.inputs.ids)
+
+
+def test_training_batches_never_wait_for_the_device() -> None:
+    here, there = (VideoDenoising(TINY, torch.device(d), torch.float32) for d in ("cuda", "cpu"))
+    here.train_batch(0)
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        batch = here.train_batch(1)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    expected = there.train_batch(1).targets
+    torch.testing.assert_close(batch.targets.cpu(), expected, rtol=1e-6, atol=0)
+    held_out = (task.held_out("dev", 0.2, 0) for task in (here, there))
+    for a, b in zip(*held_out, strict=True):
+        assert isinstance(a.inputs, torch.Tensor)
+        assert isinstance(b.inputs, torch.Tensor)
+        assert torch.equal(a.inputs.cpu(), b.inputs)
 
 
 def take_steps(training: Training, *, settled: int) -> None:

@@ -350,24 +350,3 @@ def test_real_ped2_has_the_scales_that_were_measured_before(real_data: Path) -> 
     assert task.scales.identity_loss == pytest.approx(0.138, abs=5e-4)
     assert task.scales.constant_loss == pytest.approx(8.17, abs=0.02)
     assert math.isclose(task.metric(task.scales.constant_loss), 255 * task.std, rel_tol=1e-12)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_training_batches_on_cuda_never_wait_for_the_device() -> None:
-    task = VideoDenoising(RUN, torch.device("cuda"), torch.float32)
-    task.train_batch(0)
-    torch.cuda.synchronize()
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        batch = task.train_batch(1)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    expected = task_of(dtype=torch.float32).train_batch(1).targets
-    torch.testing.assert_close(batch.targets.cpu(), expected, rtol=1e-6, atol=0)
-    for cpu, cuda in zip(
-        batches(task_of(dtype=torch.float32), "dev", 0.2, 0).inputs,
-        batches(task, "dev", 0.2, 0).inputs.cpu(),
-        strict=True,
-    ):
-        assert torch.equal(cpu, cuda)

@@ -7,12 +7,15 @@ import re
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from trainables.datasets.video.clips import Pixels
 from trainables.errors import BadData
+
+if TYPE_CHECKING:  # imported where it is used: texts and machines that only train do without
+    from PIL import Image
 
 # Eight bits per channel; wider modes would be clipped, not scaled, when made grey.
 _MODES = ("L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "1")
@@ -79,11 +82,15 @@ def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
 
 def scaled(grey: Image.Image, frame_size: int) -> Pixels:
     """A grey image as [S, S]: bilinear, over the whole image where it shrinks."""
+    from PIL import Image
+
     return np.asarray(grey.resize((frame_size, frame_size), Image.Resampling.BILINEAR))
 
 
 def _decoded(path: Path) -> Image.Image:
     """The image in grey. BadData when it is not all there."""
+    from PIL import Image
+
     try:
         # Pillow warns about odd metadata, which does not touch the pixels; damage raises.
         with warnings.catch_warnings():

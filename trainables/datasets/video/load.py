@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib.metadata
 import json
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import PIL
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.by_split import rounded_up
@@ -45,7 +45,7 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
     held_in, dev_count, test = _cut(raw, data)
     key = {
         "format": _FORMAT,
-        "pillow": PIL.__version__,
+        "pillow": _pillow(),
         "name": data.name,
         "root": raw.root,
         "frame_size": data.frame_size,
@@ -82,6 +82,14 @@ def list_clips(data: DataConfig) -> RawVideo:
 def resolve(data: DataConfig) -> DataConfig:
     """``data`` with the fingerprint of its pixels. BadData when it already carries another one."""
     return dataclasses.replace(data, fingerprint=load_video(data).fingerprint)
+
+
+def _pillow() -> str | None:
+    """Its version, known without loading it; None where it is not installed."""
+    try:
+        return importlib.metadata.version("pillow")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tuple[RawClip, ...]]:

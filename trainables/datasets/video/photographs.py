@@ -19,7 +19,6 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.video.clips import Pixels, RawClip, RawVideo
@@ -122,6 +121,8 @@ def camera(split: str, index: int) -> Camera:
 
 def photograph_pixels(name: str) -> Pixels:
     """One photograph in grey, [height, width]."""
+    from PIL import Image
+
     with Image.open(_images() / name) as colour:
         return np.asarray(colour.convert("L"))
 
@@ -151,6 +152,8 @@ def source_pixels(path: Camera, frame: int) -> tuple[NDArray[np.int64], NDArray[
 
 def render(split: str, index: int, frame_size: int) -> Iterator[Pixels]:
     """The frames [frame_size, frame_size] of one clip: bilinear, then scaled by area."""
+    from PIL import Image
+
     path = camera(split, index)
     photograph = photograph_pixels(path.photograph).astype(np.int64)
     width, flat = photograph.shape[1], photograph.ravel()

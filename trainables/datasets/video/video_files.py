@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image
 
 from trainables.datasets.video.clips import Pixels
 from trainables.datasets.video.frame_files import LARGEST_FRAME, scaled
@@ -79,6 +78,8 @@ def decode_video(path: Path, frame_size: int) -> Iterator[Pixels]:
             more than ``LARGEST_FRAME`` pixels or of more than 8 bits, or ends before the length
             that it declares (Matroska and WebM need not declare one).
     """
+    from PIL import Image
+
     try:
         for grey in _grey_frames(path):
             yield scaled(Image.fromarray(grey), frame_size)
@@ -190,6 +191,8 @@ def _grey(path: Path, frame: VideoFrame) -> Pixels:
     """One frame in grey, 0..255, [height, width]."""
     name = frame.format.name
     if name in _RGB:
+        from PIL import Image
+
         rgb = np.asarray(frame.reformat(format="rgb24").to_ndarray(), dtype=np.uint8)
         return np.asarray(Image.fromarray(rgb).convert("L"))
     if name in _PACKED:
