@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.imitated.text_models import write_encoder, write_reviews
 from trainables.build import build_model, build_task
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 from trainables.layer_losses import introduce
@@ -85,8 +85,8 @@ def _on_photographs(model: str, layers: int, *, batch: int) -> ArmConfig:
 def distilbert(folder: Path) -> Case:
     """An encoder of DistilBERT's size, in ``folder`` with texts of 128 tokens and more."""
     if not (folder / "model").exists():
-        _write_encoder(folder / "model")
-        _write_reviews(folder / "aclImdb")
+        write_encoder(folder / "model")
+        write_reviews(folder / "aclImdb")
     config = ArmConfig(
         task="text_classification",
         data=DataConfig(name="imdb", folder=str(folder / "aclImdb"), max_length=128),
@@ -97,44 +97,6 @@ def distilbert(folder: Path) -> Case:
         constraint=ConstraintConfig(reference="virtual_layer0", reference_unit="constant"),
     )
     return Case(config, most_time=1.08, most_memory=1.05, blocks=12, steps=1)
-
-
-WORDS = 30_517  # with the five special tokens DistilBERT's vocabulary of 30,522
-
-
-def _write_encoder(folder: Path) -> None:
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import DistilBertConfig, DistilBertModel, PreTrainedTokenizerFast
-
-    torch.manual_seed(0)
-    DistilBertModel(DistilBertConfig()).save_pretrained(folder)
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words = {w: i for i, w in enumerate([*special, *(f"w{k}" for k in range(WORDS))])}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B [SEP]",
-        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
-    )
-    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        mask_token="[MASK]",
-    ).save_pretrained(folder)
-
-
-def _write_reviews(folder: Path) -> None:
-    words = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for label, rating in (("neg", 1), ("pos", 10)):
-            (folder / split / label).mkdir(parents=True)
-            for k in range(40):
-                text = " ".join(f"w{i}" for i in words.integers(WORDS, size=200))
-                (folder / split / label / f"{k}_{rating}.txt").write_text(text)
 
 
 def training_of(config: ArmConfig, task: Task) -> Training:
