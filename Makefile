@@ -14,7 +14,7 @@ IN_TWO := -n 2 --dist loadfile
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test slow cluster gpu gpu-record everything check format tree bench clean
+.PHONY: help setup quickstart test slow cluster gpu everything check format tree bench clean
 
 help:
 	@echo "make quickstart   set up, run the quickstart sweep, print its table and where to look next"
@@ -22,10 +22,10 @@ help:
 	@echo "make check        ruff, format, mypy --strict, import contracts; figures of the code, and limits"
 	@echo "make format       rewrite what ruff can"
 	@echo "make tree         rewrite docs/files.md from the files' own first lines"
-	@echo "make slow | cluster | gpu    the tests with that marker; of the first two, files that passed"
-	@echo "                  as they are now are left out (SWEEP_STAMPS=ignore: none is)"
+	@echo "make slow | cluster    the tests with that marker; files that passed as they are now are left"
+	@echo "                  out (SWEEP_STAMPS=ignore: none is)"
+	@echo "make gpu          tests and measurements on a CUDA device, JSON into build/gpu/: .ci/gpu"
 	@echo "make everything   what .ci/run runs, and all of it; then writes .ci/stamps.json anew"
-	@echo "make gpu-record   what is measured on a CUDA device for benchmarks/RECORDS.md"
 	@echo "make bench        every benchmark that needs no files of yours, JSON into build/bench/"
 	@echo "make clean        remove caches and builds; keeps .venv and $(STORAGE)/"
 
@@ -83,7 +83,7 @@ everything:
 	SWEEP_STAMPS=write .ci/run
 
 gpu: $(STAMP)
-	$(call marked,gpu)
+	PYTHON=$(BIN)/python .ci/gpu
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -105,14 +105,6 @@ bench: $(STAMP)
 	@for file in $$(grep -L required=True benchmarks/*.py); do \
 	  name=$$(basename "$$file" .py); echo "$$name -> build/bench/$$name.json"; \
 	  $(BIN)/python -m "benchmarks.$$name" >"build/bench/$$name.json" || exit 1; done
-
-gpu-record: $(STAMP)
-	@$(BIN)/python -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' || { \
-	  echo "make gpu-record measures on a CUDA device, and torch finds none here."; exit 1; }
-	@mkdir -p build/bench
-	$(BIN)/python -m benchmarks.fused_arms --device cuda --layers 7 >build/bench/fused_arms_gpu.json
-	$(BIN)/python -m benchmarks.head_per_layer --device cuda >build/bench/head_per_layer_gpu.json
-	@echo "Measured, in build/bench/. Please add rows to benchmarks/RECORDS.md."
 
 clean:
 	rm -rf build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
