@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from benchmarks.gpu import __main__ as gpu
+from benchmarks.gpu import course as courses
 
 ROOT = Path(__file__).parents[2]
 FAST = "import json; print(json.dumps({'lines': ['it is fast'], 'number': 1}))"
@@ -125,7 +126,7 @@ def test_a_part_ends_at_its_limit_with_what_it_has_and_all_that_it_started(
     course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gpu, "LIMITS", {"ut": 1.5, "dust": 1, "tests": 20})
-    monkeypatch.setattr(gpu, "GRACE_S", 1)
+    monkeypatch.setattr(courses, "GRACE_S", 1)
     assert course({"ut": SLOW, "dust": DEAF, "tests": FAST}) == 1
     found = summary(tmp_path)
     assert [str(part["outcome"])[:18] for part in found.values()] == 2 * ["ended at its limit"] + [
@@ -142,7 +143,7 @@ def test_no_part_begins_when_the_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(gpu, "MOST_S", gpu.LEAST_S + gpu.GRACE_S + 0.05)
+    monkeypatch.setattr(courses, "MOST_S", courses.LEAST_S + courses.GRACE_S + 0.05)
     assert course({"tests": "import time; time.sleep(0.1)", "ut": FAST}) == 1
     assert "left out, for want of time" in capsys.readouterr().out
     assert summary(tmp_path)["tests"]["outcome"] == "ok"
