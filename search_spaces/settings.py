@@ -130,6 +130,23 @@ def require_own(name: str, where: str) -> None:
         )
 
 
+def require_name(what: str, name: object) -> None:
+    """Raise InvalidValue unless the name may be that of a file, with what is written behind it."""
+    fits = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}", name)
+    allowed = "at most 150 letters, digits, '.', '_' and '-', the first a letter or digit"
+    require(bool(fits), what, name, allowed)
+
+
+def require_names(space: str, settings: Sequence[str]) -> None:
+    """Raise InvalidValue unless the settings of a space have names that differ."""
+    if not settings:
+        raise InvalidValue(f"search space {space}: at least one setting is needed, got none.")
+    if len(set(settings)) != len(settings):
+        raise InvalidValue(f"search space {space}: setting names must differ, got {settings}.")
+    for name in settings:
+        require_name("a setting's name", name)
+
+
 def require_points(setting: str, points: Json) -> None:
     """Raise InvalidValue unless ``points`` are a mapping of names to mappings of fields.
 
@@ -139,9 +156,7 @@ def require_points(setting: str, points: Json) -> None:
     what = f"points of setting {setting!r}"
     require(isinstance(points, Mapping), what, points, "a mapping of names to mappings of fields")
     for name, values in points.items():
-        fits = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name)
-        allowed = "made of letters, digits, '.', '_' and '-'"
-        require(bool(fits), f"the name of a point of setting {setting!r}", name, allowed)
+        require_name(f"the name of a point of setting {setting!r}", name)
         whose = f"point {name} of setting {setting}"
         require(isinstance(values, Mapping), whose, values, "a mapping of fields to values")
         for own in values:

@@ -25,7 +25,13 @@ from search_spaces.ranges import Range as Range
 from search_spaces.ranges import Uniform as Uniform
 from search_spaces.ranges import ends_of, into, is_finite
 from search_spaces.settings import Setting as Setting
-from search_spaces.settings import ranges_from_json, ranges_to_json, require_own, require_points
+from search_spaces.settings import (
+    ranges_from_json,
+    ranges_to_json,
+    require_names,
+    require_own,
+    require_points,
+)
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
 from trainables.errors import InvalidValue, UnknownName, require
@@ -250,19 +256,10 @@ class SearchSpace:
         require(is_positive, "stall_after_s", patience, "a positive number")
 
     def _check_names(self) -> None:
-        fits = re.fullmatch(r"[a-z][a-z0-9_]*", self.name) is not None
-        require(fits, "a search space's name", self.name, "lower_case_words")
-        if not self.settings:
-            raise InvalidValue(
-                f"search space {self.name}: at least one setting is needed, got none."
-            )
-        names = [s.name for s in self.settings]
-        if len(set(names)) != len(names):
-            raise InvalidValue(f"search space {self.name}: setting names must differ, got {names}.")
-        for name in names:
-            fits = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name) is not None
-            allowed = "made of letters, digits, '.', '_' and '-'"
-            require(fits, "a setting's name", name, allowed)
+        fits = re.fullmatch(r"[a-z][a-z0-9_]{0,149}", self.name) is not None
+        allowed = "lower_case_words of at most 150 characters"
+        require(fits, "a search space's name", self.name, allowed)
+        require_names(self.name, [s.name for s in self.settings])
 
     def _check_range(self, name: str, values: Range) -> None:
         if type(values) in STATED:
