@@ -7,7 +7,9 @@ and ``generator``. The instruction is the prompt, which is its own with the temp
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterator
 
 from sweep.results.sweep_view import SettingView, SweepView
@@ -87,4 +89,9 @@ def _page(setting: SettingView, arms: dict[str, ArmRecord]) -> str:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split()) or "(nothing)"
+    """What a model wrote, as text of a page: no tag, link or list of its own."""
+    plain = " ".join(text.split())
+    if not plain:
+        return "(nothing)"
+    plain = html.escape(plain, quote=False)
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", plain)

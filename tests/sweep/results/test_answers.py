@@ -58,3 +58,19 @@ def test_both_arms_stand_side_by_side(objects: ObjectStore) -> None:
         "generator": f"{FIRST} unconstrained-g0",
         "dataset": "photographs",
     }
+
+
+def test_what_a_network_wrote_is_text_of_the_page(objects: ObjectStore) -> None:
+    view = viewed(objects)
+    shown = view.settings[0].chosen.shown
+    assert shown is not None
+    hostile = "<script>alert(1)</script> ![x](http://a) `a|b` **c** _d_ &lt; ~~e~~"
+    answered(shown.pairs[0].constrained, hostile, "")
+    files = answer_files(view)
+    page = files["answers.md"]
+    assert (
+        r"* constrained: &lt;script&gt;alert(1)&lt;/script&gt; !\[x\](http://a) \`a\|b\` \*\*c\*\* "
+        r"\_d\_ &amp;lt; \~\~e\~\~"
+    ) in page
+    (row,) = json.loads(files[f"answers/{FIRST}/constrained-g0.json"])
+    assert row["output"] == hostile  # AlpacaEval's own fields are as they were
