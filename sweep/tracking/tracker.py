@@ -190,7 +190,7 @@ class Tracker:
         tags = tags_of(arm)
         known = self._attempt(arm)
         is_done = known.tags.get("status", "running") != "running"
-        if record.started_ms < known.start_ms or (is_done and not record.is_final):
+        if _is_of_before(record, known) or (is_done and not record.is_final):
             return known.run_id  # an older state
         for name in stale_tags(known.tags, tags):
             self._client().delete_tag(known.run_id, name)
@@ -235,7 +235,8 @@ class Tracker:
         name = run_name(arm.label, arm.setting, arm.proposal, arm.record.config.seed)
         wanted = (arm.signature, name, first_tags(arm), arm.record.started_ms)
         known = runs.get(*wanted)
-        if arm.record.started_ms <= known.start_ms and known.is_of_this_version:
+        began_anew = arm.record.started_ms != known.start_ms
+        if known.is_of_this_version and not (began_anew and not _is_of_before(arm.record, known)):
             return known
         runs.replace(arm.signature, known)
         again = runs.get(*wanted)
@@ -420,6 +421,18 @@ def searched_fields(space: SearchSpace) -> list[str]:
     """Fields that a sweep searches or lists points of, in the order of its definition."""
     listed = [n for s in space.settings for point in s.points.values() for n in point]
     return list(dict.fromkeys([*space.ranges, *listed]))
+
+
+def _is_of_before(record: ArmRecord, known: TrackedRun) -> bool:
+    """Whether a record is of an earlier attempt than the run shows.
+
+    Attempts are told apart by when they began, by the clocks of their machines, which may have been
+    set back in between. Only what failed or was broken off is trained again, so that what came to
+    an end of its own is never of before that.
+    """
+    was_over = record.status in ("finished", "diverged")
+    shows_less = known.tags.get("status", "running") in ("running", "failed", "stopped")
+    return record.started_ms < known.start_ms and not (was_over and shows_less)
 
 
 def _missing_final_rows(arm: TrackedArm, known: TrackedRun) -> list[Row]:

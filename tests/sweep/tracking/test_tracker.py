@@ -407,6 +407,27 @@ def test_an_arm_trained_once_more_has_one_run_that_shows_nothing_of_the_first_at
     assert content(uri) == content(expected.uri)
 
 
+@pytest.mark.parametrize("before", ["failed", "running"])
+def test_an_attempt_that_began_earlier_by_a_clock_that_was_set_back_is_shown(
+    before: Any, uri: str, other_uri: str
+) -> None:
+    base = history(3)[0][-1]
+    first = record(base.record.config, 2, before)
+    tracker = Tracker(uri)
+    tracker.sync(dataclasses.replace(base, record=first, outcome="failed"))
+    again = record(base.record.config, 3, "finished")
+    again.started_ms, again.ended_ms = STARTED - 3_600_000, STARTED - 3_500_000
+    again.reports = [
+        dataclasses.replace(r, timestamp_ms=again.started_ms + r.step) for r in again.reports
+    ]
+    retried = dataclasses.replace(base, record=again)
+    (counts, expected) = sync_all(tracker, [retried], say=lambda text: None), Tracker(other_uri)
+    assert counts.created == 1
+    expected.sync(retried)
+    assert content(uri) == content(expected.uri)
+    assert sync_all(Tracker(uri), [retried], say=lambda text: None)[1:] == (0, 0)
+
+
 def test_a_run_that_an_earlier_version_sent_is_made_anew(uri: str, other_uri: str) -> None:
     """Its metrics were others; the arms that name it as their baseline name the new one."""
     base, arm = history(3)[0][-1], history(3)[2][-1]
