@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 import statistics
 import subprocess
@@ -30,6 +29,7 @@ from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig
+from trainables.machine.cores import usable_cores
 from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS, ArmRecord
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -123,7 +123,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--arms", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=5.0, help="of training per arm")
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, default=usable_cores())
     parser.add_argument("--repeats", type=int, default=3, help="of the start")
     parser.add_argument("--out", type=Path, help="write the JSON here too")
     options = parser.parse_args()

@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.reading import store_sweep
 from sweep.report.report import PAGE
 from tests.support.browser import browser
+from trainables.machine.cores import usable_cores
 from trainables.plain import Json
 
 TIMES = 3
@@ -72,7 +73,7 @@ def main() -> None:
         result = {
             "pairs": pairs,
             "settings": options.settings,
-            "cpus": len(os.sched_getaffinity(0)),
+            "cpus": usable_cores(),
             "load": os.getloadavg()[0],
             "report_s": time.perf_counter() - began,
             "page_mb": (out / PAGE).stat().st_size / 1e6,

@@ -43,6 +43,7 @@ from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
 from sweep.study.registration import resolved
+from trainables.machine.cores import usable_cores
 from trainables.records.arm_record import EVAL_SECONDS, TRAIN_SECONDS
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -88,7 +89,7 @@ def without_reuse(config: Any) -> Any:
 
 def cores() -> int:
     """How many this process may use."""
-    return len(os.sched_getaffinity(0))
+    return usable_cores()
 
 
 def stock(variant: str, options: list[str]) -> dict[str, Any]:

@@ -18,7 +18,6 @@ import argparse
 import json
 import logging
 import math
-import os
 import tempfile
 import time
 from typing import Any
@@ -33,6 +32,7 @@ from search_spaces.catalog import find, with_values
 from search_spaces.space import Choice, SearchSpace, Uniform
 from sweep.cli.options import parse_values
 from trainables.config.arm import ArmConfig
+from trainables.machine.cores import usable_cores
 
 PENALTY = 10.0  # of a missing share above the tolerance
 NOT_YET = 1e6  # Tune wants the metric in every report
@@ -117,7 +117,7 @@ def searched(
             num_samples=space.n_proposals,
             search_alg=ConcurrencyLimiter(
                 OptunaSearch(seed=seed_of(space), points_to_evaluate=[first]),
-                max_concurrent=len(os.sched_getaffinity(0)),
+                max_concurrent=usable_cores(),
             ),
         ),
         run_config=tune.RunConfig(
@@ -145,7 +145,7 @@ def main() -> None:
     parser.add_argument("--no-mlflow", action="store_true")
     options = parser.parse_args()
     space = with_values(find(options.space).space, parse_values(options.values))
-    cpus = len(os.sched_getaffinity(0))
+    cpus = usable_cores()
     with tempfile.TemporaryDirectory() as folder:
         ray.init(
             address="local", num_cpus=cpus, include_dashboard=False, logging_level=logging.ERROR

@@ -12,7 +12,6 @@ guessed by data set.
 from __future__ import annotations
 
 import math
-import os
 import re
 import timeit
 from collections.abc import Mapping
@@ -28,6 +27,7 @@ from sweep.cost.timed_steps import step_times, torch_threads
 from trainables.config.arm import ArmConfig, DataConfig, default_constraint
 from trainables.config.test_conditions import family_of
 from trainables.errors import SweepError, UnknownName
+from trainables.machine.cores import usable_cores
 from trainables.plain import Json
 
 BACKWARD = 2.0  # a backward pass costs about twice its forward pass
@@ -146,7 +146,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         guesses |= dict.fromkeys(work_of(run).guess for run in (config, *runs))
     plain = catalog.unconstrained_arms(space)
     total += sum(arm_seconds(arm, gpu) for arm in plain.values())
-    workers = 1 if gpu else max(len(os.sched_getaffinity(0)) // space.base.threads, 1)
+    workers = 1 if gpu else max(usable_cores() // space.base.threads, 1)
     arms = catalog.arm_count(space)
     return Estimate(
         device=gpu or f"CPU ({space.base.threads} thread{'s' * (space.base.threads > 1)} an arm)",

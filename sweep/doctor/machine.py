@@ -16,6 +16,7 @@ from sweep.doctor.data import Scope, folder_check, need_check
 from sweep.tracking.address import shown, sqlite_path, tracking_uri
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
+from trainables.machine.cores import counted
 from trainables.records.objects import ObjectStore
 
 NEEDED_GB = 2.0  # of free disk: checkpoints of running arms, records, MLflow; Ray's logs
@@ -28,7 +29,7 @@ def checks(storage: str, scope: Scope) -> Iterator[Check]:
     yield Check("Python", is_new, platform.python_version(), "Install Python 3.11 or newer.")
     yield packages()
     yield _device()
-    yield Check("cores", True, f"{len(os.sched_getaffinity(0))} for this process")
+    yield cores()
     yield storage_check(storage)
     yield disk(storage)
     yield cache()
@@ -37,6 +38,12 @@ def checks(storage: str, scope: Scope) -> Iterator[Check]:
     if scope.folder is not None:
         yield folder_check(scope.folder)
     yield from map(need_check, scope.needs)
+
+
+def cores() -> Check:
+    """How many this process may use, and what keeps it to so few."""
+    number, why = counted()
+    return Check("cores", True, f"{number} for this process" + (f": {why}" if why else ""))
 
 
 def _reinstall() -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
@@ -38,6 +37,7 @@ from sweep.study import advice
 from sweep.study.definition import definition_name
 from trainables import trial
 from trainables.errors import InvalidValue
+from trainables.machine.cores import usable_cores
 from trainables.plain import Json
 from trainables.retries import WORKER_DEATHS
 from trainables.trial import ArmTrial, arms_of, resources_of, trial_config
@@ -58,7 +58,7 @@ def train_on_local_ray(
         InvalidValue: no GPU, or fewer than an arm has processes.
     """
     classes = ResourceClasses(coordinator.definition, coordinator.runs.record, processes=processes)
-    cpus = len(os.sched_getaffinity(0))
+    cpus = usable_cores()
     needed = (workers or 1) * classes.standard.cpus * processes
     with local_ray(cpus=max(cpus, needed), gpus=None if classes.on_gpu else 0) as scratch:
         machines = RayCluster().machines()

@@ -30,6 +30,7 @@ from sweep.results.status import status_entry
 from sweep.results.sweep_view import ReadRecord, SweepView
 from sweep.study import advice
 from trainables.errors import Failure, Misuse, StoreError, UnknownName
+from trainables.machine.cores import usable_cores
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
@@ -158,7 +159,7 @@ def drawn(
 ) -> dict[str, Pages]:
     """The figures that there is anything for, drawn on all CPUs where there is much to draw."""
     one = partial(_drawn, data, formats)
-    workers = min(len(os.sched_getaffinity(0)), len(keys))
+    workers = min(usable_cores(), len(keys))
     if len(data.entries) <= FEW or workers == 1:
         found = list(map(one, keys))
     else:
