@@ -5,18 +5,15 @@ What Ray and Tune read from the environment is set here, before either is asked 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import secrets
-import shutil
 import signal
 import socket
-import stat
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partialmethod
 from pathlib import Path
 
@@ -24,10 +21,11 @@ import psutil
 import ray
 
 from trainables.errors import Failure
+from trainables.machine import scratch
 
 OBJECT_STORE_BYTES = 128 * 2**20  # nothing travels through it; Ray's default takes 30 % of memory
 CONNECT_S = 10.0
-PREFIX, OWNER = "sweep-", "owner.lock"  # of the temporary folders
+LONGEST = 24  # characters of the folder that a temporary folder is in
 # Those of the user, if set, are kept.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -65,7 +63,7 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
                     log_to_driver=False,
                     logging_level=logging.ERROR,
                     object_store_memory=OBJECT_STORE_BYTES,
-                    _temp_dir=str(folder),
+                    _temp_dir=str(_below(folder)),
                 )
         except Exception as error:
             ray.shutdown()
@@ -77,6 +75,14 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
             yield folder
         finally:
             _shut_down()
+
+
+def _below(folder: Path) -> Path:
+    """What Ray is given: it opens its folder, and all in it, to every user of the machine."""
+    link = folder / scratch.LINK
+    below = link / "r" if link.is_symlink() else link
+    below.mkdir()
+    return below
 
 
 def _shut_down() -> None:
@@ -167,57 +173,42 @@ def _signals_kept() -> Iterator[None]:
 @contextmanager
 def _scratch_folder() -> Iterator[Path]:
     """A folder that goes with this process, or, when it is killed, with a later one."""
-    _remove_left_overs()
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=_short_folder()))
-    except OSError as error:
-        raise Failure(
-            f"no folder for Ray's sockets and logs can be made in {_short_folder()}: {error}. Give "
-            "another with RAY_TMPDIR."
-        ) from error
-    try:
-        unnamed = folder / f".{OWNER}"
-        with open(unnamed, "w") as owner:
-            fcntl.flock(owner, fcntl.LOCK_EX)
-            unnamed.rename(folder / OWNER)  # held before another driver can find it
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _remove_left_overs() -> None:
-    """Remove the folders of drivers that were killed: nobody holds their lock any more."""
-    for owner in Path(_short_folder()).glob(f"{PREFIX}*/{OWNER}"):
+    place, asked = _short_folder(), _asked_folder()
+    with ExitStack() as stack:
         try:
-            with _own_file(owner) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # in use, or not ours
-            continue
-        shutil.rmtree(owner.parent, ignore_errors=True)
+            folder = stack.enter_context(scratch.held_folder(place))
+        except OSError as error:
+            raise _no_folder(place, error) from error
+        if asked != place:
+            try:
+                there = tempfile.mkdtemp(prefix=scratch.PREFIX, dir=asked)
+            except OSError as error:
+                raise _no_folder(asked, error) from error
+            (folder / scratch.LINK).symlink_to(there)
+        yield folder
 
 
-@contextmanager
-def _own_file(path: Path) -> Iterator[int]:
-    """Open a plain file of this user in a folder of this user; OSError for all else.
-
-    The folder above is everybody's: a stranger's pipe would be waited for, for ever.
-    """
-    if path.parent.lstat().st_uid != os.getuid():
-        raise PermissionError(f"{path.parent} is another user's")
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.getuid() or not stat.S_ISREG(found.st_mode):
-            raise PermissionError(f"{path} is no file of this user")
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _no_folder(place: str, error: OSError) -> Failure:
+    asked, why = _asked_folder(), ""
+    if place != asked:
+        why = (
+            f" It is for a link to {asked}: of its {len(asked)} characters {LONGEST} at most leave "
+            "room for the names of Ray's sockets."
+        )
+    return Failure(
+        f"no folder for Ray's sockets and logs can be made in {place}: {error}.{why} Give another "
+        f"with RAY_TMPDIR, of at most {LONGEST} characters."
+    )
 
 
 def _short_folder() -> str:
     """Where Ray's sockets go: their paths may have 107 characters, of which Ray takes about 70."""
-    folder = os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
-    return folder if len(folder) <= 24 else "/tmp"
+    return asked if len(asked := _asked_folder()) <= LONGEST else "/tmp"
+
+
+def _asked_folder() -> str:
+    """Where Ray's files go; over a link where the name is too long for its sockets."""
+    return os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()
 
 
 def _refuse_silent_address() -> None:

@@ -18,8 +18,10 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from search_spaces.catalog import CONFIGURATION
@@ -44,11 +46,14 @@ from sweep.results.tables.tidy import tidy_rows
 from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
+from trainables.machine import file_locks
+from trainables.machine.file_locks import NoLocks
 from trainables.plain import Json
 from trainables.records.arm_record import ArmRecord
 
 EXPORT = "descent-sweep export"  # what a manifest says it is
 MANIFEST = "manifest.json"
+WAIT_S, LOOK_EVERY_S = 60.0, 0.05  # for another export into the same folder
 _STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed
 
 
@@ -230,16 +235,20 @@ def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> Non
     While files are replaced the manifest says ``"complete": false``: an export that was killed is
     known as one, and the next one completes it.
     """
-    is_new = not out.exists()
-    unique = _STAGING.replace("*", uuid.uuid4().hex)
-    staging = out.with_name(f".{out.name}{unique}") if is_new else out / unique
+    place = out if out.exists() else out.parent
     try:
-        for name, text in files.items():
-            _put(staging / name, text)
-        if is_new:
-            os.rename(staging, out)
-        else:
-            _replace(out, staging, files, earlier)
+        with _staged(place, "" if place == out else f".{out.name}") as staging:
+            for name, text in files.items():
+                _put(staging / name, text)
+            if place == out or not _renamed(staging, out):
+                with _held(out, wait_s=WAIT_S):
+                    there = {*earlier, *_earlier_files(out, json.loads(files[MANIFEST])["sweep"])}
+                    _replace(out, staging, files, there)
+    except BlockingIOError as error:
+        raise StoreError(
+            f"another export has been writing to {out} for {WAIT_S:.0f} s. Wait for its end, or "
+            "give another folder with --out."
+        ) from error
     except OSError as error:
         of_users = (PermissionError, NotADirectoryError, FileExistsError)
         kind = Misuse if isinstance(error, of_users) else StoreError
@@ -247,9 +256,57 @@ def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> Non
             f"the export could not be written below {out}: {error}. Give another folder with --out."
         ) from error
     finally:
-        left_over = [*out.parent.glob(f".{out.name}{_STAGING}"), *out.glob(_STAGING)]
-        for folder in left_over:
-            shutil.rmtree(folder, ignore_errors=True)
+        for folder in (*out.parent.glob(f".{out.name}{_STAGING}"), *out.glob(_STAGING)):
+            with suppress(OSError), _held(folder):  # else it is another's, who writes there now
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _staged(place: Path, prefix: str) -> Iterator[Path]:
+    """A folder that is known as this export's while it lasts, and goes with it."""
+    with ExitStack() as stack:
+        while True:
+            staging = place / f"{prefix}{_STAGING.replace('*', uuid.uuid4().hex)}"
+            staging.mkdir(parents=True)
+            try:
+                stack.enter_context(_held(staging))
+            except (BlockingIOError, FileNotFoundError):  # taken for a left-over, in this instant
+                continue
+            if staging.is_dir():
+                break
+        stack.callback(shutil.rmtree, staging, ignore_errors=True)
+        yield staging
+
+
+def _renamed(staging: Path, out: Path) -> bool:
+    """Whether the folder has its name now; not where another export was first."""
+    try:
+        os.rename(staging, out)
+    except OSError:
+        if not out.is_dir():
+            raise
+        return False
+    return True
+
+
+@contextmanager
+def _held(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
+    """Keep a folder from other exports, however this one ends; BlockingIOError: it is kept."""
+    held = os.open(folder, os.O_RDONLY)
+    give_up = time.monotonic() + wait_s
+    try:
+        while True:
+            try:
+                with suppress(NoLocks):
+                    file_locks.lock(held)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(LOOK_EVERY_S)
+        yield
+    finally:
+        os.close(held)
 
 
 def _replace(out: Path, staging: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:

@@ -7,7 +7,6 @@ arXiv 2404.04475, for length-controlled win rates). It is imported here alone, w
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import logging
@@ -21,6 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
+from trainables.machine import file_locks
+from trainables.machine.file_locks import NoLocks
 
 if TYPE_CHECKING:
     from trainables.predictor import Asked
@@ -156,8 +157,11 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file of which no half is ever seen."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -171,9 +175,9 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """
     held = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):
+        with suppress(NoLocks):
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file_locks.lock(held)
             except BlockingIOError as error:
                 raise Misuse(
                     f"another `sweep answers` writes to {folder} now. Wait for its end, or give "

@@ -1,14 +1,15 @@
 """Lock of a sweep: one driver, by a file lock or by a heartbeat on object storage.
 
 Below a local root it is ``flock`` on sweeps/NAME/.driver.lock, which the kernel drops however the
-driver ends; the file names its holder. Object storage has no such lock: there a driver holds its
-sweep by its heartbeat. On a cluster the job server knows of drivers, too.
+driver ends; the file names its holder. Object storage has no such lock, nor has every file system:
+there a driver holds its sweep by its heartbeat, and by both where a lock binds one machine alone.
+On a cluster the job server knows of drivers, too.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
+import logging
 import os
 import socket
 import time
@@ -26,8 +27,11 @@ from sweep.study.advice import command
 from sweep.study.definition import folder
 from sweep.study.heartbeat import Beat, Heartbeat
 from trainables.errors import StoreError
+from trainables.machine import file_locks
+from trainables.machine.file_locks import NoLocks
 from trainables.records.objects import ObjectStore
 
+log = logging.getLogger(__name__)
 PATIENCE_S = 1.0  # readers hold the lock for an instant to see whether it is free
 WAIT_S = 0.02
 
@@ -74,10 +78,9 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
     """
     beats = Heartbeat(objects, sweep)
     with ExitStack() as stack:
-        if objects.is_local:
-            stack.enter_context(_file_lock(objects, sweep))
+        is_kept = objects.is_local and stack.enter_context(_file_lock(objects, sweep))
         stack.callback(beats.end)  # first: a driver may be interrupted while it claims or starts
-        other = None if objects.is_local else beats.claim()
+        other = None if is_kept else beats.claim()
         if other is not None:
             raise already_running(sweep, _driver(other), objects.root)
         beats.start()
@@ -85,19 +88,31 @@ def driver_lock(objects: ObjectStore, sweep: str) -> Iterator[Heartbeat]:
 
 
 @contextmanager
-def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[None]:
+def _file_lock(objects: ObjectStore, sweep: str) -> Iterator[bool]:
+    """Yields whether every machine that sees the sweep is kept from it."""
     path = _path(objects, sweep)
     with ExitStack() as stack:
         with _lock_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(open(path, "a+"))
-            taken = _taken(file)
+            file = stack.enter_context(file_locks.open_lock(path))
+            try:
+                taken = _taken(file)
+            except NoLocks as error:
+                log.warning(
+                    "%s is on a file system without locks (%s): %s is held by a sign of life "
+                    "every %.0f s instead, and a driver that is killed on another machine counts "
+                    "as gone after %.0f s",
+                    objects.root, error.strerror, sweep, heartbeat.BEAT_EVERY_S,
+                    heartbeat.BEAT_EVERY_S * heartbeat.SILENT_BEATS,
+                )  # fmt: skip
+                yield False
+                return
             if taken:
                 _write_holder(file, {"pid": os.getpid(), "host": socket.gethostname()})
         if not taken:
             raise already_running(sweep, _holder(path), objects.root)
         try:
-            yield
+            yield not file_locks.binds_here_alone(path)
         finally:
             with suppress(OSError):  # whoever reads it looks for the lock first
                 _write_holder(file, {})
@@ -118,10 +133,11 @@ def driver_of(objects: ObjectStore, sweep: str) -> Driver | None:
     job = driving_jobs.get().get(sweep, "")
     by_job = Driver(0, "the cluster", job) if job else None
     if objects.is_local:
-        holder = _lock_holder(objects, sweep)
+        holder, is_certain = _lock_holder(objects, sweep)
         if holder is not None:
             return replace(holder, waits_for=heartbeat.waits_for(objects, sweep))
-        return by_job
+        if is_certain:
+            return by_job
     beat = heartbeat.living(objects, sweep)
     return by_job if beat is None else replace(_driver(beat), job=job)
 
@@ -131,17 +147,19 @@ def _driver(beat: Beat) -> Driver:
     return Driver(beat.pid, beat.host, waits_for=waits_for, gone_after_s=gone_after_s)
 
 
-def _lock_holder(objects: ObjectStore, sweep: str) -> Driver | None:
+def _lock_holder(objects: ObjectStore, sweep: str) -> tuple[Driver | None, bool]:
+    """Who has the lock, and whether None means that nobody drives the sweep."""
     path = _path(objects, sweep)
-    with _lock_errors(path):
-        try:
-            with open(path) as file:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return None
-        except BlockingIOError:
-            return _holder(path) or Driver(0, "unknown")
-    return None
+    try:
+        with open(path) as file:
+            file_locks.lock(file, shared=True)
+    except FileNotFoundError:
+        return None, not file_locks.binds_here_alone(path)
+    except BlockingIOError:
+        return _holder(path) or Driver(0, "unknown"), True
+    except OSError:  # no locks, or not for this user: reading needs none
+        return None, False
+    return None, not file_locks.binds_here_alone(path)
 
 
 def _path(objects: ObjectStore, sweep: str) -> Path:
@@ -153,7 +171,7 @@ def _taken(file: IO[str]) -> bool:
     give_up = time.monotonic() + PATIENCE_S
     while True:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_locks.lock(file)
             return True
         except BlockingIOError:
             if time.monotonic() > give_up:
@@ -167,8 +185,8 @@ def _lock_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StoreError(
-            f"{path} cannot be locked ({error}). Training needs a storage root of your own on a "
-            "file system with locks: on NFS, mount it with them."
+            f"{path} cannot be locked ({error}). Training needs a storage root that you can write: "
+            "give another with --storage, or have its owner run the sweep."
         ) from error
 
 

@@ -6,6 +6,7 @@ shared server keep apart. The first is called like its sweep, a later one also a
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import re
@@ -20,11 +21,14 @@ from typing import TYPE_CHECKING
 
 from sweep.study.advice import command
 from sweep.tracking.address import ENVIRONMENT, TrackingError, shown, sqlite_path
+from trainables.machine import scratch
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
 
+# What a file system without hard links answers.
+WITHOUT_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
 CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
 SWEEP_ID = "sweep_id"  # an experiment's tag
@@ -69,19 +73,28 @@ def _create_whole(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_name(f"{_aside(path)}{uuid.uuid4().hex}")
     # mlflow keeps the file open and may still write when the process ends.
-    with tempfile.TemporaryDirectory(prefix="sweep-mlflow-", ignore_cleanup_errors=True) as folder:
-        made = Path(folder, "made.db")
+    with scratch.held_folder(tempfile.gettempdir(), "mlflow-") as folder:
+        made = folder / "made.db"
         _make_tables(made)
         try:
-            shutil.copyfile(made, whole)
-            os.link(whole, path)
-        except FileExistsError:
-            pass
-        except OSError:  # a file system without hard links; or another's is there, and ours is gone
-            if not path.exists():
-                os.replace(whole, path)
+            shutil.copyfile(made, whole)  # on a disk that is full the half of it goes below
+            _name(whole, path)
         finally:
             whole.unlink(missing_ok=True)
+
+
+def _name(whole: Path, path: Path) -> None:
+    """Give a file its name, unless that is taken."""
+    try:
+        os.link(whole, path)
+    except FileExistsError:
+        pass
+    except OSError as error:  # no hard links; or another's is there, and ours is gone
+        if path.exists():
+            return
+        if error.errno not in WITHOUT_LINKS:
+            raise
+        os.replace(whole, path)
 
 
 def _make_tables(database: Path) -> None:
@@ -116,7 +129,14 @@ def trouble(uri: str, error: Exception) -> TrackingError:
     first_line = (str(error).splitlines() or [type(error).__name__])[0].replace(uri, shown(uri))
     cause = re.search(r"(?<!^)\[Errno -?\d+\] [^\"')]+", first_line)  # of a connection
     said = cause[0] if cause else textwrap.shorten(first_line, 300, placeholder=" ...")
-    return TrackingError(f"MLflow at {shown(uri)} could not be reached, or refused: {said}.")
+    advice = ""
+    if re.search("malformed|not a database", said):
+        advice = (
+            " Its file is damaged: move it away, and `sweep sync NAME` sends all arms to a new one."
+        )
+    return TrackingError(
+        f"MLflow at {shown(uri)} could not be reached, or refused: {said}.{advice}"
+    )
 
 
 def takes_writes(uri: str) -> bool:

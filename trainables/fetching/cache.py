@@ -9,23 +9,28 @@ damaged entry is built again.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import json
+import logging
 import os
 import shutil
+import time
 import uuid
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 from trainables.errors import Misuse, StoreError
+from trainables.machine import file_locks
+from trainables.machine.file_locks import NoLocks
 from trainables.plain import Json
 
+log = logging.getLogger(__name__)
 _MANIFEST = "manifest.json"
 _BLOCK_BYTES = 1 << 20
+_LOOK_EVERY_S, _TELL_AFTER_S = 0.1, 5.0
 
 
 def cache_root() -> Path:
@@ -54,13 +59,13 @@ def built_once(kind: str, key: Json, build: Callable[[Path], None]) -> Path:
     if _is_whole(entry):
         return entry
     with lock_file(folder, name) as lock:
-        taken(lock)
+        taken(lock, _Waiting(entry).once_more)
         if not _is_whole(entry):
             _build(entry, key, build)
     return entry
 
 
-def lock_file(folder: Path, name: str) -> TextIO:
+def lock_file(folder: Path, name: str) -> IO[str]:
     """The file of an entry's lock; closing it lets go of the lock.
 
     Raises:
@@ -68,7 +73,7 @@ def lock_file(folder: Path, name: str) -> TextIO:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return open(folder / f".{name}.lock", "a")
+        return file_locks.open_lock(folder / f".{name}.lock")
     except OSError as error:
         raise Misuse(
             f"the cache folder {folder} cannot be written ({error}). "
@@ -76,19 +81,34 @@ def lock_file(folder: Path, name: str) -> TextIO:
         ) from error
 
 
-def taken(lock: TextIO, waiting: Callable[[], None] | None = None) -> None:
+def taken(lock: IO[str], waiting: Callable[[], None]) -> None:
     """Wait for a lock; ``waiting`` is called again and again while another process has it."""
-    how = fcntl.LOCK_EX if waiting is None else fcntl.LOCK_EX | fcntl.LOCK_NB
     while True:
         try:
-            fcntl.flock(lock, how)
+            file_locks.lock(lock)
         except BlockingIOError:
-            assert waiting is not None
             waiting()
             continue
-        except OSError:  # a file system without locks: renames alone keep entries whole
+        except NoLocks:  # renames alone keep entries whole
             pass
         return
+
+
+class _Waiting:
+    """A process that waits for an entry, which it says once."""
+
+    def __init__(self, entry: Path) -> None:
+        self._entry, self._tell_at = entry, time.monotonic() + _TELL_AFTER_S
+
+    def once_more(self) -> None:
+        """Wait for an instant."""
+        if time.monotonic() > self._tell_at:
+            log.warning(
+                "waiting for another process that decodes the same data, and holds %s",
+                self._entry.with_name(f".{self._entry.name}.lock"),
+            )
+            self._tell_at = float("inf")
+        time.sleep(_LOOK_EVERY_S)
 
 
 def _build(entry: Path, key: Json, build: Callable[[Path], None]) -> None:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TextIO
+from typing import IO
 
 from trainables.errors import BadData, Misuse, StoreError
 from trainables.fetching.cache import cache_root, lock_file, taken
@@ -249,7 +249,7 @@ class _Fetch:
     def _text(self, done: int, total: int) -> str:
         return f"fetching data: {size_text(done, total)} on {socket.gethostname()}"
 
-    def _lock_file(self) -> TextIO:
+    def _lock_file(self) -> IO[str]:
         try:
             return lock_file(self._cache, self._name)
         except Misuse as error:

@@ -10,7 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sweep.executors import ray_session
 from sweep.executors.ray_session import local_ray
+from trainables.errors import Failure
+from trainables.machine import scratch
 
 
 def processes_of(folder: Path) -> list[int]:
@@ -57,3 +60,54 @@ def test_nothing_that_ray_started_outlives_its_driver(monkeypatch: pytest.Monkey
     while (left := processes_of(folder) or alive(agents)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert (left, asked) == ([], [])
+
+
+@pytest.mark.long("Ray starts and ends")
+@pytest.mark.usefixtures("ray_home")
+def test_rays_folder_is_this_users_alone_and_lies_where_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ray opens what it is given to all users; and its sockets' names leave room for 24 letters."""
+    import ray
+
+    asked = tmp_path / "scratch-of-a-batch-system"
+    asked.mkdir(mode=0o755)
+    monkeypatch.setenv("RAY_TMPDIR", str(asked))
+    with local_ray(cpus=1, gpus=0) as folder:
+        (mine,) = asked.iterdir()
+        sessions = list(mine.glob("r/session_*/sockets"))
+        assert sessions, "Ray's own folder"
+        probe = ray.remote(num_cpus=1)(lambda: os.getpid())
+        assert ray.get(probe.remote()) != os.getpid()
+        assert [f.stat().st_mode & 0o777 for f in (folder, mine)] == [0o700, 0o700]
+    assert not list(asked.iterdir())
+    assert not folder.exists()
+
+
+def test_what_a_killed_driver_left_behind_a_link_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short, far = tmp_path / "short", tmp_path / "far"
+    short.mkdir()
+    far.mkdir()
+    monkeypatch.setattr(ray_session, "_short_folder", lambda: str(short))
+    monkeypatch.setenv("RAY_TMPDIR", str(far))
+    monkeypatch.setattr(scratch, "remove", lambda folder: None)  # as if it was killed
+    with ray_session._scratch_folder():
+        pass
+    monkeypatch.undo()
+    assert (len(list(short.iterdir())), len(list(far.iterdir()))) == (1, 1)
+    scratch.remove_left_overs(str(short))
+    assert (list(short.iterdir()), list(far.iterdir())) == ([], [])
+
+
+def test_a_long_folder_beside_a_short_one_that_cannot_be_written_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    far = tmp_path / "far"
+    far.mkdir()
+    monkeypatch.setattr(ray_session, "_short_folder", lambda: str(tmp_path / "none"))
+    monkeypatch.setenv("RAY_TMPDIR", str(far))
+    told = rf"{len(str(far))} characters 24 at most.*RAY_TMPDIR, of at most 24 characters"
+    with pytest.raises(Failure, match=told), ray_session._scratch_folder():
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from tests.support.sweeps import (
     point,
     store_sweep,
 )
-from trainables.errors import InvalidValue, Misuse
+from trainables.errors import InvalidValue, Misuse, StoreError
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -145,6 +146,33 @@ def test_an_export_killed_at_any_time_does_not_block_its_folder(
     assert set(contents(out)) == set(files)
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
     assert json.loads((out / "manifest.json").read_text())["complete"] is True
+
+
+@pytest.mark.parametrize("there", ["nothing", "an earlier export"])
+def test_exports_into_one_folder_at_once_are_one_after_the_other(
+    stored: ObjectStore, tmp_path: Path, there: str
+) -> None:
+    out, plain = tmp_path / "out", tmp_path / "plain"
+    files = write(stored, plain)
+    if there != "nothing":
+        write(stored, out, everything=True)
+    with ThreadPoolExecutor(6) as pool:
+        for written in [pool.submit(write, stored, out) for _ in range(12)]:
+            assert written.result() == files
+    assert contents(out) == contents(plain)
+    assert {p.name for p in tmp_path.iterdir() if p.name.startswith(".")} == set()
+
+
+def test_an_export_that_waits_too_long_for_another_says_so(
+    stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export_module, "WAIT_S", 0.1)
+    files = write(stored, tmp_path / "out")
+    before = contents(tmp_path / "out")
+    with export_module._held(tmp_path / "out"), pytest.raises(StoreError, match=r"another.*--out"):
+        write(stored, tmp_path / "out")
+    assert contents(tmp_path / "out") == before
+    assert write(stored, tmp_path / "out") == files
 
 
 def test_the_manifest_carries_the_provenance_of_both_arms(

@@ -28,6 +28,7 @@ from sweep.tracking.client import (
 from sweep.tracking.tracker import Tracker
 from tests.support.servers.mlflow_servers import free_port
 from tests.support.tracked_arms import STARTED, SWEEP, history
+from trainables.machine import scratch
 
 MAKE = "import sys; from sweep.tracking.client import make_client; make_client(sys.argv[1])"
 
@@ -101,6 +102,53 @@ def test_a_file_system_without_hard_links_gets_a_database_too(
     client = make_client(f"sqlite:///{tmp_path}/mlflow.db")
     assert [e.name for e in client.search_experiments()] == ["Default"]
     assert [f.name for f in tmp_path.iterdir()] == ["mlflow.db"]
+
+
+def test_a_disk_that_is_full_leaves_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(made: Path, whole: Path) -> None:
+        Path(whole).write_bytes(b"a half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfile", full)
+        with pytest.raises(OSError, match="No space left"):
+            make_client(uri)
+    assert not list(tmp_path.iterdir())
+    assert [e.name for e in make_client(uri).search_experiments()] == ["Default"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EDQUOT])
+def test_a_name_that_cannot_be_given_is_no_file_system_without_links(
+    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(OSError, match=os.strerror(number)):
+        make_client(f"sqlite:///{tmp_path}/mlflow.db")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_database_is_told_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_bytes(b"SQLite format 3\0" + bytes(3000))
+    with pytest.raises(TrackingError, match="move it away, and `sweep sync NAME`"):
+        takes_writes(f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_what_a_killed_maker_left_in_the_temporary_folder_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    left = tmp_path / "tmp" / f"{scratch.PREFIX}mlflow-x"
+    left.mkdir(parents=True)
+    (left / "made.db").touch()
+    (left / scratch.OWNER).touch()
+    make_client(f"sqlite:///{tmp_path}/mlflow.db")
+    assert not list((tmp_path / "tmp").iterdir())
 
 
 # --- writing --------------------------------------------------------------------------------------

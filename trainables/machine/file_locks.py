@@ -1,0 +1,82 @@
+"""Locks of files, which the kernel drops however their holder ends, where there are any.
+
+Lustre mounted without ``flock`` answers ENOSYS, NFS without its lock service ENOLCK. Others hold a
+lock on one machine alone, and say nothing: ``binds_here_alone``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from pathlib import Path
+from typing import IO
+
+MISSING = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
+# By kind of file system, which of its mount options keep locks to one machine; BeeGFS does unless
+# its own configuration says otherwise, which cannot be seen here.
+HERE_ALONE = {
+    "lustre": {"localflock"},
+    "nfs": {"nolock", "local_lock=all", "local_lock=flock"},
+    "nfs4": {"nolock", "local_lock=all", "local_lock=flock"},
+    "beegfs": {"rw", "ro"},
+}
+
+
+class NoLocks(OSError):
+    """The file system has no locks."""
+
+
+def lock(file: IO[str] | int, *, shared: bool = False, wait: bool = False) -> None:
+    """Take a lock, which goes with the file.
+
+    Raises:
+        BlockingIOError: another process has it, and this one does not wait.
+        NoLocks: there are none.
+    """
+    how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+    try:
+        fcntl.flock(file, how)
+    except OSError as error:
+        if error.errno in MISSING:
+            raise NoLocks(error.errno, error.strerror) from error
+        raise
+
+
+def open_lock(path: Path) -> IO[str]:
+    """The file of a lock, made where it is missing, for those who may write its folder alone.
+
+    Whoever may open a file, to read it even, may hold its lock for as long as they like.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    writers = stat.S_IMODE(path.parent.stat().st_mode) & 0o222
+    with contextlib.suppress(OSError):  # another user's
+        os.fchmod(descriptor, writers | writers << 1)
+    return os.fdopen(descriptor, "a+")
+
+
+def binds_here_alone(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:
+    """Whether a lock below the folder says nothing to other machines that see it."""
+    kind, options = _mounted(folder, mounts)
+    return bool(HERE_ALONE.get(kind, set()) & options)
+
+
+def file_system(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str:
+    """The kind of file system that the folder lies on; empty where that cannot be told."""
+    return _mounted(folder, mounts)[0]
+
+
+def _mounted(folder: Path, mounts: Path) -> tuple[str, set[str]]:
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:  # of Linux alone
+        return "", set()
+    found: tuple[int, str, set[str]] = (-1, "", set())
+    for words in (line.split() for line in lines):
+        if len(words) > 3:
+            place = words[1].replace("\\040", " ")
+            if folder.is_relative_to(place) and len(place) >= found[0]:
+                found = (len(place), words[2], set(words[3].split(",")))
+    return found[1:]
