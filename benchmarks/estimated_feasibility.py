@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from benchmarks.leads.trained import trained
@@ -36,16 +37,26 @@ CASES: dict[str, dict[str, Json]] = {
 }  # by name, what differs from the space's point
 
 
+def _aside(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
 def main() -> None:
     """Train what the store lacks, and print one JSON object."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
+    parser.add_argument("--steps", type=int, help="of every arm; default: the space's")
     parser.add_argument("--seed", type=int, action="append", help="default: 0 and 1")
     options = parser.parse_args()
-    values = {"data.folder": str(options.data), "model.checkpoint": str(options.checkpoint)}
-    space = resolved(Definition("estimated", with_values(SPACE, values)), say=print).space
+    values: dict[str, Json] = {
+        "data.folder": str(options.data),
+        "model.checkpoint": str(options.checkpoint),
+    }
+    if options.steps is not None:
+        values |= {"steps": options.steps, "report_every": options.steps}
+    space = resolved(Definition("estimated", with_values(SPACE, values)), say=_aside).space
     setting = space.settings[0]
     runs = ArmStore(ObjectStore(options.store))
     rows: list[dict[str, Json]] = []

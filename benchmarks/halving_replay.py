@@ -1,6 +1,6 @@
 """Replay of early stopping on recorded landscapes: what it saves, and which winners it loses.
 
-    python -m benchmarks.halving_replay OUT.json [LANDSCAPE.json ...] [--sweeps 400]
+    python -m benchmarks.halving_replay [OUT.json [LANDSCAPE.json ...]] [--sweeps 400]
 
 Two questions, both answered from the reports of arms that were all trained to their end.
 
@@ -232,7 +232,7 @@ def telling_compared(landscape: Landscape, size: int, searches: int) -> dict[str
 def main() -> None:
     """Replay on every landscape, by default those that are recorded here."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument("out", type=Path, nargs="?", help="write the JSON here; default: print it")
     parser.add_argument("landscapes", type=Path, nargs="*", default=sorted(FOLDER.glob("*.json")))
     parser.add_argument("--sweeps", type=int, default=400)
     parser.add_argument("--searches", type=int, default=200)
@@ -251,7 +251,10 @@ def main() -> None:
             for size in SIZES
         }
     written = {"sweeps": options.sweeps, "searches": options.searches, "landscapes": result}
-    options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    if options.out is None:
+        print(json.dumps(written, indent=1))
+    else:
+        options.out.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

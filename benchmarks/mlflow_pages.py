@@ -20,6 +20,7 @@ Prints one JSON document; takes about five minutes on two cores.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -38,7 +39,7 @@ from benchmarks.imitated.arms import definition, train
 from sweep.api.training import sweep_pages
 from sweep.results.sweep_view import load_sweep
 from sweep.run.coordinator import Coordinator
-from sweep.study.definition import put_definition
+from sweep.study.definition import Definition, put_definition
 from sweep.tracking.address import sweep_id, tracking_uri
 from sweep.tracking.client import make_client, search_runs
 from sweep.tracking.sources import tracked_arms
@@ -49,7 +50,7 @@ from tests.support.servers.mlflow_servers import free_port
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
-PAIRS = 450  # and 50 unconstrained arms
+PAIRS, SETTINGS = 450, 50  # and an unconstrained arm of each setting
 REPEATS = 5
 COMPARED = 100
 SIZE = (1600, 1400)
@@ -59,9 +60,9 @@ LISTED = "document.querySelectorAll('.ag-row').length >= 15"
 PLOTS = "[...document.querySelectorAll('.js-plotly-plot')]"
 
 
-def tracked(root: Path) -> str:
+def tracked(root: Path, asked: Definition) -> str:
     """An imitated sweep, stored below ``root`` and tracked; returns MLflow's address."""
-    objects, asked = ObjectStore(root), definition(PAIRS)
+    objects = ObjectStore(root)
     put_definition(objects, asked)
     coordinator = Coordinator(objects, asked)
     coordinator.start()
@@ -73,9 +74,9 @@ def tracked(root: Path) -> str:
     return uri
 
 
-def pages(uri: str) -> dict[str, tuple[str, str]]:
+def pages(uri: str, asked: Definition) -> dict[str, tuple[str, str]]:
     """Of each page, behind the server's address: where it is, and when it can be used."""
-    searched = searched_fields(definition(PAIRS).space)
+    searched = searched_fields(asked.space)
     pairs, _, every, feasible = views(searched)
     client = make_client(uri)
     whole = View("whole", "All of them", {**pairs.state, "runsHiddenMode": "SHOW_ALL"})
@@ -146,22 +147,28 @@ def _aside(text: str) -> None:
 
 def main() -> None:
     """Run it and print the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--settings", type=int, default=SETTINGS, help="50 or more")
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    options = parser.parse_args()
+    asked = definition(options.pairs, options.settings)
     before = os.getloadavg()[0]
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
-        uri = tracked(root)
+        uri = tracked(root, asked)
         with served(uri, root) as base:
-            for name, (address, ready) in pages(uri).items():
-                times = [opened(base, address, ready) for _ in range(REPEATS)]
+            for name, (address, ready) in pages(uri, asked).items():
+                times = [opened(base, address, ready) for _ in range(options.repeats)]
                 first, again = ([pair[k] for pair in times] for k in (0, 1))
                 goal = COMPARISON_GOAL_S if "100" in name else GOAL_S
                 found[name] = {"first": spread(first), "again": spread(again), "goal": goal}
                 _aside(f"{name}: {found[name]}")
     about = {
         "benchmark": "mlflow_pages",
-        "arms": PAIRS + 50,
-        "repeats": REPEATS,
+        "arms": options.pairs + options.settings,
+        "repeats": options.repeats,
         "mlflow": version("mlflow"),
         "cpus": os.cpu_count(),
         "load": [round(before, 1), round(os.getloadavg()[0], 1)],

@@ -70,7 +70,7 @@ def start_s(storage: Path, number: int) -> float:
                 raise SystemExit(f"`sweep run` ended with {process.returncode} before it trained.")
             time.sleep(0.05)
     finally:
-        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)  # a shell has its background ignore SIGINT
         process.wait(timeout=120)
     return min(map(first_step_s, there)) - began
 

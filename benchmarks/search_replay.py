@@ -1,6 +1,7 @@
 """Replay of searches on recorded landscapes: six samplers at small budgets.
 
-    python -m benchmarks.search_replay OUT.json [LANDSCAPE.json ...] [--workers 1] [--again]
+    python -m benchmarks.search_replay [OUT.json [LANDSCAPE.json ...]] [--workers 1] [--again]
+                                      [--repeats 100] [--most 50]
 
 A proposal comes to what the nearest recorded arm came to, in the coordinates of the box. Each arm
 comes once, and is told where it lies itself: a search that stays near its best point would be given
@@ -30,6 +31,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -233,18 +235,33 @@ def of_task(task: Task) -> Searched:
 def main() -> None:
     """Replay on every landscape, by default those that are recorded here."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("out", type=Path)
+    parser.add_argument(
+        "out", type=Path, nargs="?", help="go on with this file; default: print alone"
+    )
     parser.add_argument("landscapes", type=Path, nargs="*", default=sorted(FOLDER.glob("*.json")))
     parser.add_argument("--samplers", nargs="*", default=list(SEARCHES), choices=list(SEARCHES))
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    parser.add_argument("--most", type=int, default=BUDGETS[-1], choices=BUDGETS[1:])
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
+    if options.out is not None:
+        options.out.write_text(replayed(options, options.out), encoding="utf-8")
+        return
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder:
+        print(replayed(options, Path(folder, "out.json")), end="")
+
+
+def replayed(options: argparse.Namespace, out: Path) -> str:
+    """The JSON; every search is kept beside ``out``."""
+    budgets_there = [budget for budget in BUDGETS if budget <= options.most]
     landscapes = {path: Landscape.of_file(path) for path in options.landscapes}
     tasks: list[Task] = []
     for path, landscape in landscapes.items():
         for kind in options.samplers:
             repeats, long = LONG.get(kind, (REPEATS, REPEATS))
-            budgets = [BUDGETS[-1 if seed < long else -2] for seed in range(repeats)]
+            repeats = min(repeats, options.repeats)
+            budgets = [budgets_there[-1 if seed < long else -2] for seed in range(repeats)]
             tasks += [
                 Task(path, kind, kind, seed, budget, options.again)
                 for seed, budget in sorted(enumerate(budgets), key=lambda one: one[1])
@@ -254,10 +271,10 @@ def main() -> None:
                 starts = tuple(starts_from(landscapes[other], landscape))
                 name = f"tpe from {other.stem}"
                 tasks += [
-                    Task(path, name, "tpe", seed, BUDGETS[-1], options.again, starts)
-                    for seed in range(REPEATS)
+                    Task(path, name, "tpe", seed, options.most, options.again, starts)
+                    for seed in range(options.repeats)
                 ]
-    kept = options.out.with_suffix(".again.jsonl" if options.again else ".jsonl")
+    kept = out.with_suffix(".again.jsonl" if options.again else ".jsonl")
     found: dict[tuple[str, str, int], Searched] = {}
     for *of, arms, seconds in lines_of(kept):
         found[tuple(of)] = Searched(arms, seconds)
@@ -273,8 +290,8 @@ def main() -> None:
         result[path.stem] = described(landscape)
         for name in names:
             runs = [one for key, one in found.items() if key[:2] == (path.stem, name)]
-            result[path.stem][name] = {str(b): summary(landscape, runs, b) for b in BUDGETS}
-    options.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            result[path.stem][name] = {str(b): summary(landscape, runs, b) for b in budgets_there}
+    return json.dumps(result, indent=1) + "\n"
 
 
 if __name__ == "__main__":

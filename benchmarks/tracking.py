@@ -16,11 +16,12 @@ of 60 metrics to it, alternately through
 All runs exist before anything is timed. What is timed returns when the server has answered; our
 tracker is timed in the calling thread, although in a sweep it runs in a thread of its own.
 Afterwards each run is read back: every metric must have arrived at every step, else there is no
-result. Prints one JSON document; takes about a minute.
+result. Prints one JSON document; takes about a minute, less with fewer ``--repeats``.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -133,28 +134,28 @@ def stock(uri: str) -> tuple[Callable[[int], None], str]:
     return send, callback._trial_runs[trial]
 
 
-def check_arrived(uri: str, run_id: str, together: int) -> None:
+def check_arrived(uri: str, run_id: str, together: int, repeats: int) -> None:
     """Every metric of the run has one value at every step, or there is no result."""
     client = make_client(uri)
     names = list(client.get_run(run_id).data.metrics)
     steps = [m.step for m in client.get_metric_history(run_id, names[-1])]
-    if len(names) != METRICS or sorted(steps) != list(range(1, (REPEATS + 1) * together + 1)):
+    if len(names) != METRICS or sorted(steps) != list(range(1, (repeats + 1) * together + 1)):
         raise SystemExit(f"run {run_id}: {len(names)} metrics, steps {steps}: not all arrived.")
 
 
-def measure(uri: str) -> dict[str, Any]:
+def measure(uri: str, repeats: int) -> dict[str, Any]:
     """Alternate the three, the one that goes first too; medians in milliseconds."""
     senders = {"ours": ours(uri), "together": ours(uri, TOGETHER), "stock": stock(uri)}
     reports = {name: TOGETHER if name == "together" else 1 for name in senders}
     times_ms: dict[str, list[float]] = {name: [] for name in senders}
-    for step in range(1, REPEATS + 2):
+    for step in range(1, repeats + 2):
         for name in sorted(senders, reverse=step % 2 == 0):
             started = time.perf_counter()
             senders[name][0](step)
             if step > 1:
                 times_ms[name].append(1000 * (time.perf_counter() - started) / reports[name])
     for name, (_, run_id) in senders.items():
-        check_arrived(uri, run_id, reports[name])
+        check_arrived(uri, run_id, reports[name], repeats)
     return {
         "reports_together": TOGETHER,
         "ms_per_report": {name: _spread(taken) for name, taken in times_ms.items()},
@@ -178,12 +179,15 @@ def _now_ms() -> int:
 
 def main() -> None:
     """Run it and print the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=REPEATS)
+    repeats = parser.parse_args().repeats
     with tempfile.TemporaryDirectory() as folder, mlflow_server(Path(folder)) as uri:
-        result = measure(uri)
+        result = measure(uri, repeats)
     about = {
         "benchmark": "tracking",
         "metrics_per_report": METRICS,
-        "repeats": REPEATS,
+        "repeats": repeats,
         "server": "mlflow server, 1 worker, SQLite, loopback",
         "versions": {name: version(name) for name in ("mlflow", "ray", "sqlalchemy")},
         "cpus": os.cpu_count(),

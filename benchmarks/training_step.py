@@ -225,6 +225,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", choices=("ut", "dust", "distilbert"))
+    parser.add_argument("--blocks", type=int, help="default: 12 or 15")
     parser.add_argument("--peak-of", choices=ARMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -239,6 +240,8 @@ def main() -> None:
         cases = {
             name: made_by() for name, made_by in makers.items() if options.case in (None, name)
         }
+        if options.blocks is not None:
+            cases = {name: replace(case, blocks=options.blocks) for name, case in cases.items()}
         if options.peak_of:
             print(peak_above_start(cases[options.case], options.peak_of))
             return

@@ -19,6 +19,7 @@ from trainables.records.arm_record import ArmRecord, Evaluation, Report
 from trainables.records.arms import ArmStore
 
 SETTINGS = 50
+GAMMAS = 50  # scores are kept by gammas of two decimals: further settings differ in their batches
 WORKERS = 200
 LAYERS = 3
 REPORTS = 10
@@ -42,7 +43,10 @@ def definition(pairs: int, settings: int = SETTINGS) -> Definition:
         summary="",
         base=ArmConfig(data=DataConfig(frame_size=32, patch_size=8), constraint=ConstraintConfig()),
         settings=tuple(
-            Setting(f"g{g:03d}", {"train_gamma": (g + 1) / (4 * settings)}) for g in range(settings)
+            Setting(
+                f"g{g:03d}", {"train_gamma": (1 + g % GAMMAS) / 100, "batch_size": 32 + g // GAMMAS}
+            )
+            for g in range(settings)
         ),
         ranges={
             "constraint.alpha": Uniform(0.02, 0.35),

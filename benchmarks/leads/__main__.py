@@ -84,13 +84,15 @@ def main() -> None:
     parser.add_argument("--only", choices=LEADS, nargs="+", default=list(LEADS))
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=6)
+    parser.add_argument("--most-steps", type=int, help="of every arm; default: as declared")
     parser.add_argument("--pilot", action="store_true", help="the pilot's arms, on dev, instead")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
     options = parser.parse_args()
     places = dict(pair.split("=", 1) for pair in options.set)
     for name in options.only:
-        lead = replace(LEADS[name], base=LEADS[name].base.with_fields(places))
+        base = LEADS[name].base.with_fields(places)
+        lead = replace(LEADS[name], base=base, most_steps=options.most_steps)
         for seed in PILOT_SEEDS if options.pilot else ():
             for arm in lead.pilot:
                 say(seed, arm, arm_of(lead, arm, seed, options.store, "dev"))

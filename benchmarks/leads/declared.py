@@ -35,6 +35,7 @@ class Lead:
     measure: str = "record"  # of measured.MEASURES
     smallest: float = 0.2  # the smallest effect of interest: grey levels, or accuracy
     first_seed: int = FIRST_SEED
+    most_steps: int | None = None  # fewer than declared: to see that it runs
 
     @property
     def arms(self) -> dict[str, Fields]:
@@ -47,7 +48,11 @@ class Lead:
 
     def config(self, fields: Fields, seed: int, split: str = "test") -> ArmConfig:
         """One arm on one seed, scored on a split."""
-        return self.base.with_fields({**fields, "seed": seed, "measured_on": split})
+        config = self.base.with_fields({**fields, "seed": seed, "measured_on": split})
+        if self.most_steps is None:
+            return config
+        steps = min(self.most_steps, config.steps)
+        return config.with_fields({"steps": steps, "report_every": steps})
 
 
 def noise(gamma: float) -> Fields:

@@ -1,0 +1,143 @@
+"""Every benchmark at its smallest size: it starts, ends, and prints one JSON object."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.imitated.arms import definition
+
+ROOT = Path(__file__).parents[2]
+IMITATED = ("--pairs", "2", "--settings", "2")
+QUICK = ("--set", "steps=8", "--set", "report_every=4", "--set", "n_proposals=1")
+# Words of the command line, by benchmark.
+FAST: dict[str, tuple[str, ...]] = {
+    "calibration": ("--sweeps", "20", "--tool-sweeps", "1"),
+    "fused_arms": (
+        "--widths", "64", "--arms", "1", "--layers", "2", "--batches", "2", "--repeats", "1",
+        "--steps", "2",
+    ),
+    "reading": (*IMITATED, "--delay-ms", "0", "--verbs", "status"),
+    "scale": (
+        "--small", "2", "--large", "4", "--settings", "2", "--stores", "local", "--untracked",
+        "--tune", "0",
+    ),
+    "search_replay": ("--samplers", "random", "quasi_random", "--repeats", "1", "--most", "10"),
+}  # fmt: skip
+SLOW: dict[str, tuple[str, ...]] = {
+    "decoder_step": (
+        "--layers", "3", "--width", "16", "--vocabulary", "30", "--batch", "1", "--length", "9",
+        "--blocks", "1",
+    ),
+    "halving_replay": ("--sweeps", "2", "--searches", "2"),
+    "one_layer_bound": ("--frames", "3", "--batches", "1"),
+    "head_per_layer": (
+        "--layers", "3", "--width", "8", "--vocabulary", "30", "--batch", "1", "--length", "8",
+        "--steps", "1", "--repeats", "1",
+    ),
+    "overhead": ("--arms", "2", "--seconds", "0.05", "--workers", "1", "--repeats", "1"),
+    "scale on S3 and Tune": (
+        "--small", "2", "--large", "4", "--settings", "2", "--stores", "s3", "--tune", "8",
+    ),
+    "search_replay": ("--samplers", "tpe", "ctpe", "gp", "--repeats", "1", "--most", "10"),
+    "time_to_table": ("--repeats", "1", *QUICK),
+    "tracking": ("--repeats", "1"),
+    "training_step": ("--case", "ut", "--blocks", "1"),
+}  # fmt: skip
+IN_A_BROWSER: dict[str, tuple[str, ...]] = {
+    "mlflow_pages": ("--pairs", "50", "--repeats", "1"),
+    "report_size": IMITATED,
+}
+# These train on data sets or weights of the reader's own.
+ON_REAL_DATA = ("dual_optimizers", "leads")
+ON_A_DECODER = ("estimated_feasibility", "estimator_noise")
+
+
+def ran(name: str, *words: str) -> dict[str, object]:
+    """What it prints, run as its page says."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *words],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: dict[str, object] = json.loads(done.stdout)
+    assert found, "an empty object"
+    return found
+
+
+def test_no_benchmark_is_left_out_here() -> None:
+    there = {
+        file.parent.name if file.stem == "__main__" else file.stem
+        for file in (*(ROOT / "benchmarks").glob("*.py"), *ROOT.glob("benchmarks/*/__main__.py"))
+        if "__main__" in file.read_text("utf-8") or file.stem == "__main__"
+    }
+    tried = {name.partition(" ")[0] for name in (*FAST, *SLOW, *IN_A_BROWSER)}
+    assert there == tried | set(ON_REAL_DATA) | set(ON_A_DECODER)
+
+
+@pytest.mark.parametrize("settings", [1, 50, 175, 1000])
+def test_imitated_settings_are_as_many_as_are_asked_for(settings: int) -> None:
+    space = definition(settings, settings).space
+    arms = {space.run(s, space.default_point(s), seed=0).signature() for s in space.settings}
+    assert len(arms) == settings
+
+
+@pytest.mark.parametrize("name", FAST)
+@pytest.mark.long("a process that imports torch, and Optuna or Ray")
+def test_a_cheap_benchmark_runs(name: str) -> None:
+    ran(name, *FAST[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SLOW)
+def test_a_benchmark_of_processes_runs(name: str, ray_home: Path) -> None:
+    ran(name.partition(" ")[0], *SLOW[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", IN_A_BROWSER)
+def test_a_benchmark_in_a_browser_runs(name: str) -> None:
+    if shutil.which("chromium") is None:
+        pytest.skip("needs Debian's package chromium")
+    ran(name, *IN_A_BROWSER[name])
+
+
+@pytest.mark.slow
+def test_dual_optimizers_runs(real_data: Path, tmp_path: Path) -> None:
+    of_one = ("--only", "Ped2 UT L3", "--seeds", "1", "--steps", "2")
+    found = ran("dual_optimizers", "--store", str(tmp_path / "store"), *of_one)
+    assert found["benchmark"] == "dual_optimizers"
+
+
+@pytest.mark.slow
+def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "leads.json"
+    words = ["--only", "H1", "--seeds", "2", "--most-steps", "2", "--out", str(out)]
+    words += ["--store", str(tmp_path / "store"), "--set", f"data.folder={real_data / 'ped2'}"]
+    subprocess.run([sys.executable, "-m", "benchmarks.leads", *words], cwd=ROOT, check=True)
+    assert list(json.loads(out.read_text("utf-8"))) == ["H1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_A_DECODER)
+def test_a_benchmark_of_a_decoder_runs(name: str, tmp_path: Path) -> None:
+    from tests.support.data.instruction_runs import rows, write_alpaca
+    from trainables.datasets.text.small_decoder import write_small_decoder
+
+    data, decoder = write_alpaca(tmp_path / "alpaca", 400), tmp_path / "decoder"
+    texts = [text for row in rows() for text in row.values()]
+    write_small_decoder(decoder, texts, layers=4, width=32, words=300, positions=256)
+    words = ["--data", str(data), "--checkpoint", str(decoder)]
+    if name == "estimated_feasibility":
+        words += ["--store", str(tmp_path / "store"), "--steps", "2", "--seed", "0"]
+    assert ran(name, *words)["benchmark"] == name
