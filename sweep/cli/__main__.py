@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
+import os
+import sys
+
+GONE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EPIPE}
 
 
 def program() -> None:
@@ -15,9 +20,43 @@ def program() -> None:
     gc.set_threshold(50_000, 20, 100)
     atexit.register(gc.freeze)  # first, so that it comes last
 
-    from sweep.cli.main import main
+    _print_what_there_is_no_letter_for()
+    try:
+        try:
+            from sweep.cli.main import main
 
-    main()
+            main()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in GONE or not _stdout_is_gone():
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again
+        if not isinstance(error, BrokenPipeError) and sys.stderr is not None:
+            print(
+                f"sweep: standard output cannot be written: {error.strerror}. What was to be shown "
+                "is lost; free some space there, or send it elsewhere.",
+                file=sys.stderr,
+            )
+        raise SystemExit(1) from None
+
+
+def _print_what_there_is_no_letter_for() -> None:
+    """A terminal of few letters shows ? for others."""
+    for stream in (sys.stdout, sys.stderr):
+        if getattr(stream, "errors", "") == "strict":
+            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+def _stdout_is_gone() -> bool:
+    """Whether standard output refuses a blank, too."""
+    try:
+        sys.stdout.write(" ")
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        return True
+    return False
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from sweep.doctor.check import Check, last_line, nearest, run_python, writable
 from sweep.doctor.data import Scope, folder_check, need_check
+from sweep.doctor.installed import own_files
 from sweep.tracking.address import shown, sqlite_path, tracking_uri
 from trainables.code_version import DISTRIBUTION
 from trainables.errors import SweepError
+from trainables.machine import file_locks
 from trainables.machine.cores import counted
 from trainables.records.objects import ObjectStore
 
@@ -28,6 +30,7 @@ def checks(storage: str, scope: Scope) -> Iterator[Check]:
     is_new = sys.version_info >= (3, 11)
     yield Check("Python", is_new, platform.python_version(), "Install Python 3.11 or newer.")
     yield packages()
+    yield own_files(_reinstall())
     yield _device()
     yield cores()
     yield storage_check(storage)
@@ -99,8 +102,21 @@ def storage_check(storage: str) -> Check:
             objects.check_writable()
         except SweepError as error:
             return Check("storage", False, str(error))
-        return Check("storage", True, f"{objects.root} can be written")
+        return Check("storage", True, f"{objects.root} can be written{_locks(objects)}")
     return writable("storage", Path(objects.root), advice)
+
+
+def _locks(objects: ObjectStore) -> str:
+    """What kind of file system it is where drivers know each other by signs of life."""
+    if not objects.is_local:
+        return ""
+    root = Path(objects.root)
+    kind = file_locks.file_system(root) or "a file system"
+    if not file_locks.has_locks(root):
+        return f"; {kind} without locks: drivers know each other by a sign of life every 15 s"
+    if file_locks.binds_here_alone(root):
+        return f"; locks on {kind} bind this machine alone: drivers give signs of life, too"
+    return ""
 
 
 def cache() -> Check:

@@ -1,4 +1,4 @@
-"""Every benchmark at its smallest size: it starts, ends, and prints one JSON object."""
+"""Every benchmark at its smallest size: it ends, and prints one JSON object."""
 
 from __future__ import annotations
 

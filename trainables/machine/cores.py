@@ -1,4 +1,4 @@
-"""Cores that this process may use: affinity, a container's quota, a batch system's share.
+"""Cores that this process may use: affinity, quota, a batch job's share.
 
 The kernel keeps a process to its affinity. A quota of its control group (a pod's limit, ``docker
 --cpus``) lets it run on all cores, and stops it most of the time; a batch system without control

@@ -1,7 +1,7 @@
-"""Locks of files, which the kernel drops however their holder ends, where there are any.
+"""Locks of files, which the kernel drops however their holder ends.
 
-Lustre mounted without ``flock`` answers ENOSYS, NFS without its lock service ENOLCK. Others hold a
-lock on one machine alone, and say nothing: ``binds_here_alone``.
+Not every file system has them: Lustre mounted without ``flock`` answers ENOSYS, NFS without its
+lock service ENOLCK. Others hold a lock on one machine alone, and say nothing: ``binds_here_alone``.
 """
 
 from __future__ import annotations
@@ -55,6 +55,20 @@ def open_lock(path: Path) -> IO[str]:
     with contextlib.suppress(OSError):  # another user's
         os.fchmod(descriptor, writers | writers << 1)
     return os.fdopen(descriptor, "a+")
+
+
+def has_locks(folder: Path) -> bool:
+    """Whether the folder's file system has locks; it is held for an instant."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        lock(descriptor, shared=True)
+    except NoLocks:
+        return False
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def binds_here_alone(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> bool:

@@ -1,4 +1,4 @@
-"""Temporary folders that go with their process, or, when it is killed, with a later one.
+"""Temporary folders that go with their process, killed ones with a later one.
 
 A folder of this user alone, whose file ``owner.lock`` is locked while its process lives.
 """

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 from trainables.config.arm import DataConfig
 from trainables.datasets.video.load import load_video
 from trainables.errors import BadData, Misuse
+from trainables.fetching import cache
 from trainables.fetching.cache import built_once, cache_root
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -83,3 +87,31 @@ def test_a_cache_that_cannot_be_written_says_what_to_set(
     monkeypatch.setenv("SWEEP_CACHE", str(tmp_path / "file"))
     with pytest.raises(Misuse, match=r"cannot be written .* Set SWEEP_CACHE"):
         load_video(DataConfig(frame_size=32))
+
+
+def test_a_process_that_waits_for_another_says_so_and_strangers_cannot_hold_it_up(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cache, "_TELL_AFTER_S", 0.0)
+    monkeypatch.setattr(cache, "_LOOK_EVERY_S", 0.01)
+    entry = built_once("test", {"of": "one"}, lambda folder: None)
+    (entry / "manifest.json").unlink()
+    path = entry.with_name(f".{entry.name}.lock")
+    assert path.stat().st_mode & 0o077 == 0
+    with open(path) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Timer(0.3, fcntl.flock, (held, fcntl.LOCK_UN)).start()
+        built_once("test", {"of": "one"}, lambda folder: None)
+    (line,) = (record.getMessage() for record in caplog.records)
+    assert line == f"waiting for another process that decodes the same data, and holds {path}"
+
+
+def test_a_file_system_without_locks_has_whole_entries_too(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    entry = built_once("test", {"of": "one"}, lambda folder: (folder / "a").touch())
+    assert (entry / "a").exists()

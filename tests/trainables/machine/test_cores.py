@@ -1,4 +1,4 @@
-"""Cores of a process: the smallest of affinity, quotas of all its groups, and the job's share."""
+"""Cores of a process: the least of affinity, quotas and a job's share."""
 
 from __future__ import annotations
 

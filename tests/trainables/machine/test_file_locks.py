@@ -1,0 +1,72 @@
+"""File systems without locks, and those whose locks bind one machine alone."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from trainables.machine.file_locks import NoLocks, binds_here_alone, file_system, has_locks, lock
+
+MOUNTS = """\
+/dev/root / ext4 rw 0 0
+10.0.0.1@tcp:/scratch /lustre lustre rw,localflock,lazystatfs 0 0
+10.0.0.1@tcp:/home /lustre/home lustre rw,flock 0 0
+server:/a /nfs nfs4 rw,vers=4.2,local_lock=none 0 0
+server:/b /nfs/old nfs rw,vers=3,nolock,local_lock=all 0 0
+beegfs_nodev /my\\040data beegfs rw,relatime 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "alone"),
+    [
+        ("/tmp/x", "ext4", False),
+        ("/lustre/me", "lustre", True),
+        ("/lustre/home/me", "lustre", False),
+        ("/lustre2/me", "ext4", False),
+        ("/nfs/me", "nfs4", False),
+        ("/nfs/old/me", "nfs", True),
+        ("/my data/me", "beegfs", True),
+    ],
+)
+def test_mounts_say_how_far_locks_reach(
+    tmp_path: Path, folder: str, kind: str, alone: bool
+) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS)
+    assert file_system(Path(folder), mounts) == kind
+    assert binds_here_alone(Path(folder), mounts) is alone
+
+
+def test_without_mounts_nothing_is_known(tmp_path: Path) -> None:
+    assert file_system(Path("/x"), tmp_path / "none") == ""
+    assert not binds_here_alone(Path("/x"), tmp_path / "none")
+
+
+def test_a_file_system_without_locks_is_told_from_a_lock_that_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert has_locks(tmp_path)
+    held = os.open(tmp_path, os.O_RDONLY)
+    lock(held)
+    assert has_locks(tmp_path)
+    other = os.open(tmp_path, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        lock(other)
+
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(fcntl, "flock", none)
+    with pytest.raises(NoLocks):
+        lock(other)
+    assert not has_locks(tmp_path)
+    from sweep.doctor.machine import storage_check
+
+    assert "without locks: drivers know each other by a sign" in storage_check(str(tmp_path)).found
+    os.close(held)
+    os.close(other)
