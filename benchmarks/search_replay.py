@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -232,6 +233,11 @@ def of_task(task: Task) -> Searched:
     )
 
 
+def installed() -> list[str]:
+    """Every search but CMA-ES where its package is missing."""
+    return [kind for kind in SEARCHES if kind != "cma" or find_spec("cmaes") is not None]
+
+
 def main() -> None:
     """Replay on every landscape, by default those that are recorded here."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -239,7 +245,7 @@ def main() -> None:
         "out", type=Path, nargs="?", help="go on with this file; default: print alone"
     )
     parser.add_argument("landscapes", type=Path, nargs="*", default=sorted(FOLDER.glob("*.json")))
-    parser.add_argument("--samplers", nargs="*", default=list(SEARCHES), choices=list(SEARCHES))
+    parser.add_argument("--samplers", nargs="*", default=installed(), choices=list(SEARCHES))
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--most", type=int, default=BUDGETS[-1], choices=BUDGETS[1:])

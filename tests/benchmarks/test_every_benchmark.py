@@ -85,6 +85,19 @@ def test_no_benchmark_is_left_out_here() -> None:
     assert there == tried | set(ON_REAL_DATA) | set(ON_A_DECODER)
 
 
+def test_make_bench_runs_those_that_need_no_files_of_ones_own() -> None:
+    """As the Makefile picks them; they need no word of the command line either."""
+    picked = (ROOT / "Makefile").read_text("utf-8").partition("for file in $$(")[2]
+    command = picked.partition("); do")[0].replace("$$", "$")
+    found = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True)
+    tried = {name.partition(" ")[0] for name in (*FAST, *SLOW, *IN_A_BROWSER)}
+    assert {Path(file).stem for file in found.stdout.split()} == tried
+    for file in found.stdout.split():
+        text = (ROOT / file).read_text("utf-8")
+        for argument in text.split("add_argument(")[1:]:
+            assert argument.lstrip().startswith(('"--', 'f"--')) or "nargs=" in argument, file
+
+
 @pytest.mark.parametrize("settings", [1, 50, 175, 1000])
 def test_imitated_settings_are_as_many_as_are_asked_for(settings: int) -> None:
     space = definition(settings, settings).space
@@ -136,7 +149,7 @@ def test_a_benchmark_of_a_decoder_runs(name: str, tmp_path: Path) -> None:
 
     data, decoder = write_alpaca(tmp_path / "alpaca", 400), tmp_path / "decoder"
     texts = [text for row in rows() for text in row.values()]
-    write_small_decoder(decoder, texts, layers=4, width=32, words=300, positions=256)
+    write_small_decoder(decoder, texts, layers=4, width=32, words=300, positions=1024)
     words = ["--data", str(data), "--checkpoint", str(decoder)]
     if name == "estimated_feasibility":
         words += ["--store", str(tmp_path / "store"), "--steps", "2", "--seed", "0"]
