@@ -302,6 +302,25 @@ def test_an_unconstrained_run_can_be_given_a_constraint_by_field() -> None:
     assert replace(TINY, data=DataConfig()).data.folder is None
 
 
+@pytest.mark.parametrize("gamma", [0.2 * 3, 0.1 + 0.2, 0.7 * 0.3, -0.0, 0.05 * 3])
+def test_a_gamma_that_was_computed_is_the_one_of_two_decimals(gamma: float) -> None:
+    named = round(gamma, 2) + 0.0
+    for name in ("train_gamma", "train_gamma_low", "train_gamma_high"):
+        others = {"train_gamma_low": 0.0, "train_gamma_high": 1.0}
+        made = TINY.with_fields({**others, name: gamma})
+        assert repr(made.value_of(name)) == repr(named)
+        assert made.signature() == TINY.with_fields({**others, name: named}).signature()
+    grid = ArmConfig(train_gamma=0.0, test_gammas=tuple(sorted({gamma, 0.9, 0.1 * 8})))
+    assert repr(grid.test_gammas) == repr(tuple(sorted({named, 0.8, 0.9})))
+
+
+def test_a_gamma_next_to_none_is_not_taken_for_none() -> None:
+    with pytest.raises(InvalidValue, match="train_gamma must be a test gamma, or another one"):
+        TINY.with_fields({"train_gamma": 1e-12})
+    with pytest.raises(InvalidValue, match="numbers of at most two decimals"):
+        TINY.with_fields({"test_gammas": [0.0, 0.1000001]})
+
+
 def test_many_known_names_are_cut_to_the_closest() -> None:
     known = [f"setting-{number}" for number in range(60)]
     text = str(UnknownName.of("setting", "setting-599", known))

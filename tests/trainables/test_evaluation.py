@@ -226,6 +226,16 @@ def test_scores_by_unit_are_what_the_means_are_of() -> None:
         np.testing.assert_allclose(losses.mean(0), expected, rtol=1e-5)
 
 
+def test_a_computed_train_gamma_is_measured_once() -> None:
+    """Twice would be two draws of noise: one in the scores, the other by unit and layer."""
+    config = TINY.with_fields({"train_gamma": 3 * 0.05, "test_gammas": [0.0, 0.05 * 3, 0.3]})
+    task = VideoDenoising(config, torch.device("cpu"), torch.float32)
+    found, by_unit = evaluate(config, task, Shrinking(), linear_references(config, task), [])
+    losses = by_unit.losses_UF[at_gamma(0.15)].mean(0)
+    assert set(by_unit.losses_UF) == {at_gamma(g) for g in config.test_gammas}
+    assert found.scores["0.15"] == pytest.approx(task.metric(float(losses[-1])), rel=1e-5)
+
+
 def test_scores_by_unit_are_stored_and_read_as_they_are() -> None:
     task = VideoDenoising(TINY, torch.device("cpu"), torch.float32)
     _, ours = evaluate(TINY, task, Shrinking(), linear_references(TINY, task), [])

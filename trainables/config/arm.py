@@ -85,6 +85,7 @@ class ArmConfig(Section):
         super().__post_init__()
 
     def _check(self) -> None:
+        self._name_gammas()
         rising = all(a < b for a, b in zip(self.test_gammas, self.test_gammas[1:], strict=False))
         self.require(
             len(self.test_gammas) >= 2 and self.test_gammas[0] >= 0 and rising,
@@ -93,7 +94,7 @@ class ArmConfig(Section):
         )
         self.require(
             all(
-                f"{g:.2f}" != f"{self.train_gamma:.2f}" or math.isclose(g, self.train_gamma)
+                f"{g:.2f}" != f"{self.train_gamma:.2f}" or g == self.train_gamma
                 for g in self.test_gammas
             ),
             "train_gamma",
@@ -127,6 +128,14 @@ class ArmConfig(Section):
         self._check_task()
         if self.constraint is not None:
             self._check_constrained(self.constraint)
+
+    def _name_gammas(self) -> None:
+        """Gammas that arithmetic missed by a rounding are those of two decimals they stand for."""
+        for name in ("train_gamma", "train_gamma_low", "train_gamma_high"):
+            value = getattr(self, name)
+            if value is not None:
+                object.__setattr__(self, name, _named_gamma(value))
+        object.__setattr__(self, "test_gammas", tuple(map(_named_gamma, self.test_gammas)))
 
     def _check_constrained(self, constraint: ConstraintConfig) -> None:
         constraint.require(
@@ -332,6 +341,16 @@ class ArmConfig(Section):
             content["model"].pop("checkpoint")
         text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _named_gamma(gamma: float) -> float:
+    """The two decimals that a gamma is but for rounding, or the gamma itself; 0 has no sign.
+
+    >>> _named_gamma(0.1 + 0.2), _named_gamma(0.123), str(_named_gamma(-0.0))
+    (0.3, 0.123, '0.0')
+    """
+    named = round(gamma, 2) + 0.0
+    return named if math.isclose(gamma, named) else gamma
 
 
 def default_constraint(task: str) -> ConstraintConfig:

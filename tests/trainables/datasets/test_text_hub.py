@@ -167,6 +167,18 @@ def test_labels_may_be_words_or_numbers(library: Any, tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.parametrize("labels", [["spam"], [0], [-1], [3]])
+def test_one_label_is_nothing_to_classify(library: Any, tmp_path: Path, labels: list[Any]) -> None:
+    rows = [{"text": f"a text {i}", "label": labels[i % len(labels)]} for i in range(8)]
+    made = library.Dataset.from_list(rows)
+    tested = library.Dataset.from_list([{**row, "label": 0} for row in rows])
+    if labels == ["spam"]:
+        tested = made
+    library.DatasetDict(train=made, test=tested).save_to_disk(tmp_path / "saved")
+    with pytest.raises(BadData, match="but classification needs at least 2: with one there is"):
+        load_text(DataConfig(name="hf:one", folder=str(tmp_path / "saved")))
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -86,8 +86,21 @@ def load_text(
 
 
 def list_text(data: DataConfig, group: DataGroup = "texts") -> RawText:
-    """The files of the data set, none of them read; raises as ``listed_here``."""
-    return listed_here(group, data, RawText)
+    """The files of the data set, none of them read.
+
+    Raises:
+        BadData: as ``listed_here``; or the texts are to be classified, and all have one label.
+    """
+    raw = listed_here(group, data, RawText)
+    labels = set(raw.labels)
+    if group == "texts" and len(labels) < 2:
+        raise BadData(
+            f"{data.name} in {raw.root} has {len(labels)} label(s) ({', '.join(labels)}), but "
+            "classification needs at least 2: with one there is nothing to tell apart, and the "
+            "constant prediction is never wrong. Add examples of another label, or give another "
+            "data set."
+        )
+    return raw
 
 
 def resolve(data: DataConfig) -> DataConfig:
