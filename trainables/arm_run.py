@@ -295,6 +295,8 @@ class ArmRun:
             self.record.reports.clear()
             self.record.started_ms = begun_ms
             self.record.idle_ms = self.record.shared_ms = 0
+        notes: tuple[str, ...] = getattr(task, "notes", ())  # a task of a package may have none
+        self.record.warnings += [note for note in notes if note not in self.record.warnings]
         return arm
 
     def _environment(self) -> dict[str, Json]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,8 @@ class Split:
     example: str  # a clip's name, for messages
     suffixes: tuple[str, ...]  # of a clip's frames; of the clip itself where it is a video file
     videos: bool = False  # whether a clip is one video file; else a folder of numbered frames
+    flawed: tuple[tuple[int, int], ...] = ()
+    # ^ clip and frame, both counted from 1, that are damaged in the archive as it is published
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,16 @@ class Published:
         """
         given = given_folder(data, self.expected)
         root, layout = self._find(data, given)
-        train, train_files = _clips(root / layout.train.folder, layout.train, data.frame_size)
-        test, test_files = _clips(root / layout.test.folder, layout.test, data.frame_size)
+        notes: list[str] = []
+        train, train_files = _clips(root, layout.train, data.frame_size, notes)
+        test, test_files = _clips(root, layout.test, data.frame_size, notes)
         return RawVideo(
             train=train,
             test=test,
             listing=listing(root, train_files + test_files),
             root=str(root),
             decoder=decoder() if layout.train.videos or layout.test.videos else "",
+            notes=tuple(notes),
         )
 
     def _find(self, data: DataConfig, given: Path) -> tuple[Path, Layout]:
@@ -178,8 +182,11 @@ def contents(folder: Path) -> str:
     return ", ".join(sorted(p.name for p in folder.iterdir())[:5])
 
 
-def _clips(folder: Path, split: Split, frame_size: int) -> tuple[tuple[RawClip, ...], list[Path]]:
-    """The clips of one split by their numbers, and all their files."""
+def _clips(
+    root: Path, split: Split, frame_size: int, notes: list[str]
+) -> tuple[tuple[RawClip, ...], list[Path]]:
+    """The clips of one split by their numbers, and all their files; notes what is not as it is."""
+    folder = root / split.folder
     places: dict[tuple[int, ...], Path] = {}
     for place in sorted(folder.iterdir()):
         numbers = _numbers(place, split)
@@ -197,23 +204,38 @@ def _clips(folder: Path, split: Split, frame_size: int) -> tuple[tuple[RawClip, 
             f"{folder} has no clips: expected {kind} named like {split.example}, one per clip. "
             "Copy the split again."
         )
-    clips, files = [], []
+    clips: list[RawClip] = []
+    files: list[Path] = []
     for numbers, place in sorted(places.items()):
         name = f"clip{numbers[0]:02d}" if len(numbers) == 1 else place.stem
         images = None if split.videos else split.suffixes
-        clip, of_clip = clip_at(place, name, images, frame_size)
+        flawed = [frame for clip, frame in split.flawed if (clip,) == numbers]
+        clip, of_clip = clip_at(place, name, images, frame_size, flawed)
         clips.append(clip)
-        files.extend(of_clip)
+        files.extend(dict.fromkeys(of_clip))
+        notes.extend(
+            f"frame {frame} of {split.folder}/{place.name} is damaged in the published archive: "
+            "the frame before it stands in its place."
+            for frame in flawed
+            if of_clip[frame - 2 : frame - 1] == of_clip[frame - 1 : frame]
+        )
     return tuple(clips), files
 
 
 def clip_at(
-    place: Path, name: str, images: tuple[str, ...] | None, frame_size: int
+    place: Path,
+    name: str,
+    images: tuple[str, ...] | None,
+    frame_size: int,
+    flawed: Collection[int] = (),
 ) -> tuple[RawClip, list[Path]]:
-    """One clip and its files: a folder of numbered ``images``; where there are none, a video."""
+    """One clip and its files: a folder of numbered ``images``; where there are none, a video.
+
+    ``flawed`` frames are those that ``numbered_frames`` may replace by the ones before.
+    """
     if images is None:
         return RawClip(name, partial(decode_video, place, frame_size)), [place]
-    frames = numbered_frames(place, images)
+    frames = numbered_frames(place, images, flawed)
     return RawClip(name, partial(decode_frames, frames, frame_size)), frames
 
 

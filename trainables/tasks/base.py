@@ -253,6 +253,7 @@ class TaskOfUnits(ABC):
     """What tasks of videos and of texts do alike: device, steps of an epoch, held-out units."""
 
     sample_name: str  # what training samples are called in messages
+    notes: tuple[str, ...] = ()  # what a reader of results must know of the data, a sentence each
 
     def __init__(self, config: ArmConfig, device: torch.device, dtype: torch.dtype) -> None:
         """Of a run whose data are not opened yet."""

@@ -72,6 +72,7 @@ class Denoising(TaskOfUnits):
         """
         super().__init__(config, device, dtype)
         self.video: VideoClips = load_video(config.data, split_seed(config))
+        self.notes = self.video.notes
         self.frames = config.data.frames  # T
         self.patch_size = config.data.patch_size
         self.patch_pixels = self.patch_size**2  # D

@@ -40,6 +40,9 @@ class RawVideo:
     root: str  # resolved folder, for the cache's key and for messages
     dev: tuple[RawClip, ...] = ()
     decoder: str = ""  # name and version of what decodes video files; "" where there are none
+    notes: tuple[
+        str, ...
+    ] = ()  # what a reader of results must know of these files, a sentence each
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class VideoClips(BySplit[tuple[Clip, ...]]):
     test_clips: tuple[StoredClip, ...]
     fingerprint: str  # hash of the decoded pixels, clip names and splits; not of where they lie
     mixed_clips: tuple[StoredClip, ...] = ()  # train and dev as they lie, where a seed divides them
+    notes: tuple[str, ...] = ()  # as ``RawVideo.notes``
 
     @property
     def mean(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,14 @@ _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 LARGEST_FRAME = 1 << 26  # pixels, e.g. 8192 x 8192: a damaged header may ask for any amount
 
 
-def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+def numbered_frames(
+    folder: Path, suffixes: tuple[str, ...], flawed: Collection[int] = ()
+) -> list[Path]:
     """The image files of one clip, by the number in their name: 2.jpg before 10.jpg.
 
-    Hidden files (some archives carry ``._001.tif``) and other suffixes are left out.
+    Hidden files (some archives carry ``._001.tif``) and other suffixes are left out. Where a frame
+    that is ``flawed`` as published, counted from 1, is missing or cannot be decoded, the frame
+    before it is there twice.
 
     Raises:
         BadData: there are none, or a number between the first and the last is missing or there
@@ -36,6 +40,7 @@ def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
     """
     found = [p for p in folder.iterdir() if p.suffix.lower() in suffixes and p.name[0] != "."]
     numbered = sorted((_number(path), path) for path in found)
+    numbered = _with_stand_ins(numbered, flawed)
     if not numbered:
         raise BadData(
             f"the clip {folder} has no frames: expected files like 001{suffixes[0]}, numbered in "
@@ -48,6 +53,33 @@ def numbered_frames(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
                 f"number {before}. Frames must be consecutive in time. Copy the clip again."
             )
     return [path for _, path in numbered]
+
+
+Numbered = list[tuple[int, Path]]
+
+
+def _with_stand_ins(numbered: Numbered, flawed: Collection[int]) -> Numbered:
+    by_number = dict(numbered)
+    if len(by_number) < len(numbered):
+        return numbered  # a number is there twice
+    first = min(by_number, default=0)
+    for number in (first + frame - 1 for frame in flawed):
+        before, there = by_number.get(number - 1), by_number.get(number)
+        if before is None or number > max(by_number):
+            continue
+        if there is None or not _is_whole(there):
+            by_number[number] = before
+    return sorted(by_number.items())
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether an image can be decoded. OSError where its file cannot be read at all."""
+    path.read_bytes()
+    try:
+        _decoded(path)
+    except BadData:
+        return False
+    return True
 
 
 def _number(path: Path) -> int:

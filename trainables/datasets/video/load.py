@@ -69,6 +69,7 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
         test_clips=tuple(StoredClip(*clip) for clip in stored["test"]),
         fingerprint=stored["fingerprint"],
         mixed_clips=() if split_seed is None else training,
+        notes=raw.notes,
     )
     _check(video, data, raw.root)
     return video

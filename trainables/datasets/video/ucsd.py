@@ -1,10 +1,15 @@
 """UCSD Anomaly Detection, Ped1 and Ped2, as published or as numbered frames.
 
+Test/Test017/142.tif of Ped1 is truncated in the archive v1p2 itself: no copy of it is better. The
+frame before stands in its place, wherever that file is damaged or was left out.
+
 Source: Mahadevan, Li, Bhalodia, Vasconcelos, CVPR 2010; frame folders as in Liu, Luo, Lian, Gao,
 CVPR 2018.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Published, Split
 from trainables.registry import DataSetSpec
@@ -17,6 +22,9 @@ _ORIGINAL = Layout(
 )
 
 
+_FLAWED = {"UCSDped1": ((17, 142),)}
+
+
 def _data_set(original: str, frames: str) -> DataSetSpec:
     expected = (
         f"Give a folder that is or contains {original}/Train/Train001/001.tif and "
@@ -25,7 +33,10 @@ def _data_set(original: str, frames: str) -> DataSetSpec:
     )
     return Published(
         folders=(original, f"UCSD_Anomaly_Dataset.v1p2/{original}", frames),
-        layouts=(_ORIGINAL, NUMBERED_FRAMES),
+        layouts=tuple(
+            replace(layout, test=replace(layout.test, flawed=_FLAWED.get(original, ())))
+            for layout in (_ORIGINAL, NUMBERED_FRAMES)
+        ),
         expected=expected,
     ).data_set()
 
