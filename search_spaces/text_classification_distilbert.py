@@ -51,6 +51,6 @@ SPACE = SearchSpace(
     search_seeds=(0, 1),
 )
 
-# Three epochs of IMDb, half of one of MNLI. Scored on all of IMDb's dev, on 6,000 pairs of MNLI's
+# 8.5 passes over IMDb, half of one over MNLI. Scored on all of IMDb's dev, on 6,000 pairs of MNLI's
 # (docs/text.md, How well accuracies are known).
 FULL = longer(SPACE, 6000, eval_windows=2000)

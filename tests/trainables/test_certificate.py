@@ -111,10 +111,14 @@ def test_one_layer_that_surely_misses_is_enough_and_one_that_may_is_too_much() -
     assert certified(at_limit(noise_JL, np.array([-1.0, -1.0, -0.9]))).verdict == "feasible"
 
 
-def test_a_loss_that_is_no_number_certifies_nothing() -> None:
-    losses_JF = at_limit(np.zeros((12, LAYERS)), -1.0)
-    losses_JF[3, 2] = math.nan
-    assert certified(losses_JF).verdict == "undecided"
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("layer", range(LAYERS + 1))
+@pytest.mark.parametrize("units", [1, 12])
+def test_a_loss_that_is_no_number_is_infeasible(units: int, layer: int, value: float) -> None:
+    """As the mean is judged: more units could not turn it."""
+    losses_JF = at_limit(np.zeros((units, LAYERS)), -1.0)
+    losses_JF[units // 2, layer] = value
+    assert certified(losses_JF).verdict == "infeasible"
 
 
 @pytest.mark.parametrize("units", [10, 40])

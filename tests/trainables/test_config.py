@@ -15,6 +15,7 @@ from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig, field_names
 from trainables.errors import InvalidValue, UnknownName
+from trainables.primal_dual.constraints import demanded_descent
 from trainables.registry.built_in import TASKS
 from trainables.registry.task_facts import INSTRUCTION_DATA
 
@@ -42,7 +43,7 @@ def test_every_field_survives_the_json_round_trip() -> None:
             {"train_gamma": 0.123, "test_gammas": [0.0, 0.12]},
             "train_gamma must be a test gamma, or another one to two decimals",
         ),
-        ({"model.layers": 1}, "model.layers must be at least 2 in a constrained run, got 1"),
+        ({"model.layers": 1}, "at least 2 in a constrained run with reference 'bound_first', got"),
         ({"constraint.alpha": 0.99, "model.layers": 20}, "(1 - alpha)^20 exceeds 1e-12"),
         ({"primal_lr": 10**400}, "primal_lr must be a finite number"),
         ({"model.variant": "sharpest"}, "variant must be one of 'distance', 'sharp', 'literal'"),
@@ -215,6 +216,14 @@ def test_a_field_at_its_default_is_not_in_the_signature() -> None:
         ),
         (DRAWN | {"constraint.weights_by": "penalty"}, "inner_layers must be None with weights_by"),
         (DRAWN | {"constraint.dual_optimizer": "augmented"}, "their weights follow the drawn"),
+        *(
+            (INSTRUCTIONS | {"constraint.inner_tokens": 0.5, name: value}, "inner_tokens must be 1")
+            for name, value in (
+                ("constraint.form", "ratio"),
+                ("constraint.dual_optimizer", "augmented"),
+                ("constraint.weights_by", "penalty"),
+            )
+        ),
         (
             DRAWN
             | {
@@ -319,6 +328,37 @@ def test_a_gamma_next_to_none_is_not_taken_for_none() -> None:
         TINY.with_fields({"train_gamma": 1e-12})
     with pytest.raises(InvalidValue, match="numbers of at most two decimals"):
         TINY.with_fields({"test_gammas": [0.0, 0.1000001]})
+
+
+@pytest.mark.parametrize("reference", ["virtual_layer0", "bound_zero"])
+def test_one_layer_may_answer_to_f0(reference: str) -> None:
+    run = TINY.with_fields({"model.layers": 1, "constraint.reference": reference})
+    assert demanded_descent(run.constraint, 1) == pytest.approx(run.constraint.alpha)
+
+
+def test_sampled_tokens_may_train_by_weights_that_do_not_follow_them() -> None:
+    for more in ({}, {"constraint.weights_by": "deep_supervision", "constraint.form": "ratio"}):
+        few = {**INSTRUCTIONS, "constraint.inner_tokens": 0.5, **more}
+        assert TINY.with_fields(few).constraint.inner_tokens == 0.5
+
+
+def test_arms_that_a_mended_fault_changed_have_other_signatures_and_no_others() -> None:
+    """Their fields alone would give those that were stored before."""
+
+    def by_fields(run: ArmConfig) -> str:
+        content = {"training_version": config_module.TRAINING_VERSION, "config": run.changed()}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    plain = {"train_gamma": 0.0, "constraint.reference_unit": "constant"}
+    text = {**TEXT, "data.max_items": 40}
+    mended = [{"train_gamma": 0.0, "test_gammas": grid} for grid in ([0.0, 0.1], [0.01, 0.05])]
+    mended += [text | {"data.split_by_seed": True}]
+    same = [{}, plain | {"test_gammas": [0.0, 0.05, 0.3]}, {"test_gammas": [0.0, 0.1]}, text]
+    same += [{"data.split_by_seed": True}, {**TEXT, "data.split_by_seed": True}]
+    same += [{**TEXT, "train_gamma": 0.0, "test_gammas": [0.0, 0.1]}]
+    for fields in mended + same:
+        run = TINY.with_fields(fields)
+        assert (run.signature() == by_fields(run)) == (fields in same), fields
 
 
 def test_many_known_names_are_cut_to_the_closest() -> None:

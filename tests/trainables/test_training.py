@@ -301,3 +301,30 @@ def test_constraints_built_for_training_equal_those_for_judging() -> None:
 
 def test_a_thread_count_is_part_of_the_signature() -> None:
     assert replace(TINY, threads=2).signature() != TINY.signature()
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.15])
+@pytest.mark.parametrize(
+    "scored",
+    [
+        {"test_gammas": [0.0, 0.05, 0.1]},
+        {"test_gammas": [0.0, 0.5]},
+        {"eval_windows": 2},
+        {"eval_draws": 1},
+        {"score_draws": 2},
+        {"shifts": ["blur"]},
+        {"measured_on": "test"},
+    ],
+    ids=str,
+)
+def test_what_an_arm_is_scored_at_does_not_move_what_it_trains(
+    gamma: float, scored: dict[str, object]
+) -> None:
+    """UT's temperature and f0 are stated at train_gamma, or at a constant where that is 0."""
+
+    def weights(fields: dict[str, object]) -> list[Tensor]:
+        training = training_of(TINY.with_fields({"train_gamma": gamma, **fields}))
+        training.run_to(3)
+        return weights_of(training)
+
+    assert all((a == b).all() for a, b in zip(weights({}), weights(scored), strict=True))

@@ -28,6 +28,10 @@ from trainables.registry.task_facts import INSTRUCTION_DATA, VIDEO_DATA, TaskFac
 # when the golden losses change and this number does not.
 TRAINING_VERSION = 2
 
+# The noise that the unchanged input's loss is stated at where training has none. A constant: what
+# an arm is scored at must not move what it is trained for.
+IDENTITY_GAMMA = 0.05
+
 
 Shift = Literal[
     "blur", "salt_and_pepper", "frame_drop", "brightness", "token_drop", "token_swap", "typos"
@@ -201,11 +205,12 @@ class ArmConfig(Section):
             f"{self.model.layers + 1} weights, of layers 0..{self.model.layers}",
         )
         require(
-            self.model.layers >= 2,
+            self.model.layers >= 2 or constraint.reference != "bound_first",
             "model.layers",
             self.model.layers,
-            "at least 2 in a constrained run",
-            "one layer has no layer before it to descend from.",
+            "at least 2 in a constrained run with reference 'bound_first'",
+            "one layer has no layer before it to descend from. With 'virtual_layer0' or "
+            "'bound_zero' it descends from f0.",
         )
         constraint.require(
             (1 - constraint.alpha) ** self.model.layers > 1e-12,
@@ -339,8 +344,24 @@ class ArmConfig(Section):
             del content["data"]
         if self.model.checkpoint_fingerprint:
             content["model"].pop("checkpoint")
+        if mended := self._mended():
+            content["mended"] = mended
         text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _mended(self) -> list[str]:
+        """What trains to other numbers than before a fault was mended, in some arms alone.
+
+        Their signatures say so, and all others stay what they were, which ``TRAINING_VERSION``
+        would not let them. Nothing may ever be taken out.
+        """
+        found = []
+        lowest = min(gamma for gamma in self.test_gammas if gamma > 0)
+        if self.train_gamma == 0 and self.facts.has_identity and lowest != IDENTITY_GAMMA:
+            found.append("identity_gamma")  # was the lowest test gamma
+        if self.data.split_by_seed and self.data.max_items is not None:
+            found.append("split_of_all_items")  # was a split of max_items
+        return found
 
 
 def _named_gamma(gamma: float) -> float:

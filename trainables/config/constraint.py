@@ -56,8 +56,9 @@ class ConstraintConfig(Section):
     # ^ in nupi and augmented 0 leaves the part that dual_kp and dual_penalty set
     dual_kp: NotNegative[float] = 0.01  # nupi: kappa_p, multiplier per unit of the signal's change
     inner_tokens: Annotated[float, Rule(lambda share: 0 < share <= 1, "in (0, 1]")] = 1.0
-    # ^ decoders: of which share of an answer's tokens inner layers' losses are in training, as
-    #   unbiased samples; the last layer's and all that is judged are exact
+    # ^ decoders: of which share of an answer's tokens inner layers' losses are in training. They
+    #   and the gradient are unbiased; a relative signal, their quotient, is so only nearly. The
+    #   last layer's and all that is judged are exact
     inner_layers: Positive[int | None] = None
     # ^ decoders: how many inner layers' losses a training step takes, drawn anew, as unbiased
     #   estimates of all; None: every layer's
@@ -119,6 +120,12 @@ class ConstraintConfig(Section):
             "elsewhere multipliers do not rest at the same point at every rate, or noise is "
             "averaged already.",
         )
+        self.require(
+            self.inner_tokens == 1.0 or self._weights_ignore_losses,
+            "inner_tokens",
+            "1.0 with form 'ratio', dual_optimizer 'augmented' and weights_by 'penalty'",
+            "their weights follow the drawn losses, and the gradient would be biased.",
+        )
         if self.inner_layers is not None:
             self._check_drawn_layers()
         self.require(
@@ -175,6 +182,12 @@ class ConstraintConfig(Section):
             "None where replayed_weights has a weight of layer 0",
             "layer 0 is not drawn; with reference 'bound_zero' it is.",
         )
+
+    @property
+    def _weights_ignore_losses(self) -> bool:
+        """Whether the layer weights of a step are set before its losses are known."""
+        by_multipliers = self.form == "difference" and self.dual_optimizer != "augmented"
+        return by_multipliers if self.weights_by == "multipliers" else self.weights_by != "penalty"
 
     @property
     def first_layer(self) -> int:

@@ -38,7 +38,7 @@ class Readout(nn.Module):
     """Tokens [B, T, H] pooled to [B, H], and the linear map of those to logits [B, C]."""
 
     def __init__(self, width: int, classes: int, pooling: Pooling, *, seed: int) -> None:
-        """Xavier weights keyed by ``seed``, no bias: the same start for both arms."""
+        """Xavier weights keyed by ``seed``, a bias of 0: the same start for both arms."""
         super().__init__()
         self.pooling = pooling
         generator = keyed_generator("cpu", seed, "start", "readout")

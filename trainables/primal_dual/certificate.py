@@ -9,6 +9,8 @@ share of the mean losses is at most the tolerance tau. So a one-sided t bound of
   test: no correction for the number of layers, at most 5 % false certificates.
 * certified infeasible: the lower bound at level 1 - 0.05 / L is above 0 in *some* layer.
 * else undecided; and fewer than LEAST_UNITS units never certify feasible.
+* a loss that is no finite number, of any unit and layer, is certified infeasible: on that unit the
+  network meets nothing, and no mean exists that could.
 
 Shape suffixes: J one per unit, F one per prediction 0..L, L one per constraint, C one per cluster.
 Losses are over f_c, as in ``primal_dual``. Source: Berger (1982) for the intersection-union test.
@@ -68,6 +70,8 @@ def certify(
         cluster: what a cluster is, in words.
     """
     losses_JF = np.asarray(losses_JF, dtype=np.float64)
+    is_finite = bool(np.isfinite(losses_JF).all())
+    losses_JF = np.where(np.isinf(losses_JF), np.nan, losses_JF)  # both say: no number
     excess_JL = excesses(constraints, losses_JF, tolerance)
     mean_L = excess_JL.mean(axis=0)
     count = len(set(clusters))
@@ -76,7 +80,9 @@ def certify(
     up_L = mean_L + t_quantile(1 - ERROR, count - 1) * error_L
     down_L = mean_L - t_quantile(1 - ERROR / layers, count - 1) * error_L
     verdict: Verdict = "undecided"
-    if count >= LEAST_UNITS and bool((up_L <= 0).all()):
+    if not is_finite:
+        verdict = "infeasible"
+    elif count >= LEAST_UNITS and bool((up_L <= 0).all()):
         verdict = "feasible"
     elif bool((down_L > 0).any()):
         verdict = "infeasible"

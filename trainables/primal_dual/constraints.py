@@ -42,7 +42,7 @@ class Scales:
 
     constant_loss: float  # f_c: the best constant prediction
     identity_loss: float  # the unchanged input at train_gamma
-    # ^ at train_gamma 0: at the smallest test gamma above it
+    # ^ at train_gamma 0: at IDENTITY_GAMMA (config/arm.py)
 
 
 @dataclass(frozen=True)

@@ -271,7 +271,7 @@ class ArmRecord:
     def from_json(cls, plain: dict[str, Json]) -> ArmRecord:
         """The record that ``to_json`` wrote."""
         values = with_leaves(plain, str, lambda text: _NON_FINITE.get(text, text))
-        for name in ("reason", "warnings", "environment"):  # words, whatever they say
+        for name in ("config", "reason", "warnings", "environment"):  # words, whatever they say
             if name in plain:
                 values[name] = plain[name]
         values["config"] = ArmConfig.from_json(values["config"])

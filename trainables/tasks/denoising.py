@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.config.arm import ArmConfig
+from trainables.config.arm import IDENTITY_GAMMA, ArmConfig
 from trainables.datasets.by_split import split_named
 from trainables.datasets.video.clips import Pixels, VideoClips
 from trainables.datasets.video.load import load_video
@@ -273,8 +273,8 @@ def joined_patches(patches_NPD: Tensor, height: int, width: int) -> Tensor:
 
 
 def noise_gamma(config: ArmConfig) -> float:
-    """The gamma that the identity's loss is stated at: train_gamma, or the least above 0."""
-    return config.train_gamma or min(g for g in config.test_gammas if g > 0)
+    """The gamma that the identity's loss is stated at: train_gamma, or what stands for 0."""
+    return config.train_gamma or IDENTITY_GAMMA
 
 
 def window_starts(video: VideoClips, split: str, frames: int, stride: int) -> Indices:

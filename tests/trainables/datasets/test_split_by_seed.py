@@ -142,6 +142,18 @@ def test_a_seed_draws_whole_groups_of_texts(tmp_path: Path, name: str, own_cache
     assert load_text(data, 99).labels == whole.labels
 
 
+@pytest.mark.parametrize("name", ["imdb", "mnli"])
+def test_few_items_leave_a_seed_as_many_of_dev(tmp_path: Path, name: str) -> None:
+    layout = next(one for one in TEXT_LAYOUTS.values() if one.data_set == name)
+    folder = str(layout.write(tmp_path / "data"))
+    data = DataConfig(name=name, folder=folder, dev_share=0.4, max_items=6)
+    whole = load_text(data)
+    for seed in SEEDS:
+        drawn = load_text(data, seed)
+        assert drawn.lengths == whole.lengths
+        assert not {e.group for e in drawn.train} & {e.group for e in drawn.dev}
+
+
 def test_runs_on_texts_measure_the_groups_that_their_seed_drew(tmp_path: Path) -> None:
     config = tiny_text(tmp_path, **{"data.split_by_seed": True})
     tasks = [text_task(dataclasses.replace(config, seed=seed)) for seed in range(6)]

@@ -58,6 +58,7 @@ def test_words_that_look_like_numbers_stay_words() -> None:
     record = finished(TINY, FEASIBLE)
     assert record.evaluation is not None
     record.reason, record.warnings = "nan", ["inf"]
+    record.config = TINY.with_fields({"data.folder": "-inf"})
     record.evaluation = replace(
         record.evaluation,
         answers=[Answer(prompt="nan", reference="inf", gamma=0.2, written="-inf")],
@@ -66,6 +67,7 @@ def test_words_that_look_like_numbers_stay_words() -> None:
     )
     read = ArmRecord.from_json(json.loads(json.dumps(record.to_json())))
     assert (read.reason, read.warnings) == ("nan", ["inf"])
+    assert read.config == record.config
     assert read.evaluation is not None
     assert read.evaluation.answers == record.evaluation.answers
     assert read.evaluation.dev_units == ["nan"]

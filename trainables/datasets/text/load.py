@@ -68,9 +68,10 @@ def load_text(
     require_fingerprint(data, stored["fingerprint"], what)
     write_test = functools.partial(_write_test, raw=raw, data=data, digest=stored["test_digest"])
     if split_seed is not None:
+        drawn = {} if data.max_items is None else {"drawn_from": "all"}  # once: from max_items
         held_in = built_once(
             "text",
-            {**key, "dev_share": data.dev_share, "split_seed": split_seed},
+            {**key, **drawn, "dev_share": data.dev_share, "split_seed": split_seed},
             functools.partial(_divide, whole=held_in, raw=raw, data=data, seed=split_seed),
         )
         stored = stored | json.loads((held_in / "splits.json").read_text())
@@ -141,9 +142,15 @@ def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
 
 
 def _divide(folder: Path, *, whole: Path, raw: RawText, data: DataConfig, seed: int) -> None:
-    """Write train.jsonl, dev.jsonl and what is known of them, drawn by ``seed`` from ``whole``."""
-    held_in = [*read_examples(whole / "train.jsonl"), *read_examples(whole / "dev.jsonl")]
-    train, dev = carved(in_order(held_in), data.dev_share, seed)
+    """Write train.jsonl, dev.jsonl and what is known of them, drawn by ``seed`` from all examples.
+
+    Those in ``whole`` are all, unless there are more than ``data.max_items``.
+    """
+    if data.max_items is None:
+        held_in = [*read_examples(whole / "train.jsonl"), *read_examples(whole / "dev.jsonl")]
+        train, dev = carved(in_order(held_in), data.dev_share, seed)
+    else:  # a share of what max_items left would be a smaller dev than without a seed
+        train, dev = carved(grouped(raw.read("train").examples), data.dev_share, seed)
     splits = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(splits["train"], splits["dev"], raw, data)
     known = json.loads((whole / "splits.json").read_text())
