@@ -35,6 +35,7 @@ _NO_SPACES = (
     "catalog",
     "effects",
     "paper",
+    "passes",
     "ranges",
     "settings",
     "space",

@@ -12,6 +12,7 @@ from search_spaces import catalog
 from search_spaces.effects.idle import idle_ranges
 from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
+from search_spaces.passes import passes, passes_text
 from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting
 from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
@@ -66,6 +67,9 @@ def spaces(
                 "unconstrained_arms": len(catalog.unconstrained_arms(space)),
                 "warnings": idle_ranges(space),
                 "first_proposals": {s.name: _first(space, s) for s in space.settings},
+                "passes": {
+                    s.name: passes(space.base.with_fields(s.fields)) for s in space.settings
+                },
                 "published": {s.name: _published(s) for s in space.settings},
                 "estimate": {"not_counted": why_none} if cost is None else cost.to_json(),
             }
@@ -146,6 +150,7 @@ def _print_space(space: SearchSpace) -> None:
         f"{space.phase} seeds {seeds}: {constrained} constrained and {plain} unconstrained arms "
         f"(shared ones are trained once) of {_steps(space)} steps."
     )
+    out.print(escape(passes_text(space)))
     for line in _models(space):
         out.print(escape(line))
     out.print()

@@ -40,7 +40,7 @@ def step_times(config: ArmConfig, most_s: float) -> list[float]:
             config,
             task,
             placed(config, build_model(config, task), CPU),
-            weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=task.steps_per_epoch),
+            weighting_of(config, task.scales, CPU, dtype, steps_per_epoch=None),
         )
         training.run_to(1)  # allocates Adam's moments
         seconds: list[float] = []

@@ -216,14 +216,6 @@ def test_a_field_at_its_default_is_not_in_the_signature() -> None:
         ),
         (DRAWN | {"constraint.weights_by": "penalty"}, "inner_layers must be None with weights_by"),
         (DRAWN | {"constraint.dual_optimizer": "augmented"}, "their weights follow the drawn"),
-        *(
-            (INSTRUCTIONS | {"constraint.inner_tokens": 0.5, name: value}, "inner_tokens must be 1")
-            for name, value in (
-                ("constraint.form", "ratio"),
-                ("constraint.dual_optimizer", "augmented"),
-                ("constraint.weights_by", "penalty"),
-            )
-        ),
         (
             DRAWN
             | {
@@ -334,12 +326,6 @@ def test_a_gamma_next_to_none_is_not_taken_for_none() -> None:
 def test_one_layer_may_answer_to_f0(reference: str) -> None:
     run = TINY.with_fields({"model.layers": 1, "constraint.reference": reference})
     assert demanded_descent(run.constraint, 1) == pytest.approx(run.constraint.alpha)
-
-
-def test_sampled_tokens_may_train_by_weights_that_do_not_follow_them() -> None:
-    for more in ({}, {"constraint.weights_by": "deep_supervision", "constraint.form": "ratio"}):
-        few = {**INSTRUCTIONS, "constraint.inner_tokens": 0.5, **more}
-        assert TINY.with_fields(few).constraint.inner_tokens == 0.5
 
 
 def test_arms_that_a_mended_fault_changed_have_other_signatures_and_no_others() -> None:

@@ -120,12 +120,6 @@ class ConstraintConfig(Section):
             "elsewhere multipliers do not rest at the same point at every rate, or noise is "
             "averaged already.",
         )
-        self.require(
-            self.inner_tokens == 1.0 or self._weights_ignore_losses,
-            "inner_tokens",
-            "1.0 with form 'ratio', dual_optimizer 'augmented' and weights_by 'penalty'",
-            "their weights follow the drawn losses, and the gradient would be biased.",
-        )
         if self.inner_layers is not None:
             self._check_drawn_layers()
         self.require(
@@ -182,12 +176,6 @@ class ConstraintConfig(Section):
             "None where replayed_weights has a weight of layer 0",
             "layer 0 is not drawn; with reference 'bound_zero' it is.",
         )
-
-    @property
-    def _weights_ignore_losses(self) -> bool:
-        """Whether the layer weights of a step are set before its losses are known."""
-        by_multipliers = self.form == "difference" and self.dual_optimizer != "augmented"
-        return by_multipliers if self.weights_by == "multipliers" else self.weights_by != "penalty"
 
     @property
     def first_layer(self) -> int:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from trainables.config.arm import ArmConfig, ConstraintConfig
-from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import (
     DescentConstraints,
     Scales,
@@ -27,7 +26,8 @@ from trainables.primal_dual.constraints import (
     violations,
 )
 from trainables.primal_dual.dual_variables import Multipliers, Slacks
-from trainables.primal_dual.schedule import alpha_share, dual_steps, is_dual_step
+from trainables.primal_dual.idle_options import require_effect
+from trainables.primal_dual.schedule import alpha_share, is_dual_step
 
 
 class Weighting(Protocol):
@@ -69,14 +69,23 @@ def weighting_of(
     device: torch.device,
     dtype: torch.dtype,
     *,
-    steps_per_epoch: int,
+    steps_per_epoch: int | None,
 ) -> Weighting:
-    """The weighting that a run's constraint asks for; plain training when there is none."""
+    """The weighting that a run's constraint asks for; plain training when there is none.
+
+    Without the run's own data ``steps_per_epoch`` is not known: None takes every step for an epoch
+    and refuses nothing, to see what steps cost.
+
+    Raises:
+        InvalidValue: an option of the constraint could do nothing in this run, or not what it says.
+    """
     if config.constraint is None:
         return LastLayer(config.model.layers, device, dtype)
+    if steps_per_epoch is not None:
+        require_effect(config, config.constraint, steps_per_epoch)
     if config.constraint.is_control:
         return Control(config, scales, device, dtype)
-    return PrimalDual(config, scales, device, dtype, steps_per_epoch=steps_per_epoch)
+    return PrimalDual(config, scales, device, dtype, steps_per_epoch=steps_per_epoch or 1)
 
 
 class LastLayer:
@@ -248,16 +257,9 @@ class PrimalDual(Watched):
         *,
         steps_per_epoch: int,
     ) -> None:
-        """Multipliers at zero: the first step is a plain one, or that of a penalty (augmented).
-
-        Raises:
-            InvalidValue: the run would end before its first dual step, or restarts would leave no
-                slack to any.
-        """
+        """Multipliers at zero: the first step is a plain one, or that of a penalty (augmented)."""
         super().__init__(config, scales, device, dtype)
         self._steps_per_epoch = steps_per_epoch
-        _require_a_dual_step(config, steps_per_epoch)
-        _require_slack_at_dual_steps(self.config, steps_per_epoch)
         count = len(self._violation_sum_L)
         self.multipliers = Multipliers(count, self.config, device, dtype)
         self.slacks: Slacks | None = None
@@ -372,32 +374,6 @@ class PrimalDual(Watched):
         self._dual_steps = state["dual_steps"]
         self._loss_sum_F = state["loss_sum"].clone()
         self._summed = state["summed"]
-
-
-def _require_a_dual_step(config: ArmConfig, steps_per_epoch: int) -> None:
-    constraint = config.constraint
-    assert constraint is not None
-    if constraint.warmup_steps >= config.steps:
-        return  # plain to its end, as asked
-    if dual_steps(constraint, steps_per_epoch, config.steps) == 0:
-        raise InvalidValue(
-            f"dual_every must bring a dual step within the {config.steps} steps of the run, got "
-            f"{constraint.dual_every} {constraint.dual_every_unit} "
-            f"({steps_per_epoch} steps an epoch, {constraint.warmup_steps} of warm-up): "
-            "train longer, or update more often."
-        )
-
-
-def _require_slack_at_dual_steps(config: ConstraintConfig, steps_per_epoch: int) -> None:
-    """A slack moves after a dual step and acts on the next: a restart between any two undoes it."""
-    once = config.dual_every_unit == "epoch" or config.dual_every >= steps_per_epoch
-    if config.resilience_form == "slack_restart" and once:
-        raise InvalidValue(
-            "resilience_form 'slack_restart' needs two dual steps within an epoch "
-            f"({steps_per_epoch} steps), got dual_every {config.dual_every} "
-            f"{config.dual_every_unit}: every dual step would find the slack at zero, as without "
-            "resilience. Update more often, or choose resilience_form 'slack' or 'decay'."
-        )
 
 
 def on_device(

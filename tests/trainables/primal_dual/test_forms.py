@@ -19,6 +19,7 @@ from tests.support.training.trainings import CPU, Louder, task_of, training_of
 from trainables.config.arm import ArmConfig, ConstraintConfig
 from trainables.errors import InvalidValue
 from trainables.models.ut import UT
+from trainables.primal_dual.idle_options import require_effect
 from trainables.primal_dual.weighting import PrimalDual, weighting_of
 from trainables.tasks.base import Batch
 from trainables.tasks.video_denoising import VideoDenoising
@@ -371,7 +372,11 @@ def test_a_run_that_would_end_before_its_first_dual_step_is_refused() -> None:
     for fields in ({"dual_every": STEPS + 1}, {"dual_every": 40, "warmup_steps": STEPS - 39}):
         with pytest.raises(InvalidValue, match="dual_every must be at most steps less warmup"):
             config_of(fields)
-    assert ours(config_of({"dual_every": STEPS, "dual_every_unit": "step"}))
+    with pytest.raises(InvalidValue, match="and before the last, got 48 step"):
+        ours(config_of({"dual_every": STEPS}))
+    with pytest.raises(InvalidValue, match="and before the last, got 4 epoch"):
+        ours(config_of({"dual_every_unit": "epoch", "dual_every": STEPS // EPOCH}))
+    assert ours(config_of({"dual_every": STEPS - 1}))
     assert ours(config_of({"warmup_steps": STEPS, "dual_every": 3}))  # plain to its end, as asked
 
 
@@ -387,6 +392,53 @@ def test_restarts_that_leave_no_slack_to_any_dual_step_are_refused(seldom: dict[
     found = [ByHand(config_of(form)).run(STEPS).multipliers for form in (restarted, hard)]
     assert found[0] == found[1]
     assert max(found[0]) > 0.01
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"steps": EPOCH},  # the only epoch ends with the run
+        {"steps": EPOCH - 1},
+        {"steps": 2 * EPOCH, "constraint.warmup_steps": EPOCH},
+        {"steps": EPOCH + 4, "constraint.warmup_steps": 4, "constraint.dual_every": EPOCH - 3},
+    ],
+)
+def test_restarts_that_no_step_would_feel_are_refused(fields: dict[str, Any]) -> None:
+    """They would train as ``slack`` does, to the bit, under another name."""
+    run = config_of({"resilience_form": "slack_restart"}).with_fields(fields)
+    with pytest.raises(InvalidValue, match=r"needs the end of an epoch .12 steps. between its"):
+        ours(run)
+    longer = run.with_fields({"steps": run.steps + EPOCH + 1})
+    ends = []
+    for form in ("slack", "slack_restart"):
+        training = ours(longer.with_fields({"constraint.resilience_form": form}))
+        training.run_to(longer.steps)
+        slacks = dual_of(training).slacks
+        assert slacks is not None
+        ends.append(slacks.values_L.tolist())
+    assert ends[0] != ends[1]
+
+
+def test_a_ramp_that_ends_with_the_run_is_refused() -> None:
+    for fields in ({"alpha_ramp_steps": STEPS}, {"alpha_ramp_steps": STEPS - 5, "warmup_steps": 5}):
+        with pytest.raises(InvalidValue, match="no step would be trained under the whole alpha"):
+            ours(config_of(fields))
+    assert ours(config_of({"alpha_ramp_steps": STEPS - 1}))
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"form": "ratio"}, {"dual_optimizer": "augmented"}, {"weights_by": "penalty"}],
+    ids=str,
+)
+def test_sampled_tokens_are_refused_where_they_would_bias_the_gradient(
+    fields: dict[str, Any],
+) -> None:
+    drawn = ConstraintConfig(inner_tokens=0.5, **fields)
+    with pytest.raises(InvalidValue, match="the gradient would be biased"):
+        require_effect(ArmConfig(), drawn, EPOCH)
+    require_effect(ArmConfig(), replace(drawn, inner_tokens=1.0), EPOCH)
+    require_effect(ArmConfig(), ConstraintConfig(inner_tokens=0.5), EPOCH)
 
 
 @pytest.mark.parametrize("form", ["slack", "slack_restart"])

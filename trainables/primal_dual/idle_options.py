@@ -1,0 +1,92 @@
+"""Options of a constraint that could do nothing in a run: refused before it is trained.
+
+Checked with the data at hand, which say how long an epoch is, and not when a configuration is made:
+records of arms that were trained with such options stay readable.
+"""
+
+from __future__ import annotations
+
+from trainables.config.arm import ArmConfig, ConstraintConfig
+from trainables.errors import InvalidValue
+from trainables.primal_dual.schedule import dual_steps
+
+
+def require_effect(config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int) -> None:
+    """Raise InvalidValue where an option could do nothing, or not what it says.
+
+    Of a run that is plain to its end, as asked by its warm-up, nothing is.
+    """
+    _require_unbiased(constraint)
+    if constraint.warmup_steps >= config.steps:
+        return
+    _require_the_whole_alpha(config, constraint)
+    if constraint.is_control:
+        return
+    _require_a_dual_step(config, constraint, steps_per_epoch)
+    if constraint.resilience_form == "slack_restart":
+        _require_slack_at_dual_steps(constraint, steps_per_epoch)
+        _require_a_restart(config, constraint, steps_per_epoch)
+
+
+def _require_unbiased(constraint: ConstraintConfig) -> None:
+    """Weights that follow drawn losses follow their draw, so that gradients would be biased."""
+    by_losses = constraint.form == "ratio" or constraint.dual_optimizer == "augmented"
+    follows = {"multipliers": by_losses, "penalty": True}.get(constraint.weights_by, False)
+    if constraint.inner_tokens < 1 and follows:
+        raise InvalidValue(
+            f"inner_tokens must be 1.0 with form {constraint.form!r}, dual_optimizer "
+            f"{constraint.dual_optimizer!r} and weights_by {constraint.weights_by!r}, got "
+            f"{constraint.inner_tokens:g}: their layer weights follow the drawn losses, and the "
+            "gradient would be biased. Read all tokens, or choose form 'difference' with another "
+            "optimiser."
+        )
+
+
+def _require_the_whole_alpha(config: ArmConfig, constraint: ConstraintConfig) -> None:
+    left = config.steps - constraint.warmup_steps
+    if constraint.alpha_ramp_steps >= left > 1:
+        raise InvalidValue(
+            f"alpha_ramp_steps must be below steps less warmup_steps ({left}), got "
+            f"{constraint.alpha_ramp_steps}: no step would be trained under the whole alpha that "
+            "the arm is judged by. Train longer, or give a shorter ramp."
+        )
+
+
+def _require_a_dual_step(
+    config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int
+) -> None:
+    """The multipliers of a run's last step weigh nothing any more."""
+    every = constraint.dual_every > 1 or constraint.dual_every_unit == "epoch"
+    until = config.steps - 1 if every else config.steps
+    if dual_steps(constraint, steps_per_epoch, until) == 0:
+        raise InvalidValue(
+            f"dual_every must bring a dual step within the {config.steps} steps of the run, and "
+            f"before the last, got {constraint.dual_every} {constraint.dual_every_unit} "
+            f"({steps_per_epoch} steps an epoch, {constraint.warmup_steps} of warm-up): "
+            "train longer, or update more often."
+        )
+
+
+def _require_slack_at_dual_steps(constraint: ConstraintConfig, steps_per_epoch: int) -> None:
+    """A slack moves after a dual step and acts on the next: a restart between any two undoes it."""
+    if constraint.dual_every_unit == "epoch" or constraint.dual_every >= steps_per_epoch:
+        raise InvalidValue(
+            "resilience_form 'slack_restart' needs two dual steps within an epoch "
+            f"({steps_per_epoch} steps), got dual_every {constraint.dual_every} "
+            f"{constraint.dual_every_unit}: every dual step would find the slack at zero, as "
+            "without resilience. Update more often, or choose resilience_form 'slack' or 'decay'."
+        )
+
+
+def _require_a_restart(
+    config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int
+) -> None:
+    """An epoch ends after the first dual step, and another dual step follows."""
+    first, last = constraint.warmup_steps + constraint.dual_every, config.steps - 1
+    if last // steps_per_epoch <= (first - 1) // steps_per_epoch:
+        raise InvalidValue(
+            f"resilience_form 'slack_restart' needs the end of an epoch ({steps_per_epoch} steps) "
+            f"between its first dual step and the end of the run, got {config.steps} steps, "
+            f"{constraint.warmup_steps} of warm-up: it would train as 'slack' does. Train longer, "
+            "give larger batches or fewer data, or choose resilience_form 'slack' or 'decay'."
+        )
