@@ -35,7 +35,6 @@ _NO_SPACES = (
     "catalog",
     "effects",
     "paper",
-    "passes",
     "ranges",
     "settings",
     "space",

@@ -6,9 +6,14 @@ from pathlib import PurePosixPath
 
 from search_spaces.paper import text, video
 from search_spaces.paper.comparison import Comparison
+from search_spaces.paper.departures import departures
 from trainables.config.arm import ArmConfig
 
 COMPARISONS: tuple[Comparison, ...] = (*video.COMPARISONS, *text.COMPARISONS)
+PROTOCOL = (
+    "pairs share their seeds, and dev selects; the paper compares the best of five seeds with the "
+    "best of five searches"
+)
 _OF_CHECKPOINTS = {name: model for model, name in text.CHECKPOINTS.items() if model != "ut"}
 _NAMES = {"text_ut": "ut"}  # what the paper calls a model of ours
 
@@ -49,7 +54,8 @@ def not_alike(config: ArmConfig, comparison: Comparison) -> tuple[str, ...]:
     largest = max(config.test_gammas)
     if comparison.key == text.TextComparison.key and largest != text.LARGEST_GAMMA:
         found.append(f"our test gammas end at {largest:g}, theirs at {text.LARGEST_GAMMA:g}")
-    return (*found, *(d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL)))
+    doubts = (d for d in comparison.doubts if not d.startswith(video.OTHER_MODEL))
+    return (*found, *departures(config), PROTOCOL, *doubts)
 
 
 def _short(checkpoint: str | None) -> str:

@@ -10,9 +10,11 @@ from rich.markup import escape
 
 from search_spaces import catalog
 from search_spaces.effects.idle import idle_ranges
+from search_spaces.effects.passes import passes, passes_text
 from search_spaces.paper import text as paper_text
 from search_spaces.paper import video as paper_video
-from search_spaces.passes import passes, passes_text
+from search_spaces.paper.departures import departures
+from search_spaces.paper.published import PROTOCOL
 from search_spaces.space import Choice, LogDecay, LogReach, Range, SearchSpace, Setting
 from sweep.cli.asked import SpaceOptions, collected
 from sweep.cli.options import (
@@ -172,6 +174,8 @@ def _print_space(space: SearchSpace) -> None:
             + " !! asks, surely or probably, for more descent than can exist."
             * any(found.asks_too_much for found in compared)
         )
+        for line in _unlike(space):
+            out.print(escape(line))
     points = [row for setting in space.settings for row in _point_rows(setting)]
     if points:
         out.print()
@@ -195,6 +199,21 @@ def _print_space(space: SearchSpace) -> None:
             out.print("first: in the range's own unit, and in brackets what a run is given.")
         for warning in idle_ranges(space):
             out.print(f"[yellow]![/yellow] {escape(warning)}")
+
+
+def _unlike(space: SearchSpace) -> list[str]:
+    """What the first proposals do otherwise than the paper, each once, and in which settings."""
+    found: dict[str, list[str]] = {}
+    compared = [s for s in space.settings if s.name in COMPARISONS]
+    for setting in compared:
+        run = space.run(setting, {}, seed=space.search_seeds[0])
+        for reason in (*departures(run), PROTOCOL):
+            found.setdefault(reason, []).append(setting.name)
+    return [
+        f"not alike: {reason}."
+        + f" In {names[0]} and {len(names) - 1} more." * (len(names) < len(compared))
+        for reason, names in found.items()
+    ]
 
 
 def _ranges_by_setting(space: SearchSpace, name: str) -> list[tuple[str, str, Sequence[Setting]]]:

@@ -1,4 +1,4 @@
-"""Passes over training data told before they are read, against the tasks that read them."""
+"""Passes over training data told before they are read, and those that are."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from search_spaces import catalog, passes
-from search_spaces.passes import epoch_steps, passes_text
+from search_spaces import catalog
+from search_spaces.effects import passes
+from search_spaces.effects.passes import epoch_steps, passes_text
 from tests.support.command_line import sweep
 from tests.support.oracles import TINY
 from trainables.build import build_task

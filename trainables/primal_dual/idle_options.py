@@ -1,4 +1,4 @@
-"""Options of a constraint that could do nothing in a run: refused before it is trained.
+"""Options of a constraint that could do nothing in a run: refused before training.
 
 Checked with the data at hand, which say how long an epoch is, and not when a configuration is made:
 records of arms that were trained with such options stay readable.

@@ -1,4 +1,4 @@
-"""Published archives as they are: known faults are read around and told; real clips of Avenue."""
+"""Published archives: known faults are read around and told; Avenue as it is."""
 
 from __future__ import annotations
 

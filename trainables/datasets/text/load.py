@@ -93,7 +93,7 @@ def list_text(data: DataConfig, group: DataGroup = "texts") -> RawText:
         BadData: as ``listed_here``; or the texts are to be classified, and all have one label.
     """
     raw = listed_here(group, data, RawText)
-    labels = set(raw.labels)
+    labels = raw.labels
     if group == "texts" and len(labels) < 2:
         raise BadData(
             f"{data.name} in {raw.root} has {len(labels)} label(s) ({', '.join(labels)}), but "

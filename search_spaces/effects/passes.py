@@ -1,4 +1,4 @@
-"""Passes of runs over their training data, as far as published sizes tell before data are read."""
+"""Passes of runs over their training data, told from the sizes that are published."""
 
 from __future__ import annotations
 

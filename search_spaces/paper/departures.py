@@ -1,0 +1,106 @@
+"""Departures of a run from the paper: training, constraint, model and data, in phrases.
+
+Read off the configuration alone, so that a run as the paper describes it has none. Which forward a
+model has is in ``video.DEPARTURES``; what is doubtful about a printed number, in its comparison.
+
+Source: arXiv 2601.17257, its algorithm, appendix and Tables 1 to 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from search_spaces.paper import text, video
+from trainables.config.arm import ArmConfig, ConstraintConfig
+
+_DUST_ATOMS = 1024  # overcomplete for patches of 256 pixels; the paper's d is not certain
+_VIDEO_FRAMES = 20  # likely: T is not given
+
+
+def departures(config: ArmConfig) -> tuple[str, ...]:
+    """What this run does otherwise than the paper's, a phrase each; none where all is alike."""
+    found = list(_of_training(config))
+    if config.constraint is not None:
+        found += _of_constraint(config, config.constraint)
+    return (*found, *_of_model(config))
+
+
+def _of_training(config: ArmConfig) -> Iterator[str]:
+    ours = []
+    if config.weight_decay > 0 and not config.facts.answers:  # there the paper says AdamW, too
+        ours.append(f"AdamW with a decay of {config.weight_decay:g}")
+    if config.readout_lr not in (None, config.primal_lr):
+        ours.append(f"a learning rate of {config.readout_lr:g} for the readout")
+    shares = (("rises", config.warmup_share), ("falls", config.decay_share))
+    moves = [f"{verb} over {share:.0%}" for verb, share in shares if share > 0]
+    ours += [f"a learning rate that {' and '.join(moves)} of the steps"] if moves else []
+    ours.append(f"gradients clipped at {config.grad_clip:g}")
+    yield f"trained with {', '.join(ours)}; of these the paper says nothing"
+    if config.dtype == "bfloat16":
+        yield "forward passes are in bfloat16; the paper speaks of no reduced precision"
+
+
+def _of_constraint(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[str]:
+    if constraint.dual_optimizer != "adam":
+        of = {"sgd": "projected SGD"}.get(constraint.dual_optimizer, constraint.dual_optimizer)
+        yield f"multipliers move by {of}; the paper's by ADAM"
+    relative, clip = constraint.dual_signal == "relative", constraint.signal_clip
+    if relative or clip is not None:
+        of = "the violation over the loss allowed" if relative else "the violation"
+        clipped = "" if clip is None else f", clipped at {clip:g}"
+        yield f"dual steps follow {of}{clipped}; the paper's the violation as it is"
+    if constraint.scale != "none" and constraint.form == "difference":
+        yield "constraints are divided by a schedule of losses; the paper's are not"
+    yield from _of_resilience(config, constraint)
+    if constraint.warmup_steps == 0:
+        yield "constraints act from the first step; the paper trains an epoch without them"
+    if not _has_the_papers_values(config, constraint):
+        yield (
+            "alpha and f0 are searched or chosen for this setting; the paper's are those of one "
+            "search for each model, used in every comparison"
+        )
+
+
+def _of_resilience(config: ArmConfig, constraint: ConstraintConfig) -> Iterator[str]:
+    wanted = "slack" if config.facts.reads_texts else "slack_restart"
+    if constraint.resilience_form == wanted:
+        return
+    ours = {
+        "decay": "a decay of the multipliers",
+        "slack": "slack variables that are kept",
+        "slack_restart": "slack variables that every epoch sets to zero",
+    }[constraint.resilience_form]
+    theirs = "slack variables" + ", set to zero after every epoch" * (wanted == "slack_restart")
+    yield f"resilience is {ours}; the paper's is {theirs}, at a fixed price"
+
+
+def _has_the_papers_values(config: ArmConfig, constraint: ConstraintConfig) -> bool:
+    """Whether alpha and f0 are printed for such a model."""
+    if config.facts.reads_texts:
+        known = {
+            (row.alpha, row.reference_loss)
+            for row in text.BEST.values()
+            if row.data == config.data.name
+        }
+    else:
+        row = video.BEST.get(config.model.name)
+        known = set() if row is None else {(row.alpha, row.reference_loss)}
+    is_absolute = constraint.reference_unit == "absolute"
+    return is_absolute and (constraint.alpha, constraint.reference_loss) in known
+
+
+def _of_model(config: ArmConfig) -> Iterator[str]:
+    model, data = config.model, config.data
+    if model.name == "dust" and (atoms := model.atoms_per_side**2) < _DUST_ATOMS:
+        yield f"DUST has {atoms} atoms; the paper's dictionary likely {_DUST_ATOMS:,}"
+    if config.task == "video_denoising" and data.frames != _VIDEO_FRAMES:
+        yield f"sequences have {data.frames} frames; the paper's likely {_VIDEO_FRAMES}"
+    if model.name in ("encoder", "decoder"):
+        yield "word embeddings are frozen in both arms; the paper fine-tunes whole networks"
+    if model.name in ("encoder", "decoder", "vit"):
+        yield "there is no dropout; the paper's networks have that of their checkpoints"
+    if config.facts.answers:
+        yield (
+            "losses and accuracies are means over samples of their means over tokens; the paper's "
+            "are likely means over all tokens"
+        )
