@@ -1,4 +1,4 @@
-"""Departures of a run from the paper: training, constraint, model and data, in phrases.
+"""Departures of a run from the paper: training, constraint, model and data.
 
 Read off the configuration alone, so that a run as the paper describes it has none. Which forward a
 model has is in ``video.DEPARTURES``; what is doubtful about a printed number, in its comparison.

@@ -64,6 +64,12 @@ class TextTask(TaskOfUnits):
         super().__init__(config, device, dtype)
         facts, data = config.facts, config.data
         self.texts = load_text(data, split_seed(config), facts.data_group)
+        if config.measured_on == "test" and (shared := self.texts.shared):
+            self.notes = (
+                f"{shared:,} of the {self.texts.lengths['test']:,} test examples have a text that "
+                f"training had, too ({self.texts.name} as it lies there): of these the test split "
+                "says nothing about new texts, in either arm.",
+            )
         self._tokenizer_place = str(config.model.checkpoint)
         self.tokens = tokenized(
             data, self.texts, self._tokenizer_place, data.max_length, answers=facts.answers

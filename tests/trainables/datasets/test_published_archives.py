@@ -11,9 +11,11 @@ import scipy.io
 from PIL import Image
 
 from tests.support.data.data_folders import noise
+from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.oracles import TINY
 from trainables.arm_run import ArmRun
 from trainables.config.arm import DataConfig
+from trainables.datasets.text.load import load_text
 from trainables.datasets.video.load import list_clips, load_video
 from trainables.errors import BadData
 from trainables.records.arms import ArmStore
@@ -130,3 +132,27 @@ def test_an_arm_trains_on_real_avenue(real_data: Path, tmp_path: Path) -> None:
     assert (record.status, record.reason) == ("finished", "")
     assert record.evaluation is not None
     assert {name.partition(":")[0] for name in record.evaluation.dev_units} == {"clip16"}
+
+
+# --- texts that train and test share --------------------------------------------------------------
+
+
+def test_real_mnli_shares_premises_between_train_and_test(real_data: Path) -> None:
+    splits = load_text(DataConfig(name="mnli", folder=str(real_data)))
+    known = {example.text for example in (*splits.train, *splits.dev)}
+    both = {example.text for example in splits.test} & known
+    assert len(both) == 9
+    assert splits.shared == sum(example.text in both for example in splits.test) >= 9
+
+
+@pytest.mark.parametrize("on", ["dev", "test"])
+def test_shared_texts_are_told_where_the_test_split_is_measured(tmp_path: Path, on: str) -> None:
+    config = tiny_text(tmp_path, measured_on=on)
+    assert text_task(config).notes == ()
+    reviews = sorted((Path(str(config.data.folder)) / "train" / "neg").glob("*.txt"))
+    for number, path in enumerate(reviews[:2]):
+        place = Path(str(config.data.folder)) / "test" / "neg" / f"{900 + number}_1.txt"
+        place.write_bytes(path.read_bytes())
+    notes = text_task(config).notes
+    assert len(notes) == (on == "test")
+    assert all(note.startswith("2 of the ") for note in notes)

@@ -71,6 +71,7 @@ class TextSplits(BySplit[tuple[Example, ...]]):
     skipped: dict[str, int]  # examples without a label that "train" and "test" held besides
     fingerprint: str  # hash of texts, labels, groups and splits; not of where they lie
     held_in: Path  # the cache entry with train.jsonl and dev.jsonl
+    shared: int  # examples of test whose text (the first one of a pair) train and dev have, too
     open_test: Entries = field(compare=False, repr=False)  # -> the cache entry with test.jsonl
 
     def _opened(self, split: SplitName) -> tuple[Example, ...]:

@@ -30,7 +30,7 @@ from trainables.fetching.cache import built_once
 from trainables.plain import Json
 from trainables.registry.task_facts import DataGroup
 
-_FORMAT = 1  # raised when what an entry holds, or how files are read and split, changes
+_FORMAT = 2  # raised when what an entry holds, or how files are read and split, changes
 
 
 def load_text(
@@ -82,6 +82,7 @@ def load_text(
         skipped=stored["skipped"],
         fingerprint=stored["fingerprint"],
         held_in=held_in,
+        shared=stored["shared"],
         open_test=functools.partial(built_once, "text", {**key, "split": "test"}, write_test),
     )
 
@@ -137,8 +138,15 @@ def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
         "lengths": {split: len(examples) for split, examples in splits.items()},
         "skipped": {"train": read.skipped, "test": skipped},
         "test_digest": digests["test"],
+        "shared": _shared([*train, *dev], test),
     }
     (folder / "splits.json").write_text(json.dumps(stored))
+
+
+def _shared(training: list[Example], test: list[Example]) -> int:
+    """How many test examples have a text (the first one of a pair) that is trained on, or dev."""
+    known = {example.text for example in training}
+    return sum(example.text in known for example in test)
 
 
 def _divide(folder: Path, *, whole: Path, raw: RawText, data: DataConfig, seed: int) -> None:
