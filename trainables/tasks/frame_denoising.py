@@ -47,6 +47,10 @@ class FrameDenoising(Denoising):
         )
 
     def _count_training_samples(self) -> int:
+        data = self._config.data
+        if data.stride != type(data).__dataclass_fields__["stride"].default:
+            every = f"data.stride {data.stride} does nothing: every training frame is a sample."
+            self.notes = (*self.notes, every)
         self._train_frames = window_starts(self.video, "train", 1, 1)
         return len(self._train_frames)
 

@@ -57,6 +57,16 @@ def test_an_epoch_visits_every_training_frame_once_but_the_incomplete_batch(
     assert sum(left.values()) == len(frames) % 24
 
 
+def test_fields_of_the_data_that_do_nothing_are_told(run: ArmConfig) -> None:
+    assert task_of(run).notes == ("data.stride 3 does nothing: every training frame is a sample.",)
+    plain = run.with_fields({"data.stride": 5})
+    assert task_of(plain).notes == ()
+    own_dev = "data.dev_share 0.5 does nothing: photographs has a dev split of its own."
+    assert task_of(plain.with_fields({"data.dev_share": 0.5})).notes == (own_dev,)
+    limited = plain.with_fields({"data.dev_share": 0.5, "data.max_clips": 4})
+    assert task_of(limited).notes == ()
+
+
 def test_the_noise_is_drawn_once_and_repeated_in_three_equal_channels(run: ArmConfig) -> None:
     task = task_of(run)
     for batch in (task.train_batch(0), next(iter(task.held_out("dev", 0.2, 0)))):

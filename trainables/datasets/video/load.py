@@ -69,7 +69,7 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
         test_clips=tuple(StoredClip(*clip) for clip in stored["test"]),
         fingerprint=stored["fingerprint"],
         mixed_clips=() if split_seed is None else training,
-        notes=raw.notes,
+        notes=raw.notes + _idle(raw, data),
     )
     _check(video, data, raw.root)
     return video
@@ -109,6 +109,16 @@ def _cut(raw: RawVideo, data: DataConfig) -> tuple[tuple[RawClip, ...], int, tup
             "2: one is held out as dev. Add the data set's other training clips."
         )
     return training, min(rounded_up(len(training) * data.dev_share), len(training) - 1), test
+
+
+def _idle(raw: RawVideo, data: DataConfig) -> tuple[str, ...]:
+    """What ``data`` asks for that these clips leave no room for."""
+    asked = data.dev_share != type(data).__dataclass_fields__["dev_share"].default
+    if not (asked and raw.dev and data.max_clips is None):
+        return ()
+    return (
+        f"data.dev_share {data.dev_share:g} does nothing: {data.name} has a dev split of its own.",
+    )
 
 
 def _drawn(raw: RawVideo, data: DataConfig, clips: int, dev_count: int, seed: int) -> set[int]:
