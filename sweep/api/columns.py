@@ -107,6 +107,11 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "low": ("{unit}", "lower end of its interval over seeds"),
     "high": ("{unit}", "upper end of its interval over seeds"),
     "interval": ("", "name and level of that interval"),
+    "ended_difference": ("{unit}", "the difference over all fresh seeds that ended, which decides "
+                         "nothing; above 0 the constrained network is better"),
+    "ended_low": ("{unit}", "lower end of its interval; empty between two looks"),
+    "ended_high": ("{unit}", "upper end of its interval"),
+    "ended_interval": ("", "name and level of that interval"),
     "p": ("", "p of the paired t test"),
     "p_adjusted": ("", "the same, adjusted for families and settings"),
     "p_equivalent": ("", "p of two one-sided tests for equivalence"),
@@ -121,6 +126,10 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "hodges_lehmann": ("{unit}", "Hodges-Lehmann estimate of the difference"),
     "hodges_lehmann_low": ("{unit}", "lower end of its interval"),
     "hodges_lehmann_high": ("{unit}", "upper end of its interval"),
+    "constrained_mean": ("{unit}", "the tested measure of the constrained networks, mean over the "
+                         "seeds that count; {direction}"),
+    "other_mean": ("{unit}", "the same of what they are compared with, over the same seeds; "
+                   "{direction}"),
     "certified": ("seeds", "constrained networks that the test units certify as feasible"),
     "units_low": ("{unit}", "lower end of the interval over seeds and test units"),
     "units_high": ("{unit}", "upper end of the interval over seeds and test units"),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sweep.confirmation.measures import Measures, Outcome, constant_of, outcomes
+from sweep.confirmation.measures import Outcome, constant_of, outcomes
 from sweep.confirmation.plan import CONSTRAINED, UNCONSTRAINED, Measure, Plan
 from sweep.results.sweep_view import ReadRecord
 from sweep.statistics.paired import paired_differences
 from sweep.study.arms import arms_of_proposal, baselines
 from sweep.study.definition import Definition
 from trainables.config.arm import ArmConfig
-from trainables.records.arm_record import ArmRecord
+from trainables.records.arm_record import ArmRecord, Evaluation
 from trainables.records.parallel_reads import at_once
 
 
@@ -25,6 +25,7 @@ class SettingArms:
     signatures: Mapping[str, Mapping[int, str]]  # every arm asked for
     outcomes: Mapping[str, Mapping[int, Outcome]]
     config: ArmConfig  # a constrained arm's
+    reference: Evaluation | None = None  # says what the constant prediction comes to; None: none
 
     def differences(self, other: str, measure: Measure) -> dict[int, float]:
         """Constrained minus ``other`` on every seed that both have, > 0 better."""
@@ -57,14 +58,17 @@ def read_arms(record: ReadRecord, definition: Definition, plan: Plan) -> list[Se
             kind: [r for r in map(records.get, by.values()) if r is not None and r.is_final]
             for kind, by in kinds.items()
         }
-        worst = _worst([r for of in final.values() for r in of])
+        reference = _reference([r for of in final.values() for r in of])
+        config = _constrained(definition, setting_name)
+        worst = {} if reference is None else constant_of(config, reference)
         found.append(
             SettingArms(
                 setting_name,
                 definition.space.search_seeds,
                 kinds,
                 {kind: outcomes(of, worst) for kind, of in final.items()},
-                _constrained(definition, setting_name),
+                config,
+                reference,
             )
         )
     return found
@@ -76,10 +80,9 @@ def _constrained(definition: Definition, setting: str) -> ArmConfig:
     return space.run(found, found.points[CONSTRAINED], seed=space.search_seeds[0])
 
 
-def _worst(records: Sequence[ArmRecord]) -> Measures:
-    """What an arm without a result counts for: the best constant prediction, on the same data."""
-    measured = (r for r in records if r.status == "finished" and r.evaluation is not None)
-    first = next(measured, None)
-    if first is None or first.evaluation is None:
-        return {}
-    return constant_of(first.config, first.evaluation)
+def _reference(records: Sequence[ArmRecord]) -> Evaluation | None:
+    """Of an arm with a result, which scored the best constant prediction on the same data.
+
+    An arm without a result counts for that.
+    """
+    return next((r.evaluation for r in records if r.status == "finished" and r.evaluation), None)

@@ -1,14 +1,16 @@
 """Comparisons of a confirmation: what its stored arms show, as JSON.
 
 Pairs are joined by seed identity, every planned seed counts (intention to treat), and the numbers
-of a table are those of the plan: families first, their settings after them.
+of a table are those of the plan: families first, their settings after them. All numbers of a
+comparison are of the seeds that it counts, but those called ``ended``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean, stdev
 
 from sweep.confirmation import units
@@ -19,6 +21,7 @@ from sweep.confirmation.plan import (
     CONSTRAINED,
     MEASURES,
     UNCONSTRAINED,
+    Measure,
     Plan,
     PlannedSetting,
 )
@@ -47,16 +50,19 @@ def confirmed(
     """
     read = record or ArmStore(objects).record
     arms = {one.name: one for one in read_arms(read, definition, plan)}
+    readers = {name: units.reader(objects, of, plan.measure) for name, of in arms.items()}
     facts = definition.space.base.facts
-    tables = {UNCONSTRAINED: _table(plan.design, arms, UNCONSTRAINED, plan)}
+    tables = {UNCONSTRAINED: _table(plan.design, arms, readers, UNCONSTRAINED, plan)}
     for control in plan.controls:
         design = control_design(plan, [n for n, of in arms.items() if control in of.signatures])
         if design is not None:
-            tables[control] = _table(design, arms, control, plan)
+            tables[control] = _table(design, arms, readers, control, plan)
     settings = [
-        _setting(objects, plan, one, arms[one.name], tables, definition.space.tolerance)
+        _setting(plan, one, arms[one.name], tables, definition.space.tolerance)
         for one in plan.settings
     ]
+    plain = tables[UNCONSTRAINED]
+    vacuous = [one["setting"] for one in settings if one["vacuous"]]
     entry: dict[str, Json] = {
         "name": definition.name,
         "search": plan.search,
@@ -67,7 +73,11 @@ def confirmed(
         "design": plan.design.to_json(),
         "worst_score": plan.worst_score,
         "seeds": {"planned": list(plan.seeds), "asked": list(definition.space.search_seeds)},
-        "families": [row.to_json() for row in tables[UNCONSTRAINED] if row.settings],
+        "families": [
+            {**row.to_json(), "marked": plain.family_mark(row, vacuous)}
+            for row in plain.rows
+            if row.settings
+        ],
         "settings": settings,
         "controls": {name: CONTROLS[name].says for name in plan.controls},
         "deviations": list(deviations(objects, definition, plan, list(arms.values()))),
@@ -91,40 +101,49 @@ def control_design(plan: Plan, settings: Sequence[str]) -> Design | None:
 
 
 def is_decided(objects: ObjectStore, definition: Definition, plan: Plan) -> bool:
-    """Whether every family has an outcome against plain training, whatever its settings have."""
-    arms = {one.name: one for one in read_arms(ArmStore(objects).record, definition, plan)}
-    rows = _table(plan.design, arms, UNCONSTRAINED, plan)
-    return all(row.outcome != "undecided" for row in rows if row.settings)
+    """Whether every family has an outcome against plain training that may be printed."""
+    return all(map(is_settled, confirmed(objects, definition, plan)["families"]))
+
+
+def is_settled(family: Mapping[str, Json]) -> bool:
+    """Whether more seeds need not be trained for a family.
+
+    A claim that its settings do not bear out over units may come to be borne out at a later look.
+    """
+    return "undecided" not in (family["outcome"], family["marked"])
 
 
 def _table(
-    design: Design, arms: Mapping[str, SettingArms], other: str, plan: Plan
-) -> tuple[Row, ...]:
+    design: Design,
+    arms: Mapping[str, SettingArms],
+    readers: Mapping[str, units.Read],
+    other: str,
+    plan: Plan,
+) -> Held:
     """The constrained arms against one other kind, in the settings of the design."""
     found = {name: arms[name].differences(other, plan.measure) for name in design.settings}
-    return table(design, found, plan.seeds)
+
+    def crossed(name: str, seeds: int) -> units.OverUnits | None:
+        of = arms[name], other, plan.seeds[:seeds], plan.measure, readers[name]
+        return units.over_units(*of)
+
+    return held(design, found, plan.seeds, crossed)
 
 
 def _setting(
-    objects: ObjectStore,
     plan: Plan,
     planned: PlannedSetting,
     arms: SettingArms,
-    tables: Mapping[str, Sequence[Row]],
+    tables: Mapping[str, Held],
     tolerance: float,
 ) -> dict[str, Json]:
     rows = {
         other: row
         for other, of in tables.items()
-        for row in of
+        for row in of.rows
         if row.name == planned.name and not row.settings
     }
     ours = rows[UNCONSTRAINED]
-    read = units.reader(objects, arms, plan.measure)
-    crossed = {
-        other: units.over_units(arms, other, plan.seeds[: row.counted], plan.measure, read)
-        for other, row in rows.items()
-    }
     gain = planned.search_gain.get(plan.measure)
     mean = None if math.isnan(ours.mean) else ours.mean
     kinds = {
@@ -132,10 +151,6 @@ def _setting(
         for kind in arms.outcomes
     }
     vacuous = kinds[UNCONSTRAINED]["feasible"]
-    per_seed = {
-        other: {str(seed): d for seed, d in arms.differences(other, plan.measure).items()}
-        for other in rows
-    }
     return {
         "setting": planned.name,
         "family": planned.family,
@@ -148,14 +163,13 @@ def _setting(
                 **row.to_json(),
                 "marked": "vacuous"
                 if vacuous and other == UNCONSTRAINED
-                else mark(row, crossed[other]),
-                "units": None if (found := crossed[other]) is None else found.to_json(),
+                else tables[other].mark(row),
+                "units": None
+                if (found := tables[other].crossed[row.name]) is None
+                else found.to_json(),
                 "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
-                "per_seed": per_seed[other],
-                "beside": {
-                    measure: _mean_difference(arms.differences(other, measure))
-                    for measure in MEASURES
-                },
+                "per_seed": {str(s): d for s, d in arms.differences(other, plan.measure).items()},
+                **_on_counted(arms, other, plan.seeds[: row.counted]),
             }
             for other, row in rows.items()
         },
@@ -167,6 +181,28 @@ def _setting(
     }
 
 
+def _on_counted(arms: SettingArms, other: str, seeds: Sequence[int]) -> dict[str, Json]:
+    """Both arms and every measure on the seeds that a contrast counts."""
+    both = {kind: _means(arms.outcomes.get(kind, {}), seeds) for kind in (CONSTRAINED, other)}
+    beside = {
+        measure: _mean_difference(
+            {s: d for s, d in arms.differences(other, measure).items() if s in seeds}
+        )
+        for measure in MEASURES
+    }
+    return {"means": both, "beside": beside}
+
+
+def _means(of: Mapping[int, Outcome], seeds: Sequence[int]) -> dict[Measure, float]:
+    """Means of what these seeds have all got."""
+    there = [of[seed].measures for seed in seeds if seed in of]
+    return {
+        name: fmean(one[name] for one in there)
+        for name in MEASURES
+        if there and all(name in one for one in there)
+    }
+
+
 def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
     """The share of a search's gain that was lost; None where it saw no gain."""
     if searched is None or confirmed is None or searched <= 0:
@@ -174,17 +210,87 @@ def _shrinkage(searched: float | None, confirmed: float | None) -> float | None:
     return 1 - confirmed / searched
 
 
-def mark(row: Row, crossed: units.OverUnits | None) -> str:
-    """The outcome that a table may print of a contrast in a setting.
+Crossed = Callable[[str, int], units.OverUnits | None]  # of a setting, over its first seeds
 
-    A difference is claimed only where the interval over seeds and test units, too, lies on its side
-    of 0; without unit scores the claim holds for these test units alone.
+
+@dataclass(frozen=True)
+class Held:
+    """A table, and what stands of its claims over test units."""
+
+    design: Design
+    rows: tuple[Row, ...]
+    crossed: Mapping[str, units.OverUnits | None]  # by setting, over the seeds that it counts
+
+    def mark(self, row: Row) -> str:
+        """The outcome that a table may print of a setting.
+
+        A claim is made only where the interval over seeds and test units bears it out, too; without
+        unit scores it holds for these test units alone.
+        """
+        return row.outcome if self._bears_out(row.outcome, row) else "undecided"
+
+    def family_mark(self, row: Row, vacuous: Collection[str] = ()) -> str:
+        """The outcome that a table may print of a family.
+
+        Its own, where some setting that is not ``vacuous`` points that way and bears it out over
+        units; else there is nothing that it could be about.
+        """
+        of = [one for one in self.rows if one.family == row.family and not one.settings]
+        binding = [one for one in of if one.name not in vacuous]
+        if not binding:
+            return "vacuous"
+        signs = {"better": 1, "worse": -1}
+        sign = signs.get(row.outcome, 0)
+        alike = [one for one in binding if not sign or one.mean * sign > 0]
+        borne_out = any(self._bears_out(row.outcome, one) for one in alike)
+        return row.outcome if borne_out else "undecided"
+
+    def _bears_out(self, outcome: str, row: Row) -> bool:
+        found = self.crossed[row.name]
+        if found is None:
+            return True
+        return agrees(outcome, found.interval.low, found.interval.high, self.design)
+
+
+def agrees(outcome: str, low: float, high: float, design: Design) -> bool:
+    """Whether an interval lies where an outcome says that the difference is."""
+    least = design.smallest_effect or 0.0
+    return {"better": low > 0, "worse": high < 0, "equivalent": -least < low and high < least}.get(
+        outcome, True
+    )
+
+
+def held(
+    design: Design, differences: Mapping[str, Differences], seeds: Sequence[int], crossed: Crossed
+) -> Held:
+    """A table whose settings are claimed at the first stage where seeds and units agree.
+
+    What units do not bear out at the stage that decided over seeds may be borne out at a later one:
+    where both intervals of that stage lie on the side that was decided, the numbers are its own.
     """
-    if row.outcome not in ("better", "worse") or crossed is None:
-        return row.outcome
-    interval = crossed.interval
-    agrees = interval.low > 0 if row.outcome == "better" else interval.high < 0
-    return row.outcome if agrees else "undecided"
+    known = cache(crossed)
+    rows = table(design, differences, seeds)
+    later: dict[str, int] = {}
+    for row in rows:
+        over = None if row.settings else known(row.name, row.counted)
+        if over is None or agrees(row.outcome, over.interval.low, over.interval.high, design):
+            continue
+        for stage, _ in design.stages(row.seeds):
+            found = known(row.name, stage) if stage > row.counted else None
+            if found is None or not agrees(
+                row.outcome, found.interval.low, found.interval.high, design
+            ):
+                continue
+            rows_then = table(design, differences, seeds, {row.name: stage})
+            (then,) = (r for r in rows_then if r.name == row.name and not r.settings)
+            if agrees(row.outcome, then.low, then.high, design):
+                later[row.name] = stage
+                break
+    if later:
+        rows = table(design, differences, seeds, later)
+    return Held(
+        design, rows, {row.name: known(row.name, row.counted) for row in rows if not row.settings}
+    )
 
 
 def _arm(kind: str, arms: SettingArms, seeds: Sequence[int], tolerance: float) -> dict[str, Json]:
@@ -256,6 +362,7 @@ def deviations(
             both = f"{sum(ours)} constrained and {sum(theirs)} {other.replace('_', ' ')}"
             p = failure_rates_p(ours, theirs)
             yield (
-                f"{of.name}: {both} arms ended without a result and count as the best constant "
-                f"prediction, as planned (exact McNemar p = {p:.2g})."
+                f"{of.name}: {both} arms ended without a result, of {len(seeds)} ended seeds, and "
+                "count as the best constant prediction, as planned "
+                f"(exact McNemar p = {p:.2g})."
             )

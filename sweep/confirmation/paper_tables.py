@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from search_spaces.space import SearchSpace
 from sweep.confirmation.arms import SettingArms
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
+from sweep.confirmation.words import ended_text, is_early
 from sweep.results.tables.formats import Table
 from sweep.results.tables.paper_hyperparameters import Trained
 from sweep.results.tables.paper_results import (
@@ -60,6 +61,12 @@ def paper_confirmed_table(
         f"gain: paired by seed, above 0 the constrained network is better; bold where the plan's "
         f"test says better or worse. Interval: {'; '.join(intervals)}.",
         *mark_notes([line.marks for line in lines], _MARKS),
+        *(
+            f"{one['setting']}: decided at {contrast['decided_at']} seeds; over all "
+            f"{contrast['seeds']} that ended the tested gain is {ended_text(contrast)}."
+            for one in settings
+            if is_early(contrast := one["contrasts"][UNCONSTRAINED])
+        ),
         f"Plan {entry['plan']}, stored before the test split was read.",
         *(f"Departs from the plan: {text}" for text in entry["deviations"]),
     ]

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from sweep.confirmation import units
 from sweep.confirmation.arms import SettingArms, read_arms
 from sweep.confirmation.chosen import confirmation_name, tuning_name
-from sweep.confirmation.comparisons import deviations, mark, verdict
+from sweep.confirmation.comparisons import Held, deviations, held, is_settled, verdict
 from sweep.confirmation.measures import constant_of, sign_of
 from sweep.confirmation.plan import CONSTRAINED, StudiesPlan, load_plan
 from sweep.confirmation.studies import TUNED, found_winner, study_search
-from sweep.statistics.decisions import Row, table
+from sweep.statistics.decisions import Row
 from sweep.study.definition import Definition, definition_name, load_definition
 from trainables.plain import Json, finite
 from trainables.records.arms import ArmStore
@@ -39,12 +39,13 @@ _PLAINLY = _Part(0.0, lacks=CONSTRAINED)
 def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> dict[str, Json]:
     """Everything that the studies show now, for texts and programs."""
     parts = _every_part(objects, search, plan)
-    rows = _table(plan, parts)
-    settings, merged = [], []
-    for row in (row for row in rows if not row.settings):
-        of = {seed: by[row.name] for seed, by in parts.items() if row.name in by}
-        settings.append(_setting(objects, plan, row, of))
-        merged += [] if (arms := _merged(plan, row.name, of)) is None else [arms]
+    by_name = {
+        name: {seed: by[name] for seed, by in parts.items() if name in by}
+        for name in plan.design.settings
+    }
+    arms = {name: _merged(plan, name, of) for name, of in by_name.items()}
+    shown = _table(objects, plan, parts, arms)
+    settings = [_setting(plan, shown, r, by_name[r.name]) for r in shown.rows if not r.settings]
     facts = search.space.base.facts
     whole = replace(study_search(search, plan, 1), name=plan.name)
     whole = replace(whole, space=replace(whole.space, search_seeds=plan.seeds))
@@ -67,20 +68,23 @@ def studied(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> dict
             "seeds": list(plan.seeds),
             "search_seeds": list(map(list, plan.search_seeds)),
         },
-        "families": [_numbers(row) for row in rows if row.settings],
+        "families": [
+            {**_numbers(row), "marked": shown.family_mark(row)}
+            for row in shown.rows
+            if row.settings
+        ],
         "settings": settings,
         "deviations": [
             *_other_tries(objects, plan),
-            *deviations(objects, whole, plan, merged, TUNED),
+            *deviations(objects, whole, plan, [of for of in arms.values() if of], TUNED),
         ],
     }
     return finite(entry)  # type: ignore[no-any-return]
 
 
 def is_decided(objects: ObjectStore, search: Definition, plan: StudiesPlan) -> bool:
-    """Whether every family has an outcome, whatever its settings have."""
-    rows = _table(plan, _every_part(objects, search, plan))
-    return all(row.outcome != "undecided" for row in rows if row.settings)
+    """Whether every family has an outcome that may be printed."""
+    return all(map(is_settled, studied(objects, search, plan)["families"]))
 
 
 def _every_part(
@@ -93,13 +97,28 @@ def _every_part(
     }
 
 
-def _table(plan: StudiesPlan, parts: Mapping[int, Mapping[str, _Part]]) -> tuple[Row, ...]:
+def _table(
+    objects: ObjectStore,
+    plan: StudiesPlan,
+    parts: Mapping[int, Mapping[str, _Part]],
+    arms: Mapping[str, SettingArms | None],
+) -> Held:
     found: dict[str, dict[int, float]] = {name: {} for name in plan.design.settings}
     for seed, by in parts.items():
         for name, part in by.items():
             if part.difference is not None:
                 found[name][seed] = part.difference
-    return table(plan.design, found, plan.seeds)
+    readers = {
+        name: units.reader(objects, of, plan.measure) for name, of in arms.items() if of is not None
+    }
+
+    def crossed(name: str, studies: int) -> units.OverUnits | None:
+        of = arms[name]
+        if of is None:
+            return None
+        return units.over_units(of, TUNED, plan.seeds[:studies], plan.measure, readers[name])
+
+    return held(plan.design, found, plan.seeds, crossed)
 
 
 def _is_whole(plan: StudiesPlan, by: Mapping[str, _Part]) -> bool:
@@ -156,18 +175,13 @@ def _merged(plan: StudiesPlan, name: str, of: Mapping[int, _Part]) -> SettingArm
         k: {s: v for a in there for s, v in a.signatures.get(k, {}).items()} for k in kinds
     }
     outcomes = {k: {s: v for a in there for s, v in a.outcomes.get(k, {}).items()} for k in kinds}
-    return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config)
+    reference = next((a.reference for a in there if a.reference is not None), None)
+    return SettingArms(name, plan.seeds, signatures, outcomes, there[0].config, reference)
 
 
-def _setting(
-    objects: ObjectStore, plan: StudiesPlan, row: Row, of: Mapping[int, _Part]
-) -> dict[str, Json]:
-    counted = plan.seeds[: row.counted]
-    arms, crossed = _merged(plan, row.name, of), None
-    if arms is not None:
-        read = units.reader(objects, arms, plan.measure)
-        crossed = units.over_units(arms, TUNED, counted, plan.measure, read)
-    parts = [of[seed] for seed in counted]
+def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) -> dict[str, Json]:
+    crossed = shown.crossed[row.name]
+    parts = [of[seed] for seed in plan.seeds[: row.counted]]
     outcomes = [part.arms.outcomes for part in parts if part.arms is not None]
     constants = {
         kind: sum(o.counted_as_constant for by in outcomes for o in by.get(kind, {}).values())
@@ -177,7 +191,7 @@ def _setting(
     return {
         "setting": row.name,
         **_numbers(row),
-        "marked": mark(row, crossed),
+        "marked": shown.mark(row),
         "units": None if crossed is None else crossed.to_json(),
         "no_winner": {
             kind: sum(part.lacks == kind for part in parts) for kind in (CONSTRAINED, TUNED)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import sentences
+from sweep.confirmation.words import ended_text, is_early, sentences
 from sweep.results.tables.formats import NOTHING, Row, Table, number
 from trainables.plain import Json
 
@@ -15,15 +15,21 @@ QUESTIONS = {
     "other": "plain training that differs in one thing more",
 }
 
+EARLY = (
+    "what is decided early is estimated too large; this is the estimate over all seeds that have "
+    "ended, which decides nothing. All other numbers of a line are of the seeds that count."
+)
+
 
 def confirmed_table(entry: Mapping[str, Json]) -> Table:
     """One row a family, a setting and a contrast; > 0: the constrained network is better."""
     rows: list[Row] = []
     for family in entry["families"]:
-        rows.append({"level": "family", "setting": family["name"], **_numbers(family)})
+        numbers = {**_numbers(family), "outcome": family["marked"]}
+        rows.append({"level": "family", "setting": family["name"], **numbers})
     for one in entry["settings"]:
         for other, contrast in one["contrasts"].items():
-            rows.append(_contrast_row(one, other, contrast))
+            rows.append(_contrast_row(one, other, contrast, entry["measure"]))
     shown_rows = [row for row in rows if row["level"] == "setting"]
     shown = [
         ("setting", [str(row["setting"]) for row in shown_rows]),
@@ -34,9 +40,19 @@ def confirmed_table(entry: Mapping[str, Json]) -> Table:
         ("to", [number(row["high"], "+.3f") for row in shown_rows]),
         ("p", [number(row["p_adjusted"], ".2g") for row in shown_rows]),
         ("outcome", [str(row["outcome"]) for row in shown_rows]),
+        *early_columns([c for one in entry["settings"] for c in one["contrasts"].values()]),
         ("certified", [str(row["certified"] or NOTHING) for row in shown_rows]),
     ]
     return Table("confirmed", caption(entry), rows, shown, notes(entry), texts=2, headed=1)
+
+
+def early_columns(contrasts: Sequence[Mapping[str, Json]]) -> list[tuple[str, list[str]]]:
+    """What all ended seeds say beside early decisions; nothing where there is none."""
+    if not any(map(is_early, contrasts)):
+        return []
+    cells = [ended_text(c) if is_early(c) else NOTHING for c in contrasts]
+    counts = [str(c["seeds"]) if is_early(c) else NOTHING for c in contrasts]
+    return [("ended seeds", counts), ("difference over all ended", cells)]
 
 
 def caption(entry: Mapping[str, Json]) -> str:
@@ -47,8 +63,8 @@ def caption(entry: Mapping[str, Json]) -> str:
 def notes(entry: Mapping[str, Json]) -> list[str]:
     """How to read it, and what departs from the plan."""
     design = entry["design"]
-    intervals = {c["interval"] for one in entry["settings"] for c in one["contrasts"].values()}
-    questions = {c["question"] for one in entry["settings"] for c in one["contrasts"].values()}
+    every = [c for one in entry["settings"] for c in one["contrasts"].values()]
+    intervals, questions = {c["interval"] for c in every}, {c["question"] for c in every}
     return [
         f"Difference: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
         "the constrained network is better. Paired by seed; every planned seed counts, one that "
@@ -56,6 +72,7 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
         f"Interval: {'; '.join(sorted(intervals))}. p: adjusted, families first and their settings "
         f"after them (Holm); the error of the whole table is {design['error']:g}"
         + (", and that of all controls together the same." if entry["controls"] else "."),
+        *([f"Difference over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "
         "seeds that count.",
         *[f"{name}: {says}." for name, says in entry["controls"].items()],
@@ -66,7 +83,9 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
     ]
 
 
-def _contrast_row(one: Mapping[str, Json], other: str, contrast: Mapping[str, Json]) -> Row:
+def _contrast_row(
+    one: Mapping[str, Json], other: str, contrast: Mapping[str, Json], measure: str
+) -> Row:
     is_plain = other == UNCONSTRAINED
     ours = one["arms"][CONSTRAINED]
     return {
@@ -76,6 +95,8 @@ def _contrast_row(one: Mapping[str, Json], other: str, contrast: Mapping[str, Js
         "question": contrast["question"],
         **_numbers(contrast),
         "outcome": contrast["marked"],
+        "constrained_mean": contrast["means"][CONSTRAINED].get(measure),
+        "other_mean": contrast["means"][other].get(measure),
         "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,
         "units_low": contrast["units"] and contrast["units"]["low"],
         "units_high": contrast["units"] and contrast["units"]["high"],
@@ -87,8 +108,8 @@ def _contrast_row(one: Mapping[str, Json], other: str, contrast: Mapping[str, Js
         "shrinkage": one["shrinkage"] if is_plain else None,
         "paper_protocol": one["paper_protocol"] if is_plain else None,
         **{
-            f"{measure}_difference": None if values is None else values["mean"]
-            for measure, values in contrast["beside"].items()
+            f"{beside}_difference": None if values is None else values["mean"]
+            for beside, values in contrast["beside"].items()
         },
     }
 
@@ -103,6 +124,10 @@ def _numbers(contrast: Mapping[str, Json]) -> Row:
         "low": contrast["low"],
         "high": contrast["high"],
         "interval": contrast["interval"],
+        "ended_difference": contrast["ended"]["mean"],
+        "ended_low": contrast["ended"]["low"],
+        "ended_high": contrast["ended"]["high"],
+        "ended_interval": contrast["ended"]["interval"],
         "p": contrast["p"],
         "p_adjusted": contrast["p_adjusted"],
         "p_equivalent": contrast["p_equivalent"],

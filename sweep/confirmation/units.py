@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 
 import numpy as np
@@ -22,7 +22,7 @@ from sweep.statistics.two_sources import (
     crossed_bootstrap,
     variance_components,
 )
-from trainables.config.test_conditions import unseen_gammas
+from trainables.config.test_conditions import gamma_key, unseen_gammas
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -44,11 +44,7 @@ Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
 
 def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
     """Reads unit scores of a setting's arms at the conditions of a measure, each arm once."""
-    gammas = {
-        "unseen_mean": unseen_gammas(arms.config),
-        "ood_mean": arms.config.test_gammas,
-    }.get(measure, ())
-    conditions = [at_gamma(gamma) for gamma in gammas]
+    conditions = [at_gamma(gamma) for gamma in _gammas(arms, measure)]
     store = ArmStore(objects)
 
     @cache
@@ -70,16 +66,24 @@ def reader(objects: ObjectStore, arms: SettingArms, measure: Measure) -> Read:
     return read
 
 
+def _gammas(arms: SettingArms, measure: Measure) -> Sequence[float]:
+    """The conditions of a measure; none where unit scores do not say it."""
+    if measure == "unseen_mean":
+        return unseen_gammas(arms.config)
+    return arms.config.test_gammas if measure == "ood_mean" else ()
+
+
 @dataclass(frozen=True)
 class OverUnits:
     """A contrast where test units are drawn anew, too."""
 
     interval: CrossedInterval
     variance: VarianceComponents  # of the difference, between seeds and between units
+    seeds: int  # that have unit scores, of those that were asked for
 
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
-        return {**vars(self.interval), "variance": vars(self.variance)}
+        return {**vars(self.interval), "variance": vars(self.variance), "seeds": self.seeds}
 
 
 def over_units(
@@ -87,40 +91,62 @@ def over_units(
 ) -> OverUnits | None:
     """The constrained arms against ``other``'s over seeds and test units.
 
-    None with fewer than two seeds, where an arm counts for something else than what it measured (to
-    leave it out would not be intention to treat), a unit's scores are not stored, or the metric
-    does not follow from them.
+    An arm that counts as the constant prediction comes to that on every unit: to leave its seed out
+    would not be intention to treat, and to give no interval would ask less of a claim. A seed whose
+    unit scores are not stored is left out, which the interval's name says. None where that leaves
+    fewer than two seeds, or the metric does not follow from unit scores.
     """
     kinds = (CONSTRAINED, other)
-    if len(seeds) < 2 or not all(
-        _measured(arms.outcomes[kind].get(seed), measure) for kind in kinds for seed in seeds
-    ):
+    own = {
+        (kind, seed): read(arms.signatures[kind][seed])
+        for kind in kinds
+        for seed in seeds
+        if _measured(arms.outcomes.get(kind, {}).get(seed), measure)
+    }
+    first = next((one for one in own.values() if one is not None), None)
+    if first is None or len(first.names) < 2:
         return None
-    found = [[read(arms.signatures[kind][seed]) for seed in seeds] for kind in kinds]
-    ours, theirs = ([one for one in of if one is not None] for of in found)
-    if min(len(ours), len(theirs)) < len(seeds) or len(ours[0].names) < 2:
-        return None
-    first = ours[0]
-    if any((one.names, one.are_scores) != (first.names, first.are_scores) for one in ours + theirs):
+    every = [one for one in own.values() if one is not None]
+    if any((one.names, one.are_scores) != (first.names, first.are_scores) for one in every):
         return None
     factor = None if first.are_scores else _root_factor(arms)
     if factor is None and not first.are_scores:
         return None
+    constant = _constant(arms, first, measure, factor)
+    pairs = [tuple(own.get((kind, seed), constant) for kind in kinds) for seed in seeds]
+    whole = [(our, their) for our, their in pairs if our is not None and their is not None]
+    if len(whole) < 2:
+        return None
     sizes_U, score = first.sizes_U, partial(_score, factor=factor)
-    ours_CKU, theirs_CKU = (np.stack([one.means_CU for one in of], axis=1) for of in (ours, theirs))
-    parts_CKU = linearised(ours_CKU, sizes_U, factor) - linearised(theirs_CKU, sizes_U, factor)
-    return OverUnits(
-        crossed_bootstrap(ours_CKU, theirs_CKU, sizes_U, score, key=len(seeds)),
-        variance_components(parts_CKU.mean(axis=0)),
+    ours_CKU, theirs_CKU = (
+        np.stack([one.means_CU for one in of], axis=1) for of in zip(*whole, strict=True)
     )
+    parts_CKU = linearised(ours_CKU, sizes_U, factor) - linearised(theirs_CKU, sizes_U, factor)
+    interval = crossed_bootstrap(ours_CKU, theirs_CKU, sizes_U, score, key=len(whole))
+    if len(whole) < len(seeds):
+        left = f"{len(whole)} of {len(seeds)} seeds, whose unit scores are stored"
+        interval = replace(interval, name=f"{interval.name}, {left}")
+    return OverUnits(interval, variance_components(parts_CKU.mean(axis=0)), len(whole))
 
 
 def _measured(outcome: Outcome | None, measure: Measure) -> bool:
-    """Whether an arm counts for what its test units came to."""
+    """Whether an arm counts for what its test units came to; one that is not there does not."""
     if outcome is None or outcome.record.evaluation is None or outcome.counted_as_constant:
         return False
     own = measures_of(outcome.record.config, outcome.record.evaluation)
     return measure in own and own[measure] == outcome.measures[measure]
+
+
+def _constant(
+    arms: SettingArms, like: UnitMeans, measure: Measure, factor: float | None
+) -> UnitMeans | None:
+    """The best constant prediction as if every unit came to its mean; None: nothing says that."""
+    if arms.reference is None:
+        return None
+    scores = arms.reference.references["constant"]
+    found_C = np.array([scores[gamma_key(g)] for g in _gammas(arms, measure)])
+    means_C = found_C if factor is None else (found_C / factor) ** 2
+    return replace(like, means_CU=np.repeat(means_C[:, None], len(like.names), axis=1))
 
 
 def _score(means: Floats, factor: float | None) -> Floats:
@@ -147,7 +173,7 @@ def linearised(means_CKU: Floats, sizes_U: Floats, factor: float | None) -> Floa
 
 def _root_factor(arms: SettingArms) -> float | None:
     """c where the metric is c times the root of the mean loss at every gamma (RMSE); else None."""
-    for outcome in arms.outcomes[CONSTRAINED].values():
+    for outcome in (one for of in arms.outcomes.values() for one in of.values()):
         found = outcome.record.evaluation
         if found is not None:
             factors = [

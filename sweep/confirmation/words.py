@@ -35,7 +35,7 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     what = MEASURES[entry["measure"]].removeprefix("mean over ")
     seeds, ended = contrast["counted"], contrast["seeds"]
     if contrast["mean"] is None or not seeds:
-        return f"nothing to compare yet; {ended_text(one)}."
+        return f"nothing to compare yet; {statuses_text(one)}."
     interval = interval_text(contrast)
     size = f"{abs(contrast['mean']):.3g} {unit}"
     # what is trained after the decision, or between two looks, does not count
@@ -56,6 +56,11 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             f"{least:g} {unit} or more either way, each at the whole level, so that the interval "
             f"may reach beyond (it is {contrast['mean']:+.3g}; {interval})."
         ]
+    elif contrast["outcome"] == "equivalent":
+        texts = [
+            f"equivalent {on} for these test units ({contrast['mean']:+.3g} {unit}; {interval}), "
+            "but not where other units are drawn as well: undecided."
+        ]
     elif contrast["outcome"] in ("better", "worse"):
         texts = [
             f"{contrast['outcome']} by {size} {on} for these test units ({interval}), but "
@@ -63,6 +68,11 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         ]
     else:
         texts = [f"undecided {on}: {contrast['mean']:+.3g} {unit} ({interval})."]
+    if is_early(contrast):
+        texts.append(
+            f"Over all {ended} that ended it is {ended_text(contrast)}: what is decided early is "
+            "estimated too large."
+        )
     ours = one["arms"][CONSTRAINED]
     certified = ours["certified"]["feasible"]
     texts.append(
@@ -72,6 +82,52 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     if outcome == "better":
         texts += _against_controls(one)
     return " ".join(texts)
+
+
+def of_family(family: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
+    """The outcome of a family against plain training, and what bears it out or not."""
+    if not family["counted"]:
+        return "nothing to compare yet."
+    names = entry["design"]["families"][family["name"]]
+    of = [one for one in entry["settings"] if one["setting"] in names]
+    numbers = (
+        f"mean difference {family['mean']:+.3g} {entry['unit']} ({interval_text(family)}), above 0 "
+        "the constrained network is better"
+    )
+    outcome, over_seeds = family["marked"], family["outcome"]
+    if outcome == "vacuous":
+        found = "plain training meets the constraint by itself in every setting (not binding)"
+    elif outcome == over_seeds:
+        found = f"{outcome}; {numbers}"
+        alone = [one["contrasts"][UNCONSTRAINED]["marked"] for one in of]
+        if outcome != "undecided" and outcome not in alone:
+            found += "; no setting is by itself"
+    else:
+        found = (
+            f"undecided: {over_seeds} for these test units, {numbers}, but in no binding setting "
+            "where other units are drawn as well"
+        )
+    early = ""
+    if is_early(family):
+        early = f" Over all {family['seeds']} seeds that ended: {ended_text(family)}."
+    return f"{found}.{early}"
+
+
+def is_early(contrast: Mapping[str, Json], unit: str = "seeds") -> bool:
+    """Whether seeds, or studies, have ended after the ones that decided it."""
+    return contrast[unit] > contrast["counted"] and contrast["decided_at"] is not None
+
+
+def ended_text(contrast: Mapping[str, Json]) -> str:
+    """The estimate over all seeds that have ended, with its interval where it has one.
+
+    >>> ended_text({"ended": {"mean": 0.1, "low": -0.1, "high": 0.3}})
+    '+0.1 (-0.1 to +0.3)'
+    """
+    found = contrast["ended"]
+    between = found["low"] is None or found["high"] is None
+    interval = "no interval before the next look" if between else interval_text(found)
+    return f"{found['mean']:+.3g} ({interval})"
 
 
 def _against_controls(one: Mapping[str, Json]) -> list[str]:
@@ -106,7 +162,10 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
     if any(CONTROLS[name].ranges for name in entry["controls"]):
         texts.append("What was tuned was tuned once: this is about these configurations.")
     if any(contrast["seeds"] > contrast["counted"] for contrast in contrasts):
-        texts.append("Seeds that ended after a decision, or after the last look, do not count.")
+        texts.append(
+            "Seeds that ended after a decision, or after the last look, do not count. Early "
+            "decisions are made by large estimates: those over all ended seeds stand beside them."
+        )
     return texts
 
 
@@ -121,7 +180,7 @@ def interval_text(contrast: Mapping[str, Json]) -> str:
     return f"{contrast['low']:+.3g} to {contrast['high']:+.3g}"
 
 
-def ended_text(one: Mapping[str, Json]) -> str:
+def statuses_text(one: Mapping[str, Json]) -> str:
     """How a setting's arms ended."""
     parts = []
     for kind, arm in one["arms"].items():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from search_spaces.settings import short_names
 from sweep.confirmation.plan import UNCONSTRAINED
+from sweep.confirmation.words import is_early
 from sweep.report.measured import Measured
 from sweep.report.style import GREY, OURS, SMALL, THEIRS, arrange, grid, legend
 from trainables.plain import Json
@@ -44,6 +45,9 @@ def forest(data: Measured) -> Figure | None:
             marker, colour, face = VERDICTS[contrast["marked"]]
             if contrast["low"] is not None and contrast["high"] is not None:
                 axis.plot([contrast["low"], contrast["high"]], [y, y], color=colour, linewidth=1)
+            if is_early(contrast):
+                ended = contrast["ended"]["mean"]
+                axis.plot(ended, y, "|", color="black", markersize=8, label="all ended seeds")
             axis.plot(
                 contrast["mean"],
                 y,

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -51,6 +51,22 @@ class Decisions:
     p_equivalent: Floats  # adjusted; 1 without a smallest effect of interest
     decided_at: Ints  # after how many seeds; 0: undecided
     outcome: Ints  # places in OUTCOMES
+    # The same estimate over all whole seeds, whatever was decided before; its interval is NaN
+    # between two looks.
+    ended_mean: Floats
+    ended_low: Floats
+    ended_high: Floats
+    ended_level: Floats
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean difference over some seeds, with its interval."""
+
+    mean: float
+    low: float
+    high: float
+    interval: str  # its name and level
 
 
 @dataclass(frozen=True)
@@ -73,6 +89,7 @@ class Row:
     d_z: float
     outcome: Outcome
     decided_at: int | None
+    ended: Estimate  # over all whole seeds: what is decided early is reported too large
     # Companions over the counted seeds; they decide nothing.
     sign_flip: paired.ExactTest
     wilcoxon: paired.ExactTest
@@ -184,6 +201,9 @@ def decide(design: Design, differences_SK: Floats) -> Decisions:
     stage_H = np.where(decided_H, made_H, last_H)
     counted_H = np.where(stage_H > 0, stages_N[stage_H], seeds_H)
     mean_H, low_H, high_H, level_H, p_H = _estimates(design, values_HK, counted_H)
+    ended_mean_H, ended_low_H, ended_high_H, ended_level_H, _ = _estimates(
+        design, values_HK, seeds_H
+    )
     outcome_H = np.where(is_same_H, 3, np.where(mean_H > 0, 1, 2))
     return Decisions(
         seeds=seeds_H,
@@ -197,16 +217,28 @@ def decide(design: Design, differences_SK: Floats) -> Decisions:
         p_equivalent=at_last(same_HN),
         decided_at=np.where(decided_H, stages_N[first_H], 0),
         outcome=np.where(decided_H, outcome_H, 0),
+        ended_mean=ended_mean_H,
+        ended_low=ended_low_H,
+        ended_high=ended_high_H,
+        ended_level=ended_level_H,
     )
 
 
 def table(
-    design: Design, differences: Mapping[str, Mapping[int, float]], seeds: Sequence[int]
+    design: Design,
+    differences: Mapping[str, Mapping[int, float]],
+    seeds: Sequence[int],
+    later: Mapping[str, int] | None = None,
 ) -> tuple[Row, ...]:
-    """The lines of a confirmation: each family's, followed by its settings'; see ``aligned``."""
+    """The lines of a confirmation: each family's, followed by its settings'; see ``aligned``.
+
+    ``later``: settings whose numbers are those of a later stage than the one that decided.
+    """
     differences_SK = aligned(design, differences, seeds)
     values_HK = hypotheses(design, differences_SK)
     decisions = decide(design, differences_SK)
+    if later:
+        decisions = _at_later(design, decisions, values_HK, later)
     row = partial(_row, design, decisions, values_HK)
     rows = []
     for f, (family, settings) in enumerate(design.families.items()):
@@ -214,6 +246,20 @@ def table(
         for place, name in zip(design.members[f], settings, strict=True):
             rows.append(row(len(design.families) + place, name=name, family=family, settings=0))
     return tuple(rows)
+
+
+def _at_later(
+    design: Design, decisions: Decisions, values_HK: Floats, later: Mapping[str, int]
+) -> Decisions:
+    counted_H, decided_H = decisions.counted.copy(), decisions.decided_at.copy()
+    for name, stage in later.items():
+        place = len(design.families) + design.settings.index(name)
+        counted_H[place] = decided_H[place] = stage
+    mean_H, low_H, high_H, level_H, p_H = _estimates(design, values_HK, counted_H)
+    return replace(
+        decisions, counted=counted_H, decided_at=decided_H,
+        mean=mean_H, low=low_H, high=high_H, level=level_H, p=p_H,
+    )  # fmt: skip
 
 
 def interval_name(design: Design, level: float) -> str:
@@ -304,6 +350,12 @@ def _row(
         d_z=paired.standardised_effect(values_K) if counted > 1 else math.nan,
         outcome=OUTCOMES[int(decisions.outcome[h])],
         decided_at=decided_at or None,
+        ended=Estimate(
+            mean=float(decisions.ended_mean[h]),
+            low=float(decisions.ended_low[h]),
+            high=float(decisions.ended_high[h]),
+            interval=interval_name(design, float(decisions.ended_level[h])),
+        ),
         sign_flip=paired.sign_flip(values_K),
         wilcoxon=paired.wilcoxon(values_K),
         sign_e_value=anytime.sign_e_value(values_K),

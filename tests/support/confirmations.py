@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sweep.confirmation.chosen import Wanted, planned
 from sweep.confirmation.plan import Plan, put_plan
 from sweep.results.sweep_view import load_sweep
@@ -17,8 +19,10 @@ from tests.support.sweeps import FEASIBLE, FIRST, PLAIN, SECOND, store_sweep
 from trainables.config.arm import ArmConfig
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
+from trainables.records.unit_scores import UnitScores, at_gamma
 
 NAME = "tiny.confirmation"
+GREY = 255 / 4  # RMSE of patches of 4 x 4 over the root of their mean loss
 # The metric at every gamma of an arm of this setting, kind and seed, lower is better; or
 # how the arm ended instead; None: not yet.
 ScoreOf = Callable[[str, str, int], float | str | None]
@@ -74,6 +78,47 @@ def trained(
         own = list(plain if kind == "unconstrained" else losses)
         units = {"dev_units": [f"c{i}:0" for i in range(12)], "dev_losses": [own] * 12}
         store.put_record(finished(config, own, scores=scores, split="test", **units))
+
+
+# Losses of every test unit of such an arm, or how it ended instead; None: not yet.
+LossesOf = Callable[[str, str, int], "np.ndarray[Any, Any] | str | None"]
+
+
+def measured(
+    objects: ObjectStore,
+    definition: Definition,
+    losses_of: LossesOf,
+    plain: Sequence[float] = PLAIN,
+) -> None:
+    """Give every arm its record and its unit scores: the last layer's loss, at every gamma."""
+    store = ArmStore(objects)
+    for setting, kind, config in every_arm(definition):
+        losses_U = losses_of(setting, kind, config.seed)
+        if losses_U is None:
+            continue
+        if isinstance(losses_U, str):
+            store.put_record(ended(config, losses_U, "the loss is nan."))
+            continue
+        last_U = losses_U.astype(np.float32)
+        names, gammas = [f"c{u}:0" for u in range(len(last_U))], config.test_gammas
+        own = list(plain if kind == "unconstrained" else FEASIBLE)
+        mean = float(last_U.astype(np.float64).mean())
+        unit_losses = np.column_stack([np.ones((len(last_U), len(own) - 1)), last_U])
+        losses = {at_gamma(gamma): unit_losses.astype(np.float32) for gamma in gammas}
+        scores = UnitScores("test", names, [1] * len(names), losses)
+        store.put_unit_scores(config.signature(), scores)
+        store.put_record(
+            finished(
+                config,
+                own,
+                split="test",
+                dev_units=names,
+                dev_losses=[own] * len(names),
+                scores={f"{gamma:.2f}": GREY * mean**0.5 for gamma in gammas},
+                references={"constant": {f"{gamma:.2f}": 50.0 for gamma in gammas}},
+                layer_losses_by_gamma={f"{g:.2f}": [*own[:-1], mean] for g in gammas},
+            )
+        )
 
 
 def every_arm(definition: Definition) -> Iterator[tuple[str, str, ArmConfig]]:

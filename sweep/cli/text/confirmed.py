@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
-from sweep.confirmation.words import in_short, limits, of_setting
-from sweep.results.tables.formats import number
+from sweep.confirmation.tables import EARLY
+from sweep.confirmation.words import ended_text, in_short, is_early, limits, of_setting
+from sweep.results.tables.formats import NOTHING, number
 from trainables.plain import Json
 
 
@@ -30,7 +31,8 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         )
     )
     out.print()
-    families = {f["name"]: contrast_row(f, f["outcome"]) for f in entry["families"]}
+    early = any(map(is_early, [*entry["families"], *_every(entry)]))
+    families = {f["name"]: contrast_row(f, f["marked"], early=early) for f in entry["families"]}
     out.print(table([{"family": name, **row} for name, row in families.items()], right=_RIGHT))
     for one in entry["settings"]:
         out.print()
@@ -38,9 +40,8 @@ def print_confirmed(entry: Mapping[str, Json]) -> None:
         out.print(Paragraph(f"{one['setting']}, proposal {one['proposal']}{how}", style="bold"))
         rows = []
         for other, contrast in one["contrasts"].items():
-            rows.append(
-                {"  against": f"  {_plainly(other)}", **contrast_row(contrast, contrast["marked"])}
-            )
+            numbers = contrast_row(contrast, contrast["marked"], early=early)
+            rows.append({"  against": f"  {_plainly(other)}", **numbers})
         out.print(table(rows, right=_RIGHT, whole=("  against",)))
         said = of_setting(one, entry)
         for line in (said[0].upper() + said[1:], *_lines(one)):
@@ -67,8 +68,22 @@ def _plain(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     return [one["contrasts"][UNCONSTRAINED] for one in entry["settings"]]
 
 
-def contrast_row(contrast: Mapping[str, Json], outcome: str, unit: str = "seeds") -> dict[str, str]:
-    """The numbers of one comparison as a table's cells; ``unit`` is what it counts."""
+def _every(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
+    return [c for one in entry["settings"] for c in one["contrasts"].values()]
+
+
+def contrast_row(
+    contrast: Mapping[str, Json], outcome: str, unit: str = "seeds", *, early: bool
+) -> dict[str, str]:
+    """The numbers of one comparison as a table's cells.
+
+    Args:
+        contrast: a family's or a setting's.
+        outcome: that may be printed of it.
+        unit: what it counts.
+        early: whether to show beside it what all say that have ended.
+    """
+    cell = f"{contrast[unit]}: {ended_text(contrast)}" if is_early(contrast, unit) else NOTHING
     return {
         unit: str(contrast["counted"]),
         "diff.": number(contrast["mean"], "+.3f"),
@@ -76,6 +91,7 @@ def contrast_row(contrast: Mapping[str, Json], outcome: str, unit: str = "seeds"
         "to": number(contrast["high"], "+.3f"),
         "p": number(contrast["p_adjusted"] if contrast["counted"] else None, ".2g"),
         "outcome": outcome,
+        **({f"all ended {unit}": cell} if early else {}),
     }
 
 
@@ -106,13 +122,13 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
 
 _UNITS = (
     "over other seeds and test units: 95 % crossed bootstrap of both; where it does not agree, a "
-    "difference over seeds alone is undecided."
+    "difference or an equivalence over seeds alone is undecided; so is a family, where it "
+    "agrees in no setting that binds."
 )
 
 
 def _has_units(entry: Mapping[str, Json]) -> bool:
-    every = [c for one in entry["settings"] for c in one["contrasts"].values()]
-    return any(contrast["units"] is not None for contrast in every)
+    return any(contrast["units"] is not None for contrast in _every(entry))
 
 
 def _legend(entry: Mapping[str, Json]) -> list[str]:
@@ -133,6 +149,7 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
         f"counts as the {entry['worst_score']}.",
         f"from, to: {'; '.join(intervals)}.",
+        *([f"all ended seeds: {EARLY}"] if any(map(is_early, _every(entry))) else []),
         f"p: adjusted: families first, then their settings (Holm), {error:g} for the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([equivalent] if design["smallest_effect"] is not None else []),

@@ -11,6 +11,7 @@ from sweep.cli.text.power import print_power
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
 from sweep.confirmation.studies import TUNED
+from sweep.confirmation.words import is_early
 from trainables.plain import Json
 
 _UNIT = "studies"
@@ -58,15 +59,17 @@ def print_studied(entry: Mapping[str, Json]) -> None:
         )
     )
     out.print()
+    early = any(is_early(one, _UNIT) for one in [*entry["families"], *entry["settings"]])
     families = [
-        {"family": f["name"], **contrast_row(f, f["outcome"], _UNIT)} for f in entry["families"]
+        {"family": f["name"], **contrast_row(f, f["marked"], _UNIT, early=early)}
+        for f in entry["families"]
     ]
     out.print(table(families, right=_RIGHT))
     out.print()
     rows = []
     for one in entry["settings"]:
         lacking, certified = one["no_winner"], one["certified"]
-        row = {"setting": one["setting"], **contrast_row(one, one["marked"], _UNIT)}
+        row = {"setting": one["setting"], **contrast_row(one, one["marked"], _UNIT, early=early)}
         row["no winner"] = f"{lacking[CONSTRAINED]}, {lacking[TUNED]}"
         row["certified"] = f"{certified['feasible']} of {certified['of']}"
         rows.append(row)
@@ -91,6 +94,11 @@ def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
         f"result counts as the {entry['worst_score']}."
     )
     yield f"from, to: {'; '.join(sorted({one['interval'] for one in settings}))}."
+    if any(is_early(one, _UNIT) for one in settings):
+        yield (
+            "all ended studies: what is decided early is estimated too large; this is the estimate "
+            "over all studies that have ended, which decides nothing."
+        )
     yield (
         "p: adjusted: families first, then their settings (Holm), "
         f"{entry['design']['error']:g} for the whole table."
@@ -103,8 +111,9 @@ def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
     yield "certified: constrained winners that the test units certify as feasible, of the trained."
     if any(one["units"] is not None for one in settings):
         yield (
-            "A setting's difference is claimed only where the 95 % crossed bootstrap over studies "
-            "and test units agrees: "
+            "A setting's difference, or equivalence, is claimed only where the 95 % crossed "
+            "bootstrap over studies and test units agrees, a family's only where one of its "
+            "settings' does: "
             + "; ".join(
                 f"{one['setting']} {one['units']['low']:+.3f} to {one['units']['high']:+.3f}"
                 for one in settings

@@ -7,8 +7,8 @@ from dataclasses import replace
 from html import escape
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
-from sweep.confirmation.tables import confirmed_table
-from sweep.confirmation.words import limits, of_setting, sentences
+from sweep.confirmation.tables import confirmed_table, early_columns
+from sweep.confirmation.words import limits, of_family, of_setting, sentences
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.search import provenance_part, whole_seeds
@@ -72,15 +72,7 @@ def _asked(entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:
 def _families(entry: Mapping[str, Json]) -> Iterator[str]:
     """The plan's first question, a family each; then every setting."""
     for family in entry["families"]:
-        if not family["counted"]:
-            yield f"{family['name']}: nothing to compare yet."
-            continue
-        low, high = (number(family[end], "+.3g") for end in ("low", "high"))
-        yield (
-            f"{family['name']}, all settings together: {family['outcome']}; mean difference "
-            f"{number(family['mean'], '+.3g')} {entry['unit']} ({low} to {high}), above 0 the "
-            "constrained network is better."
-        )
+        yield f"{family['name']}, all settings together: {of_family(family, entry)}"
     for one in entry["settings"]:
         yield f"{one['setting']}: {of_setting(one, entry)}"
 
@@ -107,12 +99,13 @@ def _family_table(entry: Mapping[str, Json]) -> Table:
     families = entry["families"]
     shown = [
         ("family", [family["name"] for family in families]),
-        ("outcome", [family["outcome"] for family in families]),
+        ("outcome", [family["marked"] for family in families]),
         ("seeds", [str(family["counted"]) for family in families]),
         ("difference", [number(family["mean"], "+.3f") for family in families]),
         ("from", [number(family["low"], "+.3f") for family in families]),
         ("to", [number(family["high"], "+.3f") for family in families]),
         ("p", [number(f["p_adjusted"] if f["counted"] else None, ".2g") for f in families]),
+        *early_columns(families),
     ]
     return Table("families", "Families, tested first", [], shown, [], texts=2)
 
@@ -152,8 +145,11 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
 
 def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
     """Every kind of arm, and how the constrained one stands to it."""
-    kinds, measure = one["arms"], entry["measure"]
+    kinds, measure, plain = one["arms"], entry["measure"], one["contrasts"][UNCONSTRAINED]
     contrasts = [one["contrasts"].get(kind) or {} for kind in kinds]
+    on_same = [c.get("means", {}).get(CONSTRAINED, {}).get(measure) for c in contrasts]
+    counted = [one["contrasts"].get(kind, plain)["counted"] for kind in kinds]
+    differ = len({*counted}) > 1  # contrasts are decided at stages of their own
 
     def units(contrast: Mapping[str, Json]) -> str:
         found = contrast.get("units")
@@ -167,6 +163,11 @@ def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
         ("seeds", [str(arm["seeds"]) for arm in kinds.values()]),
         ("mean", [number(arm["mean"].get(measure), ".3f") for arm in kinds.values()]),
         ("sd", [number(arm["sd"].get(measure), ".3f") for arm in kinds.values()]),
+        *(
+            [("constrained on these seeds", [number(mean, ".3f") for mean in on_same])]
+            if differ
+            else []
+        ),
         ("difference", [number(c.get("mean"), "+.3f") for c in contrasts]),
         ("over seeds and test units", [units(c) for c in contrasts]),
         (

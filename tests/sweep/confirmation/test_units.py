@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from search_spaces.space import SearchSpace
+from sweep.confirmation.arms import read_arms
 from sweep.confirmation.comparisons import confirmed
 from sweep.confirmation.plan import Plan
 from sweep.confirmation.tables import confirmed_table
+from sweep.confirmation.units import over_units, reader
 from sweep.confirmation.words import of_setting
 from sweep.statistics.two_sources import variance_components
 from sweep.study.definition import Definition
@@ -284,7 +286,7 @@ def test_every_contrast_needs_seeds_and_units_to_agree(objects: ObjectStore) -> 
     assert rows["detached"]["units_low"] == control["units"]["low"]
 
 
-def test_without_a_result_there_is_no_interval_over_units(objects: ObjectStore) -> None:
+def test_without_a_result_an_arm_is_the_constant_on_every_unit(objects: ObjectStore) -> None:
     put = by_losses(12)[1]
 
     def one_fails(store: ArmStore, config: ArmConfig, kind: str, seed: int) -> None:
@@ -296,7 +298,9 @@ def test_without_a_result_there_is_no_interval_over_units(objects: ObjectStore) 
     entry, _, _ = shown(objects, one_fails, 5, controls=("detached",))
     contrasts = entry["settings"][0]["contrasts"]
     assert contrasts["unconstrained"]["units"] is not None
-    assert contrasts["detached"]["units"] is None
+    found = contrasts["detached"]
+    assert found["units"]["seeds"] == found["counted"] == 5
+    assert found["units"]["mean"] == pytest.approx(found["mean"], rel=1e-6)
 
 
 def test_an_arm_below_the_constant_prediction_counts_for_more_than_its_units(
@@ -307,4 +311,40 @@ def test_an_arm_below_the_constant_prediction_counts_for_more_than_its_units(
         return np.random.default_rng([len(kind), seed]).uniform(0.3, 0.4, 12) + far * 10
 
     entry, _, _ = shown(objects, by_losses(12, losses_U)[1], 5)
-    assert entry["settings"][0]["contrasts"]["unconstrained"]["units"] is None
+    found = entry["settings"][0]["contrasts"]["unconstrained"]
+    assert found["units"]["mean"] == pytest.approx(found["mean"], rel=1e-6)
+
+
+def test_a_study_without_a_winner_counts_as_no_difference_over_units_too(
+    objects: ObjectStore,
+) -> None:
+    """Studies leave the arms of a seed out where its search found none: both train plainly."""
+    put = by_losses(12)[1]
+    entry, plan, definition = shown(objects, put, 5)
+    arms = read_arms(ArmStore(objects).record, definition, plan)[0]
+    left = {
+        kind: {seed: one for seed, one in of.items() if seed != 1002}
+        for kind, of in arms.outcomes.items()
+    }
+    read = reader(objects, arms, "unseen_mean")
+    with_none = replace(arms, outcomes=left)
+    found = over_units(with_none, "unconstrained", plan.seeds, "unseen_mean", read)
+    assert found is not None
+    assert found.seeds == 5
+    per_seed = dict(entry["settings"][0]["contrasts"]["unconstrained"]["per_seed"])
+    per_seed["1002"] = 0.0
+    assert found.interval.mean == pytest.approx(np.mean(list(per_seed.values())), rel=1e-6)
+
+
+def test_seeds_without_stored_unit_scores_are_left_out_and_named(objects: ObjectStore) -> None:
+    put = by_losses(12)[1]
+
+    def one_lost(store: ArmStore, config: ArmConfig, kind: str, seed: int) -> None:
+        put(store, config, kind, seed)
+        if seed == 1002:
+            objects.delete(f"arms/{config.signature()}/scores.npz")
+
+    entry, _, _ = shown(objects, one_lost, 5)
+    found = entry["settings"][0]["contrasts"]["unconstrained"]["units"]
+    assert found["seeds"] == 4
+    assert "4 of 5 seeds, whose unit scores are stored" in found["name"]

@@ -1,0 +1,286 @@
+"""Claims of a confirmation: never more than seeds, test units and binding settings bear out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from search_spaces.space import SearchSpace
+from sweep.cli.text.confirmed import print_confirmed
+from sweep.confirmation.comparisons import confirmed, is_decided
+from sweep.confirmation.paper_tables import paper_confirmed_table
+from sweep.confirmation.tables import confirmed_table
+from sweep.confirmation.words import of_family, of_setting
+from sweep.report.pages.confirmation import _arms, _families, _family_table
+from sweep.statistics.decisions import table
+from sweep.statistics.design import Design
+from tests.support import confirmations as hand
+from tests.support.paper_sweeps import CONFIRMED, PED
+from tests.support.sweeps import FEASIBLE, FIRST, PLAIN, SECOND, SPACE, store_sweep
+from trainables.records.objects import ObjectStore
+
+NOISE = np.random.default_rng(11).normal(0.0, 0.02, 64)
+GAMMAS = (0.0, 0.2, 0.4, 0.6, 0.8)  # the last ones of them unseen
+ONE = replace(SPACE, base=replace(SPACE.base, test_gammas=GAMMAS), settings=SPACE.settings[:1])
+TWO = replace(SPACE, base=replace(SPACE.base, test_gammas=GAMMAS))
+
+
+def early(setting: str, kind: str, seed: int) -> float:
+    """RMSE: 0.3 better on the first five seeds, 0.1 worse on the later ones."""
+    gain = 0.3 if seed < 1005 else -0.1
+    noise = NOISE[2 * (seed - 1000) + (setting == SECOND)]
+    return 14.0 - ((gain + noise) if kind == "constrained" else 0.0)
+
+
+def decided_early(objects: ObjectStore, **wanted: Any) -> tuple[SearchSpace, Any]:
+    hand.searched(objects, space=CONFIRMED)
+    plan, definition = hand.stored(objects, hand.wanted(rule="looks", **wanted))
+    hand.trained(objects, definition, early)
+    return definition.space, confirmed(objects, definition, plan)
+
+
+def of_units(
+    objects: ObjectStore,
+    losses_of: hand.LossesOf,
+    space: SearchSpace = ONE,
+    plain: Any = None,
+    **wanted: Any,
+) -> tuple[Any, bool]:
+    """What is shown of arms with unit scores, and whether all is decided."""
+    settings = [setting.name for setting in space.settings]
+    best = {(setting, 1): -0.9 for setting in settings}
+    came_to = dict.fromkeys(settings, [FEASIBLE] * 3)
+    store_sweep(objects, came_to, objectives=best, space=space)
+    plan, definition = hand.stored(objects, hand.wanted(**wanted))
+    hand.measured(objects, definition, losses_of, plain or PLAIN)
+    return confirmed(objects, definition, plan), is_decided(objects, definition, plan)
+
+
+def contrast(entry: Any, setting: str = FIRST, other: str = "unconstrained") -> Any:
+    return next(s for s in entry["settings"] if s["setting"] == setting)["contrasts"][other]
+
+
+# --- one line, one set of seeds -------------------------------------------------------------------
+
+
+def test_all_numbers_of_a_line_are_of_the_seeds_that_it_counts(objects: ObjectStore) -> None:
+    space, entry = decided_early(objects)
+    found = contrast(entry)
+    assert (found["decided_at"], found["counted"], found["seeds"]) == (5, 5, 10)
+    first = np.mean([early(FIRST, "unconstrained", s) - early(FIRST, "constrained", s)
+                     for s in range(1000, 1005)])  # fmt: skip
+    for measure in ("unseen_mean", "ood_mean"):  # every gamma has the same score by hand
+        assert found["beside"][measure]["mean"] == pytest.approx(first)
+    (row,) = (r for r in confirmed_table(entry).rows if r["setting"] == FIRST)
+    assert row["difference"] == pytest.approx(row["unseen_mean_difference"])
+    assert row["other_mean"] - row["constrained_mean"] == pytest.approx(row["difference"])
+    for line in paper_confirmed_table(space, entry).rows:
+        ours, theirs = line[f"{PED}_constrained"], line[f"{PED}_unconstrained"]
+        assert line[f"{PED}_gain"] == pytest.approx(theirs - ours), line["numbers"]
+
+
+def test_means_beside_a_contrast_are_of_its_seeds_whatever_others_count(
+    objects: ObjectStore,
+) -> None:
+    hand.searched(objects)
+    plan, definition = hand.stored(objects, hand.wanted(rule="looks", controls=("mixed_gamma",)))
+
+    def score(setting: str, kind: str, seed: int) -> float:
+        if kind == "mixed_gamma":  # undecided to the end
+            return early(setting, "constrained", seed) + 20 * NOISE[seed - 980]
+        return early(setting, kind, seed)
+
+    hand.trained(objects, definition, score)
+    entry = confirmed(objects, definition, plan)
+    plain, control = contrast(entry), contrast(entry, other="mixed_gamma")
+    assert (plain["counted"], control["counted"]) == (5, 10)
+    means = {kind: of["unseen_mean"] for kind, of in control["means"].items()}
+    assert means["mixed_gamma"] - means["constrained"] == pytest.approx(control["mean"])
+    shown = dict(_arms(entry["settings"][0], entry).shown)
+    place = shown["arm"].index("mixed gamma")
+    assert shown["constrained on these seeds"][place] == f"{means['constrained']:.3f}"
+
+
+# --- what was decided early -----------------------------------------------------------------------
+
+
+def test_beside_an_early_decision_stands_the_estimate_over_all_ended_seeds(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    space, entry = decided_early(objects)
+    every = [early(FIRST, "unconstrained", s) - early(FIRST, "constrained", s)
+             for s in range(1000, 1010)]  # fmt: skip
+    for found in (contrast(entry), *entry["families"]):
+        assert found["ended"]["mean"] == pytest.approx(np.mean(every), abs=0.02)
+        assert found["ended"]["low"] < found["ended"]["mean"] < found["ended"]["high"]
+        assert "2 looks" in found["ended"]["interval"]
+    said = f"{contrast(entry)['ended']['mean']:+.3g} ("
+    assert f"Over all 10 that ended it is {said}" in of_setting(entry["settings"][0], entry)
+    family = f"{entry['families'][0]['ended']['mean']:+.3g} ("
+    assert f"Over all 10 seeds that ended: {family}" in of_family(entry["families"][0], entry)
+    table = confirmed_table(entry)
+    assert dict(table.shown)["difference over all ended"][0].startswith(said)
+    assert any(
+        "decided at 5 seeds; over all 10" in n for n in paper_confirmed_table(space, entry).notes
+    )
+    assert family in dict(_family_table(entry).shown)["difference over all ended"][0]
+    print_confirmed(entry)
+    assert "all ended seeds" in capsys.readouterr().out
+
+
+def test_between_two_looks_the_estimate_over_all_ended_has_no_interval(
+    objects: ObjectStore,
+) -> None:
+    hand.searched(objects)
+    plan, definition = hand.stored(objects, hand.wanted(rule="looks"))
+    hand.trained(objects, definition, lambda *of: early(*of) if of[2] < 1007 else None)
+    found = contrast(confirmed(objects, definition, plan))
+    assert (found["counted"], found["seeds"]) == (5, 7)
+    assert found["ended"]["mean"] is not None
+    assert found["ended"]["low"] is None
+
+
+# --- families -------------------------------------------------------------------------------------
+
+
+def one_unit(gain: float) -> hand.LossesOf:
+    """The constrained arm is better by one unit of twelve alone, on every seed."""
+
+    def losses_of(setting: str, kind: str, seed: int) -> Any:
+        own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
+        if kind == "constrained":
+            own += 0.002
+            own[3] -= gain
+        return own
+
+    return losses_of
+
+
+def test_a_family_is_better_only_where_a_setting_may_be_over_units(objects: ObjectStore) -> None:
+    entry, decided = of_units(objects, one_unit(0.2), seeds=5)
+    (family,) = entry["families"]
+    assert (family["outcome"], contrast(entry)["marked"]) == ("better", "undecided")
+    assert family["marked"] == "undecided"
+    assert not decided
+    rows = {row["level"]: row["outcome"] for row in confirmed_table(entry).rows}
+    assert rows == {"family": "undecided", "setting": "undecided"}
+    assert dict(_family_table(entry).shown)["outcome"] == ["undecided"]
+    first = next(iter(_families(entry)))
+    assert "undecided: better for these test units" in first
+
+
+def test_a_family_whose_settings_all_do_not_bind_is_vacuous(objects: ObjectStore) -> None:
+    def better(setting: str, kind: str, seed: int) -> Any:
+        own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
+        return own - 0.1 * (kind == "constrained")
+
+    entry, decided = of_units(objects, better, plain=FEASIBLE, seeds=5)
+    (family,) = entry["families"]
+    assert (family["outcome"], family["marked"]) == ("better", "vacuous")
+    assert decided  # more seeds cannot tell more of it
+    assert "not binding" in of_family(family, entry)
+    assert "better;" not in of_family(family, entry)
+
+
+def test_a_family_is_better_where_one_binding_setting_bears_it_out(objects: ObjectStore) -> None:
+    def losses_of(setting: str, kind: str, seed: int) -> Any:
+        if setting == FIRST:
+            return one_unit(0.2)(setting, kind, seed)
+        own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
+        return own - 0.1 * (kind == "constrained")
+
+    entry, decided = of_units(objects, losses_of, TWO, seeds=5)
+    (family,) = entry["families"]
+    assert [one["contrasts"]["unconstrained"]["marked"] for one in entry["settings"]] == [
+        "undecided",
+        "better",
+    ]
+    assert family["marked"] == "better"
+    assert decided
+
+
+def test_what_units_bear_out_at_a_later_look_is_claimed_with_its_numbers(
+    objects: ObjectStore,
+) -> None:
+    """A seed that is far off at the first look widens the interval over units there alone."""
+
+    def losses_of(setting: str, kind: str, seed: int) -> Any:
+        own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 12)
+        if kind == "constrained":
+            own -= 0.03
+            own[seed % 5] += 0.3 if seed < 1005 else 0.0  # one unit a seed is bad at first
+            own[6:] -= 0.03 if seed < 1005 else 0.0
+        return own
+
+    entry, decided = of_units(objects, losses_of, rule="looks")
+    found = contrast(entry)
+    seeds = range(1000, 1010)
+    by_seed = {FIRST: {seed: found["per_seed"][str(seed)] for seed in seeds}}
+    by_seeds_alone = table(Design.from_json(entry["design"]), by_seed, seeds)[1]
+    assert (by_seeds_alone.decided_at, by_seeds_alone.counted) == (5, 5)
+    assert (found["decided_at"], found["counted"], found["marked"]) == (10, 10, "better")
+    assert found["units"]["low"] > 0
+    assert found["low"] > 0
+    assert decided
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fails", [("constrained", "unconstrained"), ("constrained",)])
+def test_a_failed_seed_never_makes_a_claim_easier(
+    objects: ObjectStore, fails: tuple[str, ...]
+) -> None:
+    def failing(setting: str, kind: str, seed: int) -> Any:
+        if seed == 1004 and kind in fails:
+            return "diverged"
+        return one_unit(0.2)(setting, kind, seed)
+
+    entry, decided = of_units(objects, failing)
+    found = contrast(entry)
+    assert found["units"]["seeds"] == 10
+    assert found["units"]["mean"] == pytest.approx(found["mean"], rel=1e-5)
+    assert found["marked"] == "undecided"
+    assert not decided
+
+
+def test_a_network_that_always_diverges_is_worse_over_units_too(objects: ObjectStore) -> None:
+    def failing(setting: str, kind: str, seed: int) -> Any:
+        return "diverged" if kind == "constrained" else one_unit(0.2)(setting, kind, seed)
+
+    entry, _ = of_units(objects, failing)
+    assert contrast(entry)["units"]["high"] < 0
+    assert contrast(entry)["marked"] == entry["families"][0]["marked"] == "worse"
+
+
+# --- equivalence ----------------------------------------------------------------------------------
+
+
+def test_equivalent_holds_over_units_too(objects: ObjectStore) -> None:
+    """Units differ by far more than the smallest effect, and by their mean not at all."""
+
+    def losses_of(setting: str, kind: str, seed: int) -> Any:
+        own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.3001, 12)
+        signs = np.tile([1.0, -1.0], 6)
+        return own + 0.1 * signs * (kind == "constrained")
+
+    entry, decided = of_units(objects, losses_of)
+    found = contrast(entry)
+    assert (found["outcome"], found["marked"]) == ("equivalent", "undecided")
+    assert entry["families"][0]["marked"] == "undecided"
+    assert "not where other units are drawn as well: undecided" in of_setting(
+        entry["settings"][0], entry
+    )
+    assert not decided
+
+
+def test_equivalent_stays_where_units_agree(objects: ObjectStore) -> None:
+    def losses_of(setting: str, kind: str, seed: int) -> Any:
+        return np.random.default_rng([len(kind), seed]).uniform(0.3, 0.3001, 12)
+
+    entry, decided = of_units(objects, losses_of)
+    assert contrast(entry)["marked"] == entry["families"][0]["marked"] == "equivalent"
+    assert decided
