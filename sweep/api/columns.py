@@ -138,7 +138,9 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "variance_rest": ("{unit} squared", "variance that is of neither alone"),
     "search_gain": ("{unit}", "the difference on the data that selected the pair"),
     "shrinkage": ("share", "of that gain, what was lost on fresh seeds"),
-    "paper_protocol": ("{unit}", "best try against best plain seed, as in the paper"),
+    "equal_tries_gain": ("{unit}", "in the search, the best of some tries less the best of as many "
+                         "plain seeds, of the tested measure; above 0 is better"),
+    "equal_tries": ("tries", "how many of each side that is, the mean over all ways to draw them"),
     **{
         f"{measure}_difference": ("{unit}", f"difference of the {what}; above 0 the constrained "
                                   "network is better")

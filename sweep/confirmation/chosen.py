@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from math import comb, fsum
 from statistics import fmean
 
 from search_spaces import catalog
@@ -280,7 +281,9 @@ def planned(
                 chosen="named" if is_named else "winner",
                 point=point,
                 search_gain=_gain(view.definition, by_name[name], number, measured),
-                best_of_search=_best_of_search(view.definition, by_name[name], measured),
+                equal_tries=_equal_tries(
+                    view.definition, by_name[name], measured, tested_measure(space)
+                ),
             )
         )
     design = wanted.design(families({row.name: row.family for row in rows}))
@@ -397,16 +400,41 @@ def _gain(
     }
 
 
-def _best_of_search(
-    search: Definition, view: SettingView, measured: Callable[[str], Measures]
-) -> float | None:
-    """The paper's protocol on dev: the best of all tries less the best of the plain seeds."""
+def equal_tries(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Json] | None:
+    """The best of some tries less the best of as many plain seeds, as the paper compares them.
+
+    Of each side as many count as the smaller one has, in the mean over every way to draw them: the
+    best of more tries is better by luck alone. None where a side has none.
+
+    >>> equal_tries([1.0, 2.0, 6.0], [2.0, 4.0])
+    {'gain': 0.6666666666666661, 'tries': 2}
+    """
+    tries = min(len(ours), len(theirs))
+    if not tries:
+        return None
+    return {"gain": best_of(ours, tries) - best_of(theirs, tries), "tries": tries}
+
+
+def best_of(values: Sequence[float], count: int) -> float:
+    """The largest of so many of these values, in the mean over every way to draw them.
+
+    >>> best_of([6.0, 1.0, 2.0], 2)
+    4.666666666666666
+    """
+    # the i-th smallest is the largest of those draws whose others are all below it
+    ways = [comb(below, count - 1) / comb(len(values), count) for below in range(len(values))]
+    return fsum(share * value for share, value in zip(ways, sorted(values), strict=True))
+
+
+def _equal_tries(
+    search: Definition, view: SettingView, measured: Callable[[str], Measures], measure: Measure
+) -> dict[str, Json] | None:
     name, sign = view.setting.name, sign_of(search.space.run(view.setting, {}, seed=0))
-    ours = [
+    tries = [
         arm for p in view.proposals for arm in arms_of_proposal(search, name, p.number, p.point)
     ]
-    best = []
-    for arms in (ours, baselines(search, name)):
-        found = [measured(arm.signature).get("ood_mean") for arm in arms]
-        best.append(max((sign * value for value in found if value is not None), default=None))
-    return None if best[0] is None or best[1] is None else best[0] - best[1]
+    ours, theirs = (
+        [sign * of[measure] for arm in arms if measure in (of := measured(arm.signature))]
+        for arms in (tries, baselines(search, name))
+    )
+    return equal_tries(ours, theirs)

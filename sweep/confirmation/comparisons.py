@@ -176,7 +176,7 @@ def _setting(
         "search_gain": gain,
         "confirmed_gain": mean,
         "shrinkage": _shrinkage(gain, mean),
-        "paper_protocol": planned.best_of_search,
+        "equal_tries": planned.equal_tries,
         "vacuous": vacuous,
     }
 

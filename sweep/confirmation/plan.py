@@ -52,8 +52,9 @@ class PlannedSetting:
     point: Mapping[str, Json]
     search_gain: Mapping[Measure, float]  # > 0 better, on the data that selected it
     best_of_search: float | None = None
-    # ^ the measure of the best of all its proposals on dev, against that of the best of its plain
-    #   seeds, > 0 better: the paper's protocol
+    # ^ in plans of before ``equal_tries``: the best of all tries against the best of fewer plain
+    #   seeds, over all gammas; shown nowhere, since more tries win by luck alone
+    equal_tries: Mapping[str, Json] | None = None  # as ``chosen.equal_tries`` has it
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,11 @@ class Plan:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal plan."""
-        return {**asdict(self), "design": self.design.to_json()}
+        plain = {**asdict(self), "design": self.design.to_json()}
+        for one in plain["settings"]:  # plans of before keep their digest
+            if one["equal_tries"] is None:
+                del one["equal_tries"]
+        return plain
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Self:

@@ -88,6 +88,7 @@ def _contrast_row(
 ) -> Row:
     is_plain = other == UNCONSTRAINED
     ours = one["arms"][CONSTRAINED]
+    tries = one["equal_tries"] or {"gain": None, "tries": None}
     return {
         "level": "setting",
         "setting": one["setting"],
@@ -106,7 +107,8 @@ def _contrast_row(
         },
         "search_gain": one["search_gain"] if is_plain else None,
         "shrinkage": one["shrinkage"] if is_plain else None,
-        "paper_protocol": one["paper_protocol"] if is_plain else None,
+        "equal_tries_gain": tries["gain"] if is_plain else None,
+        "equal_tries": tries["tries"] if is_plain else None,
         **{
             f"{beside}_difference": None if values is None else values["mean"]
             for beside, values in contrast["beside"].items()

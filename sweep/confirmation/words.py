@@ -189,6 +189,20 @@ def statuses_text(one: Mapping[str, Json]) -> str:
     return "; ".join(parts)
 
 
+def equal_tries_text(one: Mapping[str, Json]) -> str:
+    """The paper's comparison of best tries, with equal numbers of them; '' where it is not known.
+
+    >>> equal_tries_text({"equal_tries": {"gain": 0.1, "tries": 2}})
+    'best of 2 tries against best of 2 plain seeds: +0.100'
+    """
+    found = one["equal_tries"]
+    if found is None:
+        return ""
+    tries = f"{found['tries']} tr{'y' if found['tries'] == 1 else 'ies'}"
+    plain = f"{found['tries']} plain seed{'s' * (found['tries'] > 1)}"
+    return f"best of {tries} against best of {plain}: {found['gain']:+.3f}"
+
+
 def _listed(names: Sequence[str]) -> str:
     plain = [name.replace("_", " ") for name in names]
     return plain[0] if len(plain) == 1 else f"{', '.join(plain[:-1])} and {plain[-1]}"

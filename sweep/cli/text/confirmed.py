@@ -8,7 +8,14 @@ from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from sweep.confirmation.tables import EARLY
-from sweep.confirmation.words import ended_text, in_short, is_early, limits, of_setting
+from sweep.confirmation.words import (
+    ended_text,
+    equal_tries_text,
+    in_short,
+    is_early,
+    limits,
+    of_setting,
+)
 from sweep.results.tables.formats import NOTHING, number
 from trainables.plain import Json
 
@@ -115,8 +122,8 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
         shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
         yield (
             f"in search: {one['search_gain']:+.3f}; confirmed: "
-            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}; best try against best plain seed: "
-            f"{number(one['paper_protocol'], '+.3f')}"
+            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}"
+            + "".join(f"; in search, {text}" for text in [equal_tries_text(one)] if text)
         )
 
 
@@ -154,7 +161,8 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([equivalent] if design["smallest_effect"] is not None else []),
         *([_UNITS] if _has_units(entry) else []),
-        "in search: the difference on the data that selected it. best try against best plain seed: "
-        "the paper's protocol, which finds gains where there are none.",
+        "in search: the difference on the data that selected it. best of tries against best of "
+        "plain seeds: the paper's comparison, of equal numbers on both sides (in the mean over all "
+        "ways to draw them), feasible or not, on the same data and measure; it confirms nothing.",
         *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],
     ]

@@ -8,7 +8,7 @@ from html import escape
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
 from sweep.confirmation.tables import confirmed_table, early_columns
-from sweep.confirmation.words import limits, of_family, of_setting, sentences
+from sweep.confirmation.words import equal_tries_text, limits, of_family, of_setting, sentences
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.search import provenance_part, whole_seeds
@@ -131,8 +131,12 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
         lines.append(
             f"In search: {one['search_gain']:+.3f}, on the data that selected it; confirmed: "
-            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}. Best try against best plain seed, "
-            f"which finds gains where there are none: {number(one['paper_protocol'], '+.3f')}."
+            f"{number(one['confirmed_gain'], '+.3f')}{shrunk}."
+            + "".join(
+                f" There, {text}, each in the mean over all ways to draw as many."
+                for text in [equal_tries_text(one)]
+                if text
+            )
         )
     return (
         f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'

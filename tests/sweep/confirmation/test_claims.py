@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from search_spaces.space import SearchSpace
 from sweep.cli.text.confirmed import print_confirmed
-from sweep.confirmation.comparisons import confirmed, is_decided
+from sweep.confirmation.comparisons import agrees, confirmed, is_decided
 from sweep.confirmation.paper_tables import paper_confirmed_table
 from sweep.confirmation.tables import confirmed_table
 from sweep.confirmation.words import of_family, of_setting
@@ -18,6 +19,7 @@ from sweep.report.pages.confirmation import _arms, _families, _family_table
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
 from tests.support import confirmations as hand
+from tests.support.code_figures import ROOT
 from tests.support.paper_sweeps import CONFIRMED, PED
 from tests.support.sweeps import FEASIBLE, FIRST, PLAIN, SECOND, SPACE, store_sweep
 from trainables.records.objects import ObjectStore
@@ -254,6 +256,25 @@ def test_a_network_that_always_diverges_is_worse_over_units_too(objects: ObjectS
     entry, _ = of_units(objects, failing)
     assert contrast(entry)["units"]["high"] < 0
     assert contrast(entry)["marked"] == entry["families"][0]["marked"] == "worse"
+
+
+# --- what was published ---------------------------------------------------------------------------
+
+
+def test_published_outcomes_are_those_that_units_bear_out() -> None:
+    """The file of results says equivalent of MiniLM against plain training; the page does not."""
+    published = json.loads((ROOT / "benchmarks/results/confirmed.json").read_text())
+    taken_back = []
+    for of in published.values():
+        design = Design.from_json(of["plan"]["design"])
+        for one in of["confirmed"]["settings"]:
+            for other, found in one["contrasts"].items():
+                low, high = (found["units"][end] for end in ("low", "high"))
+                if not agrees(found["marked"], low, high, design):
+                    taken_back.append((one["setting"], other, found["marked"]))
+    assert taken_back == [("imdb-minilm-g0.4", "unconstrained", "equivalent")]
+    page = (ROOT / "docs/confirmed.md").read_text(encoding="utf-8")
+    assert "| MiniLM, IMDb | **undecided**" in page
 
 
 # --- equivalence ----------------------------------------------------------------------------------

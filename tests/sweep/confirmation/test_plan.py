@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from sweep.confirmation.plan import (
 )
 from sweep.errors import NameTaken
 from sweep.statistics.design import Design, Rule
+from tests.support.code_figures import ROOT
 from trainables.records.objects import ObjectStore
 
 ROW = PlannedSetting(
@@ -48,6 +50,15 @@ def test_a_plan_is_put_once_and_names_itself(objects: ObjectStore) -> None:
     assert put_plan(objects, plan(code="0.2")) == plan()  # who made it first counts
     assert plan().digest != plan(seeds=19).digest
     assert len(plan().digest) == 12
+
+
+def test_plans_that_were_published_keep_their_digest() -> None:
+    published = json.loads((ROOT / "benchmarks/results/confirmed.json").read_text())
+    assert published
+    for of in published.values():
+        stored = dict(of["plan"])
+        digest = stored.pop("digest")
+        assert Plan.from_json(stored).digest == digest == of["confirmed"]["plan"]
 
 
 @pytest.mark.parametrize(
