@@ -142,8 +142,9 @@ CONTRASTS: dict[str, tuple[str, str]] = {
                          "plain seeds, of the tested measure; above 0 is better"),
     "equal_tries": ("tries", "how many of each side that is, the mean over all ways to draw them"),
     **{
-        f"{measure}_difference": ("{unit}", f"difference of the {what}; above 0 the constrained "
-                                  "network is better")
+        f"{measure}_difference": ("{unit} x gamma" if measure == "ood_auc" else "{unit}",
+                                  f"difference of the {what}, over the seeds that count; above 0 "
+                                  "the constrained network is better")
         for measure, what in MEASURES.items()
     },
 }  # fmt: skip

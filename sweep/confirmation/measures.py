@@ -1,4 +1,4 @@
-"""Measures of one arm that a confirmation compares: means of its metric. Pure.
+"""Measures of one arm that a confirmation compares, all of its metric. Pure.
 
 Intention to treat: an arm that diverged, was stopped or failed is not left out. It counts as the
 best constant prediction does on the same data, which was planned before (``Plan.worst_score``); and
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from sweep.confirmation.plan import Measure
+from sweep.results.aggregates import area
 from trainables.config.arm import ArmConfig
 from trainables.config.test_conditions import seen_and_unseen
 from trainables.records.arm_record import ArmRecord, Evaluation, Status
@@ -94,6 +95,7 @@ def _measures(
         "seen_mean": blocks["seen_mean"],
         "shift_mean": _mean([score for family in shifts.values() for score in family.values()]),
         "ood_mean": _mean(list(scores.values())),
+        "ood_auc": area(scores) if len(scores) > 1 else None,
     }
     return {name: mean for name, mean in found.items() if mean is not None}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces.space import SearchSpace
 from sweep.confirmation.arms import SettingArms
-from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
+from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Measure
 from sweep.confirmation.words import ended_text, is_early
 from sweep.results.tables.formats import Table
 from sweep.results.tables.paper_hyperparameters import Trained
@@ -16,12 +16,19 @@ from sweep.results.tables.paper_results import (
     UNDECIDED,
     Line,
     mark_notes,
+    paper_measure,
     results_arranged,
 )
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 
-_LINES = {"unseen_mean": "unseen", "seen_mean": "seen", "shift_mean": "shifts", "ood_mean": "all"}
+_LINES: Mapping[Measure, str] = {
+    "unseen_mean": "unseen",
+    "seen_mean": "seen",
+    "shift_mean": "shifts",
+    "ood_mean": "all",
+    "ood_auc": "area",
+}
 _MARKS = {
     INFEASIBLE: "too few networks are certified feasible on the test split, and some infeasible",
     UNDECIDED: "too few networks are certified feasible on the test split, none infeasible",
@@ -57,7 +64,11 @@ def paper_confirmed_table(
         f"{facts.metric.label} on the test split, in {facts.metric.unit}, "
         f"{facts.metric.direction}; mean over {seeds}. L: layers; gamma: train gamma.",
         f"{tested}: {MEASURES[entry['measure']]}, which is tested."
-        + f" all: {MEASURES['ood_mean']}, as the paper has it, which is not." * (tested != "all"),
+        + "".join(
+            f" {_LINES[name]}: {MEASURES[name]}, as the paper has it, which is not."
+            for name in dict.fromkeys(_paper_measure(space, one["setting"]) for one in settings)
+            if name != entry["measure"]
+        ),
         f"gain: paired by seed, above 0 the constrained network is better; bold where the plan's "
         f"test says better or worse. Interval: {'; '.join(intervals)}.",
         *mark_notes([line.marks for line in lines], _MARKS),
@@ -85,11 +96,11 @@ def trained_arms(arms: Sequence[SettingArms], entry: Mapping[str, Json]) -> list
     return found
 
 
-def _lines(space: SearchSpace, one: Mapping[str, Json], measure: str) -> list[Line]:
+def _lines(space: SearchSpace, one: Mapping[str, Json], measure: Measure) -> list[Line]:
     config, contrast = _config(space, one["setting"]), one["contrasts"][UNCONSTRAINED]
     key = config.facts.metric.key
     found = []
-    for name in dict.fromkeys((measure, "ood_mean")):
+    for name in dict.fromkeys((measure, _paper_measure(space, one["setting"]))):
         ours, theirs = (one["arms"][arm]["mean"].get(name) for arm in (CONSTRAINED, UNCONSTRAINED))
         is_tested = name == measure
         beside = contrast["beside"].get(name)
@@ -99,7 +110,7 @@ def _lines(space: SearchSpace, one: Mapping[str, Json], measure: str) -> list[Li
                 config=config,
                 layers=config.model.layers,
                 numbers=_LINES[name],
-                measure=f"{name}_{key}".replace("ood_", ""),
+                measure=name if name == "ood_auc" else f"{name}_{key}".replace("ood_", ""),
                 constrained=ours,
                 unconstrained=theirs,
                 marks=_mark(one),
@@ -111,6 +122,10 @@ def _lines(space: SearchSpace, one: Mapping[str, Json], measure: str) -> list[Li
             )
         )
     return found
+
+
+def _paper_measure(space: SearchSpace, name: str) -> Measure:
+    return "ood_auc" if paper_measure(_config(space, name)) == "ood_auc" else "ood_mean"
 
 
 def _mark(one: Mapping[str, Json]) -> str:

@@ -26,13 +26,14 @@ from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 
 CONSTRAINED, UNCONSTRAINED = ARMS  # the listed point that is confirmed, and its baseline
-# What is compared, each a mean over the test split: the first one is tested.
-Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "ood_mean"]
+# What is compared, on the test split: the first one is tested.
+Measure = Literal["unseen_mean", "seen_mean", "shift_mean", "ood_mean", "ood_auc"]
 MEASURES: Mapping[Measure, str] = {
     "unseen_mean": "mean over the test gammas beyond what training or selection looked at",
     "seen_mean": "mean over the test gammas that training or selection looked at",
     "shift_mean": "mean over the shifts beside Gaussian noise and their severities",
     "ood_mean": "mean over all test gammas",
+    "ood_auc": "area over all test gammas",
 }
 SEEDS = 10  # of a confirmation, unless another number is asked for
 FIRST_STAGE = 3  # seeds before the first look of a plan that may look at any time

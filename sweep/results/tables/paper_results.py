@@ -201,7 +201,7 @@ def own_names(configs: Mapping[str, ArmConfig]) -> dict[str, str]:
 def _line(space: SearchSpace, entry: Mapping[str, Json]) -> Line:
     ours, theirs = (entry[arm] or {} for arm in ARMS)
     config = config_of(space, entry)
-    key = "ood_auc" if config.facts.reads_texts else "ood_mean"
+    key = paper_measure(config)
     return Line(
         setting=entry["setting"],
         config=config,
@@ -212,6 +212,11 @@ def _line(space: SearchSpace, entry: Mapping[str, Json]) -> Line:
         unconstrained=theirs.get(key),
         marks=marks_of(entry),
     )
+
+
+def paper_measure(config: ArmConfig) -> str:
+    """What the paper's tables have of such a network: of texts the area, else the mean."""
+    return "ood_auc" if config.facts.reads_texts else "ood_mean"
 
 
 def marks_of(entry: Mapping[str, Json]) -> str:

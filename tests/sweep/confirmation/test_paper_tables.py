@@ -6,9 +6,11 @@ import csv
 import io
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweep.confirmation.arms import read_arms
@@ -21,7 +23,9 @@ from sweep.results.tables.paper_hyperparameters import paper_hyperparameters_tab
 from sweep.study.definition import Definition
 from tests.support import confirmations as hand
 from tests.support.paper_sweeps import CONFIRMED, PED
-from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, SECOND
+from tests.support.records import finished
+from tests.support.sweeps import FEASIBLE, FIRST, INFEASIBLE, PLAIN, SECOND, SPACE
+from tests.support.training.text_records import TEXT
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -101,6 +105,40 @@ def test_bold_is_what_the_test_declared_and_nothing_else(objects: ObjectStore) -
     assert [cell for cell in text.split(" | ") if cell.startswith("**")] == [f"**{gain:+.3f}**"]
     assert to_latex(table, "t").count(r"\mathbf") == 1
     assert "**" not in to_markdown(hyperparameters)
+
+
+def test_texts_have_the_area_that_the_paper_has(objects: ObjectStore) -> None:
+    """Accuracy falls with noise: the area is no multiple of the mean over the gammas."""
+    fields = {"model.name": "text_ut", "model.checkpoint": "distilbert-base-uncased"}
+    base = TEXT.with_fields({**fields, "data.fingerprint": "f00d"})
+    hand.searched(objects, space=replace(SPACE, base=base))
+    plan, definition = hand.stored(objects)
+    gammas = TEXT.test_gammas
+
+    def accuracies(kind: str, seed: int) -> dict[str, float]:
+        more = 0.01 * (kind == "constrained") + 0.001 * (seed % 3)
+        return {f"{g:.2f}": 0.9 - 0.3 * g**2 + more * g for g in gammas}
+
+    own = {"split": "test", "references": {"constant": {f"{g:.2f}": 0.5 for g in gammas}}}
+    for _, kind, config in hand.every_arm(definition):
+        losses = list(PLAIN if kind == "unconstrained" else FEASIBLE)
+        record = finished(config, losses, scores=accuracies(kind, config.seed), **own)
+        ArmStore(objects).put_record(record)
+    entry = confirmed(objects, definition, plan)
+    table = paper_confirmed_table(definition.space, entry, beside_paper=True)
+    lines = {row["numbers"]: row for row in table.rows if row["train_gamma"] == 0.15}
+    assert {"unseen", "area"} <= lines.keys()
+    assert "all" not in lines
+    for kind in ("constrained", "unconstrained"):
+        areas = [np.trapezoid(list(accuracies(kind, s).values()), gammas) for s in plan.seeds]
+        assert lines["area"][f"imdb_{kind}"] == pytest.approx(fmean(areas))
+    assert lines["area"]["measure"] == "ood_auc"
+    assert lines["area"]["imdb_gain"] == pytest.approx(
+        lines["area"]["imdb_constrained"] - lines["area"]["imdb_unconstrained"]
+    )
+    assert any("area: area over all test gammas, as the paper has it" in n for n in table.notes)
+    (row,) = (r for r in confirmed_table(entry).rows if r["setting"] == FIRST)
+    assert row["ood_auc_difference"] == pytest.approx(lines["area"]["imdb_gain"])
 
 
 @pytest.mark.parametrize(
