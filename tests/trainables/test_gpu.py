@@ -87,11 +87,9 @@ def test_training_batches_never_wait_for_the_device() -> None:
         torch.cuda.set_sync_debug_mode("default")
     expected = there.train_batch(1).targets
     torch.testing.assert_close(batch.targets.cpu(), expected, rtol=1e-6, atol=0)
-    held_out = (task.held_out("dev", 0.2, 0) for task in (here, there))
-    for a, b in zip(*held_out, strict=True):
-        assert isinstance(a.inputs, torch.Tensor)
-        assert isinstance(b.inputs, torch.Tensor)
-        assert torch.equal(a.inputs.cpu(), b.inputs)
+    # whose batches may be larger
+    inputs = [torch.cat([b.inputs.cpu() for b in t.held_out("dev", 0.2, 0)]) for t in (here, there)]
+    assert torch.equal(*inputs)
 
 
 def take_steps(training: Training, *, settled: int) -> None:
