@@ -41,6 +41,9 @@ ENVIRONMENT = {
     # names the first trial, and there is none yet. Sweeps wait, and tell it themselves.
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S": "1e9",
     "TUNE_WARN_INSUFFICENT_RESOURCE_THRESHOLD_S_AUTOSCALER": "1e9",
+    # Its monitors serve their metrics to every machine, without a token; they go on without a port.
+    "AUTOSCALER_METRIC_PORT": "-1",
+    "DASHBOARD_METRIC_PORT": "-1",
     "RAY_AIR_NEW_OUTPUT": "0",  # no second display beside ours
 }
 
@@ -64,6 +67,7 @@ def local_ray(*, cpus: int, gpus: int | None) -> Iterator[Path]:
                     logging_level=logging.ERROR,
                     object_store_memory=OBJECT_STORE_BYTES,
                     _temp_dir=str(_below(folder)),
+                    _system_config={"enable_metrics_collection": False},  # served without a token
                 )
         except Exception as error:
             ray.shutdown()

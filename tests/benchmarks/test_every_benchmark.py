@@ -145,11 +145,12 @@ def test_leads_runs(real_data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ON_A_DECODER)
 def test_a_benchmark_of_a_decoder_runs(name: str, tmp_path: Path) -> None:
     from tests.support.data.instruction_runs import rows, write_alpaca
-    from trainables.datasets.text.small_decoder import write_small_decoder
+    from trainables.datasets.text.small_decoder import pretrain, write_small_decoder
 
     data, decoder = write_alpaca(tmp_path / "alpaca", 400), tmp_path / "decoder"
     texts = [text for row in rows() for text in row.values()]
     write_small_decoder(decoder, texts, layers=4, width=32, words=300, positions=1024)
+    pretrain(decoder, texts * 10, epochs=1)
     words = ["--data", str(data), "--checkpoint", str(decoder)]
     if name == "estimated_feasibility":
         words += ["--store", str(tmp_path / "store"), "--steps", "2", "--seed", "0"]

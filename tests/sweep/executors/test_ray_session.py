@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from http.client import HTTPException
 from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
@@ -82,6 +84,33 @@ def test_rays_folder_is_this_users_alone_and_lies_where_it_was_asked_for(
         assert [f.stat().st_mode & 0o777 for f in (folder, mine)] == [0o700, 0o700]
     assert not list(asked.iterdir())
     assert not folder.exists()
+
+
+@pytest.mark.long("Ray starts and ends")
+@pytest.mark.usefixtures("ray_home")
+def test_no_port_of_a_sweeps_own_ray_tells_anything_without_the_token() -> None:
+    """Ray's metrics name processes, memory and load of the machine."""
+    with local_ray(cpus=1, gpus=0):
+        children = {p.pid for p in psutil.Process().children(recursive=True)}
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:  # its monitors open theirs a little later
+            ports = {
+                c.laddr.port
+                for c in psutil.net_connections("tcp")
+                if c.status == psutil.CONN_LISTEN and c.pid in children
+            }
+            told = [port for port in ports if answers(port)]
+            assert not told
+            time.sleep(0.5)
+        assert ports
+
+
+def answers(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=1) as reply:
+            return bool(reply.read(1))
+    except (OSError, HTTPException):
+        return False
 
 
 def test_what_a_killed_driver_left_behind_a_link_is_removed(
