@@ -18,7 +18,6 @@ import hashlib
 import json
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -53,7 +52,8 @@ from trainables.records.arm_record import ArmRecord
 
 EXPORT = "descent-sweep export"  # what a manifest says it is
 MANIFEST = "manifest.json"
-WAIT_S, LOOK_EVERY_S = 60.0, 0.05  # for another export into the same folder
+WAIT_S = 60.0  # for another export into the same folder
+LOCK = ".export-lock.tmp"  # of a folder that is written to
 _STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed
 
 
@@ -241,7 +241,7 @@ def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> Non
             for name, text in files.items():
                 _put(staging / name, text)
             if place == out or not _renamed(staging, out):
-                with _held(out, wait_s=WAIT_S):
+                with file_locks.held(out / LOCK, WAIT_S):
                     there = {*earlier, *_earlier_files(out, json.loads(files[MANIFEST])["sweep"])}
                     _replace(out, staging, files, there)
     except BlockingIOError as error:
@@ -290,20 +290,12 @@ def _renamed(staging: Path, out: Path) -> bool:
 
 
 @contextmanager
-def _held(folder: Path, wait_s: float = 0.0) -> Iterator[None]:
-    """Keep a folder from other exports, however this one ends; BlockingIOError: it is kept."""
+def _held(folder: Path) -> Iterator[None]:
+    """Have a folder known as in use, however this export ends; BlockingIOError: it is."""
     held = os.open(folder, os.O_RDONLY)
-    give_up = time.monotonic() + wait_s
     try:
-        while True:
-            try:
-                with suppress(NoLocks):
-                    file_locks.lock(held)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= give_up:
-                    raise
-                time.sleep(LOOK_EVERY_S)
+        with suppress(NoLocks):
+            file_locks.lock(held)
         yield
     finally:
         os.close(held)

@@ -14,14 +14,13 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainables.errors import BadData, Failure, InvalidValue, Misuse
 from trainables.machine import file_locks
-from trainables.machine.file_locks import NoLocks
 
 if TYPE_CHECKING:
     from trainables.predictor import Asked
@@ -173,19 +172,15 @@ def sole_writer(folder: Path) -> Iterator[None]:
     Raises:
         Misuse: another process has it.
     """
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(NoLocks):
-            try:
-                file_locks.lock(held)
-            except BlockingIOError as error:
-                raise Misuse(
-                    f"another `sweep answers` writes to {folder} now. Wait for its end, or give "
-                    "another --out."
-                ) from error
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(file_locks.held(folder / ".answers.lock"))
+        except BlockingIOError as error:
+            raise Misuse(
+                f"another `sweep answers` writes to {folder} now. Wait for its end, or give "
+                "another --out."
+            ) from error
         yield
-    finally:
-        os.close(held)
 
 
 class Judge:

@@ -11,10 +11,13 @@ import errno
 import fcntl
 import os
 import stat
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 MISSING = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOTSUP}
+LOOK_EVERY_S = 0.05
 # By kind of file system, which of its mount options keep locks to one machine; BeeGFS does unless
 # its own configuration says otherwise, which cannot be seen here.
 HERE_ALONE = {
@@ -55,6 +58,41 @@ def open_lock(path: Path) -> IO[str]:
     with contextlib.suppress(OSError):  # another user's
         os.fchmod(descriptor, writers | writers << 1)
     return os.fdopen(descriptor, "a+")
+
+
+@contextlib.contextmanager
+def held(path: Path, wait_s: float = 0.0) -> Iterator[None]:
+    """Keep what the file stands for from other processes; the file goes with the lock.
+
+    Where the file system has no locks nothing is kept.
+
+    Raises:
+        BlockingIOError: another process has it, after ``wait_s`` still.
+    """
+    give_up = time.monotonic() + wait_s
+    while True:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open_lock(path))
+            try:
+                with contextlib.suppress(NoLocks):
+                    lock(file)
+            except BlockingIOError:
+                if time.monotonic() >= give_up:
+                    raise
+                time.sleep(LOOK_EVERY_S)
+                continue
+            if _is_at(path, file):
+                stack.callback(path.unlink, missing_ok=True)  # before it is let go
+                yield
+                return
+
+
+def _is_at(path: Path, file: IO[str]) -> bool:
+    """Whether the file has its name still: who had it before may have removed it since."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def has_locks(folder: Path) -> bool:

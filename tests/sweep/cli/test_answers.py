@@ -143,7 +143,8 @@ def test_a_folder_that_another_process_writes_to_is_left_to_it(
     words = ["answers", "wrote", "--out", str(out), "--count", "1", "--longest", "2"]
     with sole_writer(out):
         assert f"another `sweep answers` writes to {out} now" in refused(*words)
-        assert list(out.iterdir()) == []
+        assert [p.name for p in out.iterdir()] == [".answers.lock"]
+    assert list(out.iterdir()) == []
     sweep(*words)
     assert list(out.iterdir())
 

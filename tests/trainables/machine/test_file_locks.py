@@ -5,11 +5,20 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from trainables.machine.file_locks import NoLocks, binds_here_alone, file_system, has_locks, lock
+from trainables.machine.file_locks import (
+    NoLocks,
+    binds_here_alone,
+    file_system,
+    has_locks,
+    held,
+    lock,
+)
 
 MOUNTS = """\
 /dev/root / ext4 rw 0 0
@@ -70,3 +79,22 @@ def test_a_file_system_without_locks_is_told_from_a_lock_that_is_held(
     assert "without locks: drivers know each other by a sign" in storage_check(str(tmp_path)).found
     os.close(held)
     os.close(other)
+
+
+def test_a_lock_that_goes_with_its_file_is_had_by_one_at_a_time(tmp_path: Path) -> None:
+    path, inside, seen = tmp_path / "lock", [0], list[int]()
+
+    def work(_: int) -> None:
+        with held(path, 30):
+            inside[0] += 1
+            seen.append(inside[0])
+            time.sleep(0.002)
+            inside[0] -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(64)))
+    assert seen == [1] * 64
+    assert not list(tmp_path.iterdir())
+    with held(path), pytest.raises(BlockingIOError), held(path):
+        pass
+    assert not list(tmp_path.iterdir())
