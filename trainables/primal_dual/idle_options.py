@@ -17,10 +17,7 @@ def require_effect(config: ArmConfig, constraint: ConstraintConfig, steps_per_ep
     Of a run that is plain to its end, as asked by its warm-up, nothing is.
     """
     _require_unbiased(constraint)
-    if constraint.warmup_steps >= config.steps:
-        return
-    _require_the_whole_alpha(config, constraint)
-    if constraint.is_control:
+    if constraint.warmup_steps >= config.steps or constraint.is_control:
         return
     _require_a_dual_step(config, constraint, steps_per_epoch)
     if constraint.resilience_form == "slack_restart":
@@ -42,22 +39,17 @@ def _require_unbiased(constraint: ConstraintConfig) -> None:
         )
 
 
-def _require_the_whole_alpha(config: ArmConfig, constraint: ConstraintConfig) -> None:
-    left = config.steps - constraint.warmup_steps
-    if constraint.alpha_ramp_steps >= left > 1:
-        raise InvalidValue(
-            f"alpha_ramp_steps must be below steps less warmup_steps ({left}), got "
-            f"{constraint.alpha_ramp_steps}: no step would be trained under the whole alpha that "
-            "the arm is judged by. Train longer, or give a shorter ramp."
-        )
-
-
 def _require_a_dual_step(
     config: ArmConfig, constraint: ConstraintConfig, steps_per_epoch: int
 ) -> None:
-    """The multipliers of a run's last step weigh nothing any more."""
-    every = constraint.dual_every > 1 or constraint.dual_every_unit == "epoch"
-    until = config.steps - 1 if every else config.steps
+    """Multipliers that first move after the run's last step weigh nothing.
+
+    Not so with an augmented Lagrangian, which follows the batch itself; and a run of one step has
+    no other place for a dual step.
+    """
+    seldom = constraint.dual_every > 1 or constraint.dual_every_unit == "epoch"
+    acts_later = seldom and constraint.dual_optimizer != "augmented"
+    until = config.steps - 1 if acts_later else config.steps
     if dual_steps(constraint, steps_per_epoch, until) == 0:
         raise InvalidValue(
             f"dual_every must bring a dual step within the {config.steps} steps of the run, and "
