@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -52,22 +52,24 @@ class PlainDisplay(Display):
         """Print the arm's line."""
         if self._coordinator is not None:
             done, total = self._coordinator.plan.arms_done, self._coordinator.plan.arms_total
-            line = f"[{done}/{total}] {described(arm)}: {ended(record)}"
-            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+            self._print(f"[{done}/{total}] {described(arm)}: {ended(record)}")
 
     @contextmanager
     def showing(self, coordinator: Coordinator) -> Iterator[None]:
         """Print lines while the block runs, and where it stands at its start."""
         self._coordinator = coordinator
         space = coordinator.definition.space
-        self._console.print(
+        self._print(
             f"{coordinator.definition.name}: settings {len(space.settings)}, proposals "
             f"{space.n_proposals}, {space.phase} seeds {len(space.search_seeds)}; "
-            f"{coordinator.plan.arms_done} of {coordinator.plan.arms_total} arms are done",
-            highlight=False,
-            soft_wrap=True,
+            f"{coordinator.plan.arms_done} of {coordinator.plan.arms_total} arms are done"
         )
         yield
+
+    def _print(self, line: str) -> None:
+        """A log whose disk is full loses lines, and no arms."""
+        with suppress(OSError):
+            self._console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 class LiveDisplay(Display):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.support.command_line import sweep
 
 
 def run(*words: str, stdout: str = "", **environment: str) -> subprocess.CompletedProcess[bytes]:
@@ -27,6 +30,17 @@ def test_a_full_disk_is_told_in_a_line(words: tuple[str, ...]) -> None:
     assert (done.returncode, told.count("\n")) == (1, 1)
     assert "standard output cannot be written: No space left" in told
     assert "free some space" in told
+
+
+@pytest.mark.long("a sweep in a process of its own, with MLflow")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_sweep_whose_log_cannot_be_written_trains_to_its_end(root: Path, space_file: str) -> None:
+    place = str(Path(__file__).parents[3])
+    done = run("run", space_file, "--where", "inline", stdout="/dev/full", PYTHONPATH=place)
+    assert done.returncode == 1
+    assert "standard output cannot be written" in done.stderr.decode()
+    (listed,) = json.loads(sweep("list", "--json").stdout)
+    assert listed["state"] == "finished"
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252"])
