@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import multiprocessing
 import os
@@ -240,10 +241,14 @@ def _write(out: Path, files: Mapping[str, bytes]) -> list[str]:
             path = out / file
             path.parent.mkdir(parents=True, exist_ok=True)
             part = path.with_name(f".{path.name}.part")  # a reader never sees half of one
-            part.write_bytes(content)
-            part.replace(path)
+            try:
+                part.write_bytes(content)
+                part.replace(path)
+            finally:
+                part.unlink(missing_ok=True)
     except OSError as error:
-        raise Misuse(
+        is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise (StoreError if is_full else Misuse)(
             f"the report could not be written below {out}: {error}. Give another folder with --out."
         ) from error
     return sorted(files)

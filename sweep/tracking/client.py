@@ -6,7 +6,6 @@ shared server keep apart. The first is called like its sweep, a later one also a
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import re
@@ -22,13 +21,12 @@ from typing import TYPE_CHECKING
 from sweep.study.advice import command
 from sweep.tracking.address import ENVIRONMENT, TrackingError, shown, sqlite_path
 from trainables.machine import scratch
+from trainables.machine.file_locks import WITHOUT_LINKS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Experiment, Run
 
-# What a file system without hard links answers.
-WITHOUT_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
 CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
 SWEEP_ID = "sweep_id"  # an experiment's tag

@@ -23,6 +23,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 import pyarrow.fs
 
 from trainables.errors import DamagedObject, Misuse, StoreError, UnknownName, UnreadableObject
+from trainables.machine.file_locks import WITHOUT_LINKS
 from trainables.plain import Json
 
 T = TypeVar("T")
@@ -208,8 +209,8 @@ class ObjectStore:
         if self._link(name, content):
             return content
         winner = self.get(name)
-        assert winner is not None
-        return winner
+        # Deleted in this instant, by another's `sweep rm`: then it is this one's to write.
+        return self.put_once(name, content) if winner is None else winner
 
     @_tries("write {}")
     def _link(self, name: str, content: bytes) -> bool:
@@ -342,9 +343,21 @@ class ObjectStore:
             if replace:
                 os.replace(temporary, path)
             else:
-                os.link(temporary, path)
+                _link_or_move(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def _link_or_move(temporary: Path, path: Path) -> None:
+    """Give a file a name that is not taken: exactly, where there are hard links."""
+    try:
+        os.link(temporary, path)
+    except OSError as error:
+        if error.errno not in WITHOUT_LINKS:
+            raise
+        if path.exists():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path)) from None
+        os.replace(temporary, path)
 
 
 def _one_put(uri: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import statistics
 from collections.abc import Mapping, Sequence
@@ -350,6 +351,20 @@ def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -
     assert sorted(there) == files
     assert there["figures/differences.pdf"].startswith(b"%PDF")
     assert there["figures/differences.png"].startswith(b"\x89PNG")
+
+
+def test_a_full_disk_leaves_no_half_of_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> int:
+        with path.open("wb") as stream:
+            stream.write(content[:3])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(StoreError, match="No space left"):
+        write_files(tmp_path, "tiny", {PAGE: b"a page"})
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_cannot_be_reported_is_told(stored: ObjectStore, tmp_path: Path) -> None:
