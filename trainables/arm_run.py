@@ -209,9 +209,9 @@ class ArmRun:
         """
         if self._company is not None and (why := self._company.why_gone(error)):
             return why
-        if self.config.device == "cuda" and gpu_is_lost():
-            return self._gpu_lost(f"The GPU of {socket.gethostname()} was lost ({error}).")
         memory = exhausted(error)
+        if memory is None and self.config.device == "cuda" and gpu_is_lost():
+            return self._gpu_lost(f"The GPU of {socket.gethostname()} was lost ({error}).")
         if memory is not None and self.has_neighbours:
             raise Crowded(f"arm {self.signature}: {memory} memory ({error})") from None
         if memory == "GPU" and self.gpu_share < 1:

@@ -268,7 +268,7 @@ def _passed(
 ) -> _Passed:
     """Pass all draws through the network; the results stay on its device until the last batch."""
     model.eval()
-    kept: list[tuple[list[Tensor], Tensor]] = []
+    kept: list[tuple[Tensor, Tensor]] = []
     enough, unchanged = feature_draws, None
     tables, seen = list[Tensor](), list[_Seen]()
     for draw in range(draws):
@@ -276,7 +276,8 @@ def _passed(
             found = layer_outcomes(model, task, batch)
             losses = found.losses
             if draw < enough and found.features is not None:
-                kept.append(([x.float() for x in found.features], batch.targets))
+                # a copy: a view of the states would keep all of their tokens
+                kept.append((torch.stack([x.float() for x in found.features]), batch.targets))
             if with_input and (unchanged := task.unchanged_losses(batch)) is not None:
                 losses = torch.cat([losses, unchanged[None]])
             parts = [losses, found.norms]
@@ -298,14 +299,12 @@ def _cut(passed: _Passed) -> Iterator[tuple[_Seen, list[Floats]]]:
         first += len(batch.units)
 
 
-def _joined(kept: list[tuple[list[Tensor], Tensor]]) -> Split | None:
+def _joined(kept: list[tuple[Tensor, Tensor]]) -> Split | None:
     if not kept:
         return None
-    by_layer = zip(*(layers for layers, _ in kept), strict=True)
-    return Split(
-        [torch.cat(parts).cpu().numpy() for parts in by_layer],
-        torch.cat([labels for _, labels in kept]).cpu().numpy(),
-    )
+    features_FNH = torch.cat([features for features, _ in kept], dim=1)
+    labels_N = torch.cat([labels for _, labels in kept])
+    return Split(list(features_FNH.cpu().numpy()), labels_N.cpu().numpy())
 
 
 def evaluate(

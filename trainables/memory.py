@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import torch
 
+_worked = False  # whether a tensor has been on the GPU of this process and back
 CONTEXT_MB = 768  # of a GPU, taken by each process beside its tensors: CUDA's context and libraries
 
 
@@ -64,19 +65,19 @@ def hold_to_share(device: torch.device, share: float) -> None:
 
 
 def gpu_is_lost() -> bool:
-    """Whether this process can no longer use its GPU.
+    """Whether this process can no longer use its GPU, and could before.
 
     After an illegal access, a failed assertion or an error of the hardware, CUDA fails every later
     call of the process (see cudaErrorIllegalAddress), also those for the next arm.
     """
     import torch
 
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if not (_worked and torch.cuda.is_initialized()):  # type: ignore[no-untyped-call]
         return False
     try:
         torch.cuda.synchronize()
-    except RuntimeError:
-        return True
+    except RuntimeError as error:
+        return exhausted(error) is None
     return False
 
 
@@ -85,14 +86,16 @@ def why_cuda_does_not_start() -> str:
 
     A GPU whose memory is taken, by others or beyond this process's share, has started.
     """
+    global _worked
     import torch
 
     try:
         torch.zeros(1, device="cuda").item()
-    except torch.cuda.OutOfMemoryError:
-        return ""
     except (RuntimeError, AssertionError) as error:
-        return (str(error).splitlines() or [type(error).__name__])[0]
+        if exhausted(error) is None:
+            return (str(error).splitlines() or [type(error).__name__])[0]
+    else:
+        _worked = True
     return ""
 
 

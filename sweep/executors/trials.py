@@ -131,15 +131,15 @@ class LiveTrials:
         )
         return assigned.is_leaving
 
-    def ended(self, trial: str, arms: Sequence[ArmResult] = ()) -> list[str]:
-        """A trial is over; its arms that have not finished, by signature.
+    def ended(self, trial: str, arms: Sequence[ArmResult] = (), host: str = "") -> list[str]:
+        """A trial on ``host`` is over; its arms that have not finished, by signature.
 
         The caller says to the coordinator what became of those.
         """
         assigned = self.assigned.pop(trial)
         self._training.discard(trial)
         self._stalls.ended(trial)
-        self._reports[assigned.host] += bool(arms)
+        self._reports[host or assigned.host] += bool(arms)
         self._settle(assigned, arms)
         return [arm.signature for arm in assigned.arms]
 
@@ -181,7 +181,8 @@ class LiveTrials:
         assigned.reports_before = self._reports.copy()
         here = [self.assigned[t] for t in self._training if t != trial and self.assigned[t].arms]
         hosts = {*new, *(one.host for one in here)}
-        return host in hosts or bool(hosts and not elsewhere)
+        is_beside = host in hosts or "" in hosts  # where one trains that has not reported yet?
+        return is_beside or bool(hosts and not elsewhere)
 
     def holds_lost_gpu(self, trial: str, problem: str) -> None:
         """A trial stays on a GPU on which CUDA does not start; its arms are handed out again."""

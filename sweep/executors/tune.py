@@ -234,7 +234,8 @@ class _PlanSearcher(_WithoutState, Searcher):
         """A trial ended: finished, stopped at a report, with a problem, or its worker is gone."""
         with self._errors_end_it():
             result = result or {}
-            left = self._live.ended(trial_id, [] if error else arms_of(result))
+            host = result.get("hostname", "")
+            left = self._live.ended(trial_id, [] if error else arms_of(result), host)
             for signature in left:
                 self._left(signature, result, error=error, is_first=signature == left[0])
 

@@ -15,10 +15,9 @@ from benchmarks.gpu.printed import NO_MEANING
 from benchmarks.gpu.shapes import SHAPES, TINY_DECODER, shape
 from benchmarks.imitated.text_models import write_decoder
 from sweep.cost.noise_task import noise_task
-from tests.support.gpu.cuda import imitated_cuda
+from tests.support.gpu.devices import imitated_gpu
 from trainables.build import build_model, build_task, placed
 from trainables.config.arm import ArmConfig
-from trainables.environment import environment
 
 SMALL = ["--device", "cpu", "--small"]
 CPU = torch.device("cpu")
@@ -52,10 +51,8 @@ def test_a_pair_is_measured_whole(name: str, capsys: pytest.CaptureFixture[str])
 def imitated() -> Iterator[None]:
     if torch.backends.cuda.is_built():
         pytest.skip("this torch has CUDA of its own")
-    environment.cache_clear()
-    with imitated_cuda():
+    with imitated_gpu():
         yield
-    environment.cache_clear()
 
 
 @pytest.mark.usefixtures("imitated")

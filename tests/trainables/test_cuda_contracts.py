@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import gc
 import io
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import nn
 
 from tests.support.gpu.devices import GPUS, gpu_of
-from tests.support.gpu.tensors import Gpu
+
+if TYPE_CHECKING:
+    from tests.support.gpu.tensors import Gpu
 
 CUDA = torch.device("cuda")
 
@@ -78,16 +84,17 @@ def test_products_of_integers_have_no_kernel() -> None:
 
 @pytest.mark.usefixtures("no_waits")
 def test_what_reads_a_tensor_waits_for_the_device() -> None:
-    values = torch.arange(6.0, device=CUDA)
+    values, same = (torch.arange(6.0, device=CUDA) for _ in range(2))
     waits = (
         lambda: values.sum().item(),
         lambda: values.cpu(),
         lambda: values.tolist(),
         lambda: values[values > 2],
         lambda: values.nonzero(),
-        lambda: torch.equal(values, values),
+        lambda: torch.equal(values, same),
         lambda: bool((values > 2).all()),
         lambda: torch.ones(6).to(CUDA),
+        lambda: values[torch.tensor([0, 2])],
     )
     for waiting in waits:
         with pytest.raises(RuntimeError, match="synchronizing CUDA operation"):
@@ -168,19 +175,24 @@ def test_a_captured_graph_does_its_work_again_on_the_same_memory() -> None:
     assert total.tolist() == [12, 12, 12]
 
 
-@pytest.mark.parametrize("waits", ["item", "copy"])
-def test_no_graph_is_captured_of_what_waits(waits: str) -> None:
-    given = torch.ones(3, device=CUDA)
-    torch.cuda.synchronize()
-    with pytest.raises(RuntimeError, match="captur"):
-        captured(given, waits)
-    torch.cuda.synchronize()
-    assert (given + 1).tolist() == [2, 2, 2]
+CAPTURES = """
+import torch
+given = torch.ones(3, device="cuda")
+torch.cuda.synchronize()
+with torch.cuda.graph(torch.cuda.CUDAGraph()):
+    {waiting}
+"""
 
 
-def captured(given: torch.Tensor, waits: str) -> None:
-    with torch.cuda.graph(torch.cuda.CUDAGraph()):
-        if waits == "item":
-            given.sum().item()
-        else:
-            given.copy_(torch.zeros(3))
+@pytest.mark.parametrize("waiting", ["given.sum().item()", "given.copy_(torch.zeros(3))"])
+def test_no_graph_is_captured_of_what_waits(waiting: str, gpu: Gpu | None) -> None:
+    """On a real GPU in a process of its own, which a refused capture leaves of no use."""
+    code = CAPTURES.format(waiting=waiting)
+    if gpu is None:
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert ran.returncode != 0
+        assert re.search("stream is capturing|during capture", ran.stderr), ran.stderr
+        return
+    with pytest.raises(RuntimeError, match="stream is capturing"):
+        exec(code, {})
+    torch.cuda.synchronize()

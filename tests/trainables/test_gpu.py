@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from tests.support.data.text_runs import text_task, tiny_text
 from tests.support.gpu.devices import GPUS, gpu_of
-from tests.support.gpu.tensors import Gpu
 from tests.support.oracles import TINY
 from tests.support.training.forms import EPOCH, FORMS, config_of
 from trainables.arm_run import ArmRun
@@ -22,6 +22,9 @@ from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Tokens
 from trainables.tasks.video_denoising import VideoDenoising
 from trainables.training import Training
+
+if TYPE_CHECKING:
+    from tests.support.gpu.tensors import Gpu
 
 
 @pytest.fixture(params=GPUS, autouse=True)

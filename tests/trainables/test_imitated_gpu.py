@@ -18,7 +18,7 @@ from tests.support.data.checkpoints import tiny_vit
 from tests.support.data.instruction_runs import tiny_instructions
 from tests.support.data.text_checkpoints import tiny_decoder
 from tests.support.data.text_runs import tiny_text
-from tests.support.gpu.cuda import imitated_cuda
+from tests.support.gpu.devices import imitated_gpu
 from tests.support.gpu.tensors import Gpu
 from tests.support.oracles import TINY
 from tests.support.records import numbers
@@ -26,7 +26,6 @@ from tests.support.training.companies import farthest
 from trainables import arm_run, memory, random_keys
 from trainables.arm_run import ArmRun
 from trainables.config.arm import ArmConfig
-from trainables.environment import environment
 from trainables.errors import GpuLost, GpuShareTooSmall
 from trainables.evaluation import measure
 from trainables.fused.group import ArmGroup
@@ -97,10 +96,8 @@ DUALS: dict[str, dict[str, Any]] = {
 def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     monkeypatch.setattr("trainables.evaluation.PROMPTS", 1)
     monkeypatch.setattr("trainables.evaluation.LONGEST_ANSWER", 6)
-    environment.cache_clear()
-    with imitated_cuda(draws_as_cpu=True) as here:
+    with imitated_gpu(draws_as_cpu=True) as here:
         yield here
-    environment.cache_clear()
 
 
 def store_in(folder: Path) -> ArmStore:
@@ -264,12 +261,12 @@ def test_the_estimate_of_memory_is_what_the_allocator_counts(name: str, gpu: Gpu
 def test_an_arm_that_needs_more_than_the_gpu_has_fails_with_advice(tmp_path: Path) -> None:
     config, store = on_gpu(TINY.with_fields(SHORT)), store_in(tmp_path)
     wide = config.with_fields({"data.patch_size": 16})
-    with imitated_cuda(total=6 << 20):  # the parameters alone take 1.5 MiB, and Adam twice as much
+    with imitated_gpu(total=6 << 20):  # the parameters alone take 1.5 MiB, and Adam twice as much
         record = trained(wide, store)
     assert record.status == "failed"
     assert record.reason.startswith("out of GPU memory (CUDA out of memory.")
     assert "lower batch_size" in record.reason
-    with imitated_cuda(total=6 << 20), pytest.raises(GpuShareTooSmall, match="more than 0"):
+    with imitated_gpu(total=6 << 20), pytest.raises(GpuShareTooSmall, match="more than 0"):
         trained(config, store, gpu_share=0.5)  # the context alone takes more
     assert store.record(config.signature()) is None
 
@@ -288,13 +285,13 @@ def test_an_arm_of_every_family_ends_by_lack_of_memory_and_survives_its_gpu(
     family: str, tmp_path: Path
 ) -> None:
     config, store = on_gpu(FAMILIES[family](tmp_path)), store_in(tmp_path / "store")
-    with imitated_cuda() as gpu:
+    with imitated_gpu() as gpu:
         arm = ArmRun(config, store)
         assert arm.begin()
         fail_after(gpu, 60)
         with pytest.raises(GpuLost, match="was lost"):
             arm.advance()
-    with imitated_cuda() as gpu:
+    with imitated_gpu() as gpu:
         arm = ArmRun(config, store)
         assert arm.begin()
         fail_after(gpu, 60, torch.cuda.OutOfMemoryError("CUDA out of memory."))
@@ -312,7 +309,7 @@ def test_arms_whose_gpu_is_lost_go_on_in_another_process(arms: int, tmp_path: Pa
     others = [first.with_fields({"constraint.alpha": 0.1 * k}) for k in range(3, 2 + arms)]
     configs = [first, *others]
     undisturbed, store = store_in(tmp_path / "undisturbed"), store_in(tmp_path / "store")
-    with imitated_cuda() as gpu:
+    with imitated_gpu() as gpu:
         for config in configs:
             trained(config, undisturbed)
         group = ArmGroup([ArmRun(config, store) for config in configs])
@@ -321,7 +318,7 @@ def test_arms_whose_gpu_is_lost_go_on_in_another_process(arms: int, tmp_path: Pa
         with pytest.raises(GpuLost, match="GPU of"):
             finish(group)
         assert memory.gpu_is_lost()
-    with imitated_cuda():
+    with imitated_gpu():
         finish(ArmGroup([ArmRun(config, store) for config in configs]))
     for signature in (config.signature() for config in configs):
         whole, record = undisturbed.record(signature), store.record(signature)
@@ -334,7 +331,7 @@ def test_arms_whose_gpu_is_lost_go_on_in_another_process(arms: int, tmp_path: Pa
 def test_an_arm_that_loses_every_gpu_is_failed(tmp_path: Path) -> None:
     config, store = on_gpu(TINY.with_fields(SHORT)), store_in(tmp_path)
     for start in range(1, ARM_STARTS + 1):
-        with imitated_cuda() as gpu:
+        with imitated_gpu() as gpu:
             run = ArmRun(config, store)
             fail_after(gpu, 900)
             if start < ARM_STARTS:
@@ -346,15 +343,38 @@ def test_an_arm_that_loses_every_gpu_is_failed(tmp_path: Path) -> None:
 
 
 def test_a_gpu_whose_memory_is_taken_has_started() -> None:
-    with imitated_cuda():
+    with imitated_gpu():
         assert memory.why_cuda_does_not_start() == ""
         torch.cuda.set_per_process_memory_fraction(0.0)
         assert memory.why_cuda_does_not_start() == ""
         memory.hold_to_share(torch.device("cuda"), 1.0)
         assert memory.why_cuda_does_not_start() == ""
-    with imitated_cuda() as gpu:
+        assert not memory.gpu_is_lost()
+
+
+def test_a_gpu_that_never_worked_here_does_not_start_and_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torch calls CUDA initialised before there is a context, which an error may keep away."""
+    config, store = on_gpu(TINY.with_fields(SHORT)), store_in(tmp_path)
+    with imitated_gpu() as gpu:
         gpu.lost = True
         assert "illegal memory access" in memory.why_cuda_does_not_start()
+        assert torch.cuda.is_initialized()
+        assert not memory.gpu_is_lost()
+        with pytest.raises(GpuLost, match="CUDA does not start"):
+            ArmRun(config, store).advance()
+    out_of_memory = torch.AcceleratorError(
+        "CUDA error: out of memory"
+    )  # of the driver, not torch's
+    with imitated_gpu() as gpu:
+        monkeypatch.setattr(gpu, "require_alive", lambda: _raise(out_of_memory))
+        assert memory.why_cuda_does_not_start() == ""
+        assert ArmRun(config, store).advance().status == "failed"  # by lack of memory, with advice
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 # --- faults that such runs must find --------------------------------------------------------------
@@ -456,7 +476,7 @@ FAULTS: dict[str, tuple[Any, str, Any, str]] = {
 
 
 def test_the_whole_course_passes_where_nothing_is_planted(tmp_path: Path) -> None:
-    with imitated_cuda(pinned=2 << 20) as gpu:
+    with imitated_gpu(pinned=2 << 20) as gpu:
         whole_course(gpu, tmp_path)
 
 
@@ -467,7 +487,7 @@ def test_a_planted_fault_is_found(
     owner, name, planted, told = FAULTS[fault]
     monkeypatch.setattr(owner, name, planted)
     try:
-        with imitated_cuda(pinned=2 << 20) as gpu, pytest.raises(Exception, match=told):
+        with imitated_gpu(pinned=2 << 20) as gpu, pytest.raises(Exception, match=told):
             whole_course(gpu, tmp_path)
     finally:
         KEPT.clear()
@@ -476,7 +496,7 @@ def test_a_planted_fault_is_found(
 def test_a_process_that_sees_no_gpu_trains_no_arm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with imitated_cuda() as gpu:
+    with imitated_gpu() as gpu:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         with pytest.raises(GpuLost, match="No CUDA GPUs are available"):
             whole_course(gpu, tmp_path)

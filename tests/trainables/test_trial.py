@@ -203,6 +203,8 @@ def test_a_worker_that_an_arm_cost_its_gpu_trains_no_other(
     monkeypatch.setattr(torch.cuda, "synchronize", lost)
     assert trial_of(objects, arm()).train()["step"] == 10  # a process that uses no GPU
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    assert trial_of(objects, arm(seed=2)).train()["step"] == 10  # it never worked here
+    monkeypatch.setattr("trainables.memory._worked", True)
     with pytest.raises(ProcessEnds):
         trial_of(objects, arm(seed=1)).train()
     assert ArmStore(objects).record(arm(seed=1).signature()) is None

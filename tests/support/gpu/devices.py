@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
-from tests.support.gpu.cuda import imitated_cuda
-from tests.support.gpu.tensors import Gpu
+from trainables import memory
+from trainables.environment import environment
+
+if TYPE_CHECKING:  # the imitation leans on torch's internals, and a real GPU does without
+    from tests.support.gpu.tensors import Gpu
 
 GPUS = (
     pytest.param(
@@ -34,5 +38,20 @@ def gpu_of(kind: str) -> Iterator[Gpu | None]:
     if kind == "real":
         yield None
         return
-    with imitated_cuda() as here:
+    with imitated_gpu() as here:
         yield here
+
+
+@contextmanager
+def imitated_gpu(*given: Any, **options: Any) -> Iterator[Gpu]:
+    """An imitated GPU, as in a process that has seen no other; arguments as ``imitated_cuda``'s."""
+    from tests.support.gpu.cuda import imitated_cuda
+
+    environment.cache_clear()
+    memory._worked = False
+    try:
+        with imitated_cuda(*given, **options) as here:
+            yield here
+    finally:
+        environment.cache_clear()
+        memory._worked = False

@@ -228,8 +228,10 @@ def test_a_lost_gpu_is_held_while_others_train(objects: ObjectStore) -> None:
     assert not may_hold(lost)  # the others wait for workers, maybe for this GPU
     work.hanging(0, lost, other)
     assert may_hold(lost)
+    assert may_hold(lost, elsewhere=True)  # where the other one trains is not known yet
+    work.reported(other, 20, "there")
     assert not may_hold(lost, elsewhere=True)  # other machines have GPUs, and none trains here
-    work.reported(other, 20, "here")
+    work.reported(other, 30, "here")
     assert may_hold(lost, elsewhere=True)
     work.live.holds_lost_gpu(lost, "CUDA does not start on here.")
     assert work.hanging(5_000, lost) == []
