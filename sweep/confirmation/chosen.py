@@ -406,8 +406,8 @@ def equal_tries(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Jso
     Of each side as many count as the smaller one has, in the mean over every way to draw them: the
     best of more tries is better by luck alone. None where a side has none.
 
-    >>> equal_tries([1.0, 2.0, 6.0], [2.0, 4.0])
-    {'gain': 0.6666666666666661, 'tries': 2}
+    >>> equal_tries([1.0, 2.0, 2.0, 6.0], [2.0, 3.0])
+    {'gain': 1.0, 'tries': 2}
     """
     tries = min(len(ours), len(theirs))
     if not tries:
@@ -418,8 +418,8 @@ def equal_tries(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Jso
 def best_of(values: Sequence[float], count: int) -> float:
     """The largest of so many of these values, in the mean over every way to draw them.
 
-    >>> best_of([6.0, 1.0, 2.0], 2)
-    4.666666666666666
+    >>> best_of([6.0, 1.0, 2.0, 2.0], 2)
+    4.0
     """
     # the i-th smallest is the largest of those draws whose others are all below it
     ways = [comb(below, count - 1) / comb(len(values), count) for below in range(len(values))]

@@ -158,6 +158,7 @@ def _setting(
         "chosen": planned.chosen,
         "point": dict(planned.point),
         "arms": kinds,
+        "test_units": _test_units(arms),
         "contrasts": {
             other: {
                 **row.to_json(),
@@ -179,6 +180,13 @@ def _setting(
         "equal_tries": planned.equal_tries,
         "vacuous": vacuous,
     }
+
+
+def _test_units(arms: SettingArms) -> dict[str, Json] | None:
+    """How many units and groups of them networks are certified and compared on."""
+    if arms.reference is None:
+        return None
+    return units.Groups.of(arms.reference.dev_units, arms.config.facts.unit).to_json()
 
 
 def _on_counted(arms: SettingArms, other: str, seeds: Sequence[int]) -> dict[str, Json]:

@@ -101,6 +101,8 @@ def _contrast_row(
         "certified": f"{ours['certified']['feasible']} of {ours['seeds']}" if is_plain else None,
         "units_low": contrast["units"] and contrast["units"]["low"],
         "units_high": contrast["units"] and contrast["units"]["high"],
+        "units": contrast["units"] and contrast["units"]["units"],
+        "unit_groups": contrast["units"] and contrast["units"]["groups"],
         **{
             f"variance_{of}": contrast["units"] and contrast["units"]["variance"][of]
             for of in ("seed", "unit", "rest")

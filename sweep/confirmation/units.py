@@ -20,6 +20,7 @@ from sweep.statistics.two_sources import (
     CrossedInterval,
     VarianceComponents,
     crossed_bootstrap,
+    group_parts,
     variance_components,
 )
 from trainables.config.test_conditions import gamma_key, unseen_gammas
@@ -37,6 +38,40 @@ class UnitMeans:
     sizes_U: Floats  # what each unit weighs in the mean of the split
     means_CU: Floats  # of the last layer's loss, or of scores
     are_scores: bool  # higher is better, and their mean is the metric
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Test units by what they lie in: their clip, where their names say so, else themselves."""
+
+    of_units: tuple[str, ...]
+    called: str
+    unit: str
+
+    @classmethod
+    def of(cls, names: Sequence[str], unit: str) -> Groups:
+        """Windows ("clip08:0010") lie in clips; other units are groups already, or stand alone.
+
+        >>> Groups.of(["a:0000", "a:0010", "b:0000"], "window").of_units
+        ('a', 'a', 'b')
+        """
+        if unit == "window":
+            return cls(tuple(name.rpartition(":")[0] for name in names), "clip", unit)
+        return cls(tuple(names), unit, unit)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return len(set(self.of_units))
+
+    def to_json(self) -> dict[str, Json]:
+        """Plain values."""
+        return {
+            "units": len(self.of_units),
+            "unit": self.unit,
+            "groups": self.count,
+            "group": self.called,
+        }
 
 
 Read = Callable[[str], UnitMeans | None]  # by signature; None: not stored
@@ -80,10 +115,16 @@ class OverUnits:
     interval: CrossedInterval
     variance: VarianceComponents  # of the difference, between seeds and between units
     seeds: int  # that have unit scores, of those that were asked for
+    groups: Groups  # what was drawn
 
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
-        return {**vars(self.interval), "variance": vars(self.variance), "seeds": self.seeds}
+        return {
+            **vars(self.interval),
+            "variance": vars(self.variance),
+            "seeds": self.seeds,
+            **self.groups.to_json(),
+        }
 
 
 def over_units(
@@ -122,11 +163,17 @@ def over_units(
         np.stack([one.means_CU for one in of], axis=1) for of in zip(*whole, strict=True)
     )
     parts_CKU = linearised(ours_CKU, sizes_U, factor) - linearised(theirs_CKU, sizes_U, factor)
-    interval = crossed_bootstrap(ours_CKU, theirs_CKU, sizes_U, score, key=len(whole))
+    groups = Groups.of(first.names, arms.config.facts.unit)
+    drawn = groups.of_units if groups.count > 1 else first.names  # one clip: its windows are left
+    called = f"{groups.called}s" if groups.count > 1 else f"the {groups.unit}s of one clip"
+    interval = crossed_bootstrap(
+        ours_CKU, theirs_CKU, sizes_U, score, key=len(whole), groups_U=drawn, called=called
+    )
     if len(whole) < len(seeds):
         left = f"{len(whole)} of {len(seeds)} seeds, whose unit scores are stored"
         interval = replace(interval, name=f"{interval.name}, {left}")
-    return OverUnits(interval, variance_components(parts_CKU.mean(axis=0)), len(whole))
+    variance = variance_components(group_parts(parts_CKU.mean(axis=0), drawn))
+    return OverUnits(interval, variance, len(whole), groups)
 
 
 def _measured(outcome: Outcome | None, measure: Measure) -> bool:

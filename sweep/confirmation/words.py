@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from sweep.confirmation.controls import CONTROLS
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
 from trainables.plain import Json
+from trainables.primal_dual.certificate import LEAST_UNITS
 
 
 def sentences(entry: Mapping[str, Json]) -> list[str]:
@@ -75,13 +76,41 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         )
     ours = one["arms"][CONSTRAINED]
     certified = ours["certified"]["feasible"]
+    few = units_text(one)
+    on = f" ({few})" if few else ""
+    so = "" if ours["feasible"] else ", so that it is no result about feasible networks"
     texts.append(
         f"{certified} of {ours['seeds']} constrained networks are certified feasible on the test "
-        f"split{'' if ours['feasible'] else ', so that it is no result about feasible networks'}."
+        f"split{on}{so}."
     )
     if outcome == "better":
         texts += _against_controls(one)
     return " ".join(texts)
+
+
+def units_text(one: Mapping[str, Json]) -> str:
+    """How many groups the test units lie in; '' where each stands for itself.
+
+    >>> units_text({"test_units": {"units": 72, "unit": "window", "groups": 4, "group": "clip"}})
+    '72 windows of 4 clips, too few to speak for other clips'
+    """
+    found = one["test_units"]
+    if found is None or found["groups"] == found["units"]:
+        return ""
+    count, group = found["groups"], found["group"]
+    text = f"{found['units']} {found['unit']}s of {count} {group}{'s' * (count > 1)}"
+    return f"{text}, too few to speak for other {group}s" if count < LEAST_UNITS else text
+
+
+def groups_text(units: Mapping[str, Json]) -> str:
+    """How many groups an interval over units drew, where they are few or not the units.
+
+    >>> groups_text({"units": 72, "groups": 4, "group": "clip"})
+    ' (4 clips)'
+    """
+    if units["groups"] == units["units"] and units["groups"] >= LEAST_UNITS:
+        return ""
+    return f" ({units['groups']} {units['group']}{'s' * (units['groups'] > 1)})"
 
 
 def of_family(family: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
@@ -158,6 +187,14 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
     if any(contrast["units"] is None for contrast in contrasts):
         texts.append(
             "Where no interval over test units is given, it is about these test units alone."
+        )
+    drawn = [contrast["units"] for contrast in contrasts if contrast["units"] is not None]
+    if any(one["groups"] < LEAST_UNITS for one in drawn):
+        fewest = min(drawn, key=lambda one: one["groups"])
+        texts.append(
+            f"Intervals over test units draw {fewest['groups']} {fewest['group']}"
+            f"{'s' * (fewest['groups'] > 1)} anew: from fewer than {LEAST_UNITS} they are too "
+            "narrow."
         )
     if any(CONTROLS[name].ranges for name in entry["controls"]):
         texts.append("What was tuned was tuned once: this is about these configurations.")

@@ -6,7 +6,7 @@ shifts), K seeds, U units (clips, windows, texts), D draws.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,6 +48,8 @@ def crossed_bootstrap(
     key: int,
     level: float = 0.95,
     draws: int = DRAWS,
+    groups_U: Sequence[str] = (),
+    called: str = "units",
 ) -> CrossedInterval:
     """Interval of the mean score difference over seeds and conditions, > 0: the first is better.
 
@@ -63,6 +65,8 @@ def crossed_bootstrap(
         key: of the draws.
         level: of the interval.
         draws: how many.
+        groups_U: what each unit is part of, which is drawn with all of its units; none: itself.
+        called: what is drawn.
 
     Source: Owen (2007), "The pigeonhole bootstrap", Annals of Applied Statistics 1(2).
     """
@@ -71,6 +75,9 @@ def crossed_bootstrap(
     conditions, seeds, units = shape
     require(min(seeds, units) > 1, "losses", shape, "of at least 2 seeds and 2 units")
     generator = np.random.default_rng(key)
+    place_U = places(groups_U or range(units))
+    groups = max(place_U) + 1
+    require(groups > 1, "groups", groups, "at least 2")
     # One matrix, so that a draw is one row of a product: arms, seeds, conditions.
     losses = np.stack([first_CKU, second_CKU]).swapaxes(1, 2).reshape(-1, units)
 
@@ -85,11 +92,39 @@ def crossed_bootstrap(
         mean = float(differences_DK(np.asarray(sizes_U, dtype=np.float64)[None]).mean())
         for start in range(0, draws, _AT_ONCE):
             count = min(_AT_ONCE, draws - start)
-            units_DU, seeds_DK = _drawn(generator, count, units), _drawn(generator, count, seeds)
+            units_DU, seeds_DK = (
+                _drawn(generator, count, groups)[:, place_U],
+                _drawn(generator, count, seeds),
+            )
             found.append((differences_DK(units_DU * sizes_U) * seeds_DK).sum(axis=-1) / seeds)
     low, high = np.quantile(np.concatenate(found), [(1 - level) / 2, (1 + level) / 2])
-    name = f"crossed bootstrap of seeds and units, {100 * level:g} %, {draws} draws"
+    name = f"crossed bootstrap of seeds and {called}, {100 * level:g} %, {draws} draws"
     return CrossedInterval(mean, float(low), float(high), name)
+
+
+def places(groups: Sequence[str] | range) -> list[int]:
+    """The place of each unit's group, in the order in which groups first come.
+
+    >>> places(["b", "a", "b"])
+    [0, 1, 0]
+    """
+    order = {group: place for place, group in enumerate(dict.fromkeys(groups))}
+    return [order[group] for group in groups]
+
+
+def group_parts(parts_KU: Floats, groups_U: Sequence[str]) -> Floats:
+    """What each group adds to its seed's score, from what its units add; the mean stays.
+
+    A group counts with the share of the units that it has.
+    """
+    place_U = places(groups_U)
+    groups, units = max(place_U) + 1, len(place_U)
+    mean_K = parts_KU.mean(axis=1, keepdims=True)
+    found_KG = np.zeros((len(parts_KU), groups))
+    for place, off_K in zip(place_U, (parts_KU - mean_K).T, strict=True):
+        found_KG[:, place] += off_K
+    found: Floats = mean_K + found_KG * groups / units
+    return found
 
 
 def _drawn(generator: np.random.Generator, draws: int, among: int) -> NDArray[np.int64]:

@@ -80,6 +80,11 @@ def trained(
         store.put_record(finished(config, own, scores=scores, split="test", **units))
 
 
+def clip_each(units: int) -> list[str]:
+    """Names of windows that each are all of a clip."""
+    return [f"c{u}:0" for u in range(units)]
+
+
 # Losses of every test unit of such an arm, or how it ended instead; None: not yet.
 LossesOf = Callable[[str, str, int], "np.ndarray[Any, Any] | str | None"]
 
@@ -89,6 +94,7 @@ def measured(
     definition: Definition,
     losses_of: LossesOf,
     plain: Sequence[float] = PLAIN,
+    names_of: Callable[[int], list[str]] = clip_each,
 ) -> None:
     """Give every arm its record and its unit scores: the last layer's loss, at every gamma."""
     store = ArmStore(objects)
@@ -100,7 +106,7 @@ def measured(
             store.put_record(ended(config, losses_U, "the loss is nan."))
             continue
         last_U = losses_U.astype(np.float32)
-        names, gammas = [f"c{u}:0" for u in range(len(last_U))], config.test_gammas
+        names, gammas = names_of(len(last_U)), config.test_gammas
         own = list(plain if kind == "unconstrained" else FEASIBLE)
         mean = float(last_U.astype(np.float64).mean())
         unit_losses = np.column_stack([np.ones((len(last_U), len(own) - 1)), last_U])

@@ -11,10 +11,12 @@ from sweep.confirmation.tables import EARLY
 from sweep.confirmation.words import (
     ended_text,
     equal_tries_text,
+    groups_text,
     in_short,
     is_early,
     limits,
     of_setting,
+    units_text,
 )
 from sweep.results.tables.formats import NOTHING, number
 from trainables.plain import Json
@@ -110,9 +112,10 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
         yield (
             f"certified feasible: {arm['certified']['feasible']} of {arm['seeds']} (95 % of seeds: "
             f"{low:.0%} to {high:.0%}); infeasible: {arm['certified']['infeasible']}"
+            + "".join(f"; {few}" for few in [units_text(one)] if few)
         )
     intervals = [
-        f"{_plainly(other)} {units['low']:+.3f} to {units['high']:+.3f}"
+        f"{_plainly(other)} {units['low']:+.3f} to {units['high']:+.3f}{groups_text(units)}"
         for other, contrast in one["contrasts"].items()
         if (units := contrast["units"]) is not None
     ]

@@ -11,7 +11,7 @@ from sweep.cli.text.power import print_power
 from sweep.cli.text.table import Paragraph, table
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, StudiesPlan
 from sweep.confirmation.studies import TUNED
-from sweep.confirmation.words import is_early
+from sweep.confirmation.words import groups_text, is_early
 from trainables.plain import Json
 
 _UNIT = "studies"
@@ -116,6 +116,7 @@ def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
             "settings' does: "
             + "; ".join(
                 f"{one['setting']} {one['units']['low']:+.3f} to {one['units']['high']:+.3f}"
+                + groups_text(one["units"])
                 for one in settings
                 if one["units"] is not None
             )

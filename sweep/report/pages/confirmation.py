@@ -8,7 +8,15 @@ from html import escape
 
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
 from sweep.confirmation.tables import confirmed_table, early_columns
-from sweep.confirmation.words import equal_tries_text, limits, of_family, of_setting, sentences
+from sweep.confirmation.words import (
+    equal_tries_text,
+    groups_text,
+    limits,
+    of_family,
+    of_setting,
+    sentences,
+    units_text,
+)
 from sweep.report.pages import markup
 from sweep.report.pages.markup import Picture
 from sweep.report.pages.search import provenance_part, whole_seeds
@@ -126,6 +134,7 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             f"Certified feasible: {ours['certified']['feasible']} of {ours['seeds']} seeds (95 % "
             f"of seeds: {low:.0%} to {high:.0%}); certified infeasible: "
             f"{ours['certified']['infeasible']}."
+            + "".join(f" Test units: {few}." for few in [units_text(one)] if few)
         )
     if one["search_gain"] is not None:
         shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
@@ -157,7 +166,9 @@ def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
 
     def units(contrast: Mapping[str, Json]) -> str:
         found = contrast.get("units")
-        return NOTHING if found is None else f"{found['low']:+.3f} to {found['high']:+.3f}"
+        if found is None:
+            return NOTHING
+        return f"{found['low']:+.3f} to {found['high']:+.3f}{groups_text(found)}"
 
     ended = [", ".join(f"{n} {how}" for how, n in arm["ended"].items()) for arm in kinds.values()]
     shown = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from sweep.confirmation.words import of_family, of_setting
 from sweep.report.pages.confirmation import _arms, _families, _family_table
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
+from sweep.statistics.two_sources import group_parts
 from tests.support import confirmations as hand
 from tests.support.code_figures import ROOT
 from tests.support.paper_sweeps import CONFIRMED, PED
@@ -49,6 +51,7 @@ def of_units(
     losses_of: hand.LossesOf,
     space: SearchSpace = ONE,
     plain: Any = None,
+    names: Callable[[int], list[str]] = hand.clip_each,
     **wanted: Any,
 ) -> tuple[Any, bool]:
     """What is shown of arms with unit scores, and whether all is decided."""
@@ -57,7 +60,7 @@ def of_units(
     came_to = dict.fromkeys(settings, [FEASIBLE] * 3)
     store_sweep(objects, came_to, objectives=best, space=space)
     plan, definition = hand.stored(objects, hand.wanted(**wanted))
-    hand.measured(objects, definition, losses_of, plain or PLAIN)
+    hand.measured(objects, definition, losses_of, plain or PLAIN, names)
     return confirmed(objects, definition, plan), is_decided(objects, definition, plan)
 
 
@@ -305,3 +308,65 @@ def test_equivalent_stays_where_units_agree(objects: ObjectStore) -> None:
     entry, decided = of_units(objects, losses_of)
     assert contrast(entry)["marked"] == entry["families"][0]["marked"] == "equivalent"
     assert decided
+
+
+# --- groups of units ------------------------------------------------------------------------------
+
+
+def by_clip(setting: str, kind: str, seed: int) -> Any:
+    """The difference is one of clips alone: on three of four the constrained arm is better."""
+    own = np.random.default_rng([len(kind), seed]).uniform(0.3, 0.301, 48)
+    return own - np.repeat([0.09, 0.06, 0.05, -0.01], 12) * (kind == "constrained")
+
+
+def names_of(clips: int) -> Callable[[int], list[str]]:
+    return lambda units: [f"c{u * clips // units}:{u:04d}" for u in range(units)]
+
+
+def test_windows_of_one_clip_are_drawn_together(
+    objects: ObjectStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry, _ = of_units(objects, by_clip, names=names_of(4))
+    found = contrast(entry)
+    assert found["outcome"] == "better"
+    assert "clips" in found["units"]["name"]
+    assert (found["units"]["units"], found["units"]["groups"]) == (48, 4)
+    alone = np.array([0.09, 0.06, 0.05, -0.01])
+    draws = np.random.default_rng(2).choice(alone, (4_000, 4)).mean(axis=1)
+    slope = found["mean"] / alone.mean()  # of the root, all but straight here
+    low, high = np.quantile(draws, [0.025, 0.975]) * slope
+    near = 0.15 * (high - low)  # two percentile bootstraps, and the curve of the root
+    assert (found["units"]["low"], found["units"]["high"]) == pytest.approx((low, high), abs=near)
+    said = of_setting(entry["settings"][0], entry)
+    assert "48 windows of 4 clips, too few to speak for other clips" in said
+    (row,) = (r for r in confirmed_table(entry).rows if r["level"] == "setting")
+    assert (row["units"], row["unit_groups"]) == (48, 4)
+    print_confirmed(entry)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "(4 clips)" in shown
+    assert "Intervals over test units draw 4 clips anew" in shown
+
+
+def test_windows_that_are_clips_by_themselves_are_told_of_as_before(objects: ObjectStore) -> None:
+    entry, _ = of_units(objects, by_clip)
+    assert "windows of" not in of_setting(entry["settings"][0], entry)
+    assert contrast(entry)["units"]["groups"] == 48
+
+
+def test_of_one_clip_its_windows_are_drawn_and_the_line_says_so(objects: ObjectStore) -> None:
+    entry, _ = of_units(objects, by_clip, names=names_of(1))
+    found = contrast(entry)
+    assert found["units"]["groups"] == 1
+    assert "the windows of one clip" in found["units"]["name"]
+    assert "48 windows of 1 clip, too few" in of_setting(entry["settings"][0], entry)
+
+
+def test_groups_keep_the_mean_and_variance_is_theirs() -> None:
+    """One window a clip: as before. Windows that are alike within clips: the clips' variance."""
+    parts_KU = np.random.default_rng(4).normal(size=(6, 12))
+    assert group_parts(parts_KU, [f"c{u}" for u in range(12)]) == pytest.approx(parts_KU)
+    twice_KU = np.repeat(parts_KU, 3, axis=1)
+    grouped = group_parts(twice_KU, [f"c{u // 3}" for u in range(36)])
+    assert grouped == pytest.approx(parts_KU)
+    uneven = group_parts(parts_KU, ["a"] * 7 + ["b"] * 5)
+    assert uneven.mean(axis=1) == pytest.approx(parts_KU.mean(axis=1))

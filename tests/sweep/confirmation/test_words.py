@@ -21,6 +21,7 @@ def setting(**marked: str) -> dict[str, Json]:
         "contrasts": {"unconstrained": against, **contrasts},
         "vacuous": False,
         "arms": {"constrained": ours},
+        "test_units": None,
     }
 
 

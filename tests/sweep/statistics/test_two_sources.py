@@ -88,6 +88,31 @@ def test_components_are_those_that_were_put_in() -> None:
     assert variance_components(np.ones((3, 4))).seed == 0.0
 
 
+@pytest.mark.parametrize(("together", "lowest", "highest"), [(True, 0.85, 1.0), (False, 0.0, 0.8)])
+def test_where_units_of_one_group_are_alike_groups_are_drawn_whole(
+    together: bool, lowest: float, highest: float
+) -> None:
+    """Half of the variance lies between 12 groups of 18 units; of 100 intervals most cover 0."""
+    generator, covered = np.random.default_rng(1), 0
+    groups_U = [f"c{u // 18}" for u in range(12 * 18)]
+    for key in range(100):
+        unit_U = np.repeat(generator.normal(0.0, 0.7, 12), 18) + generator.normal(0.0, 0.7, 216)
+        seed_K = generator.normal(0.0, 0.3, 10)
+        parts_KU = unit_U + seed_K[:, None] + generator.normal(0.0, 0.5, (10, 216))
+        found = crossed_bootstrap(
+            parts_KU[None], np.zeros((1, 10, 216)), np.ones(216), lambda means: means,
+            key=key, draws=400, groups_U=groups_U if together else (),
+        )  # fmt: skip
+        covered += found.low <= 0 <= found.high
+    assert lowest <= covered / 100 <= highest
+
+
+def test_one_group_is_refused() -> None:
+    losses = np.zeros((1, 3, 4))
+    with pytest.raises(InvalidValue):
+        crossed_bootstrap(losses, losses, np.ones(4), lambda m: m, key=0, groups_U=["a"] * 4)
+
+
 def test_one_seed_or_one_unit_is_refused() -> None:
     with pytest.raises(InvalidValue, match="at least 2"):
         crossed_bootstrap(np.ones((1, 1, 5)), np.ones((1, 1, 5)), np.ones(5), np.negative, key=0)
