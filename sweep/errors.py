@@ -2,7 +2,8 @@
 
 Misuse
 ├── NameTaken       a sweep of this name has a different definition, which the message shows
-└── AlreadyRunning  another driver works on this sweep
+├── AlreadyRunning  another driver works on this sweep
+└── OtherVersion    a sweep's arms were trained by another training version
 """
 
 from __future__ import annotations
@@ -16,3 +17,7 @@ class NameTaken(Misuse):
 
 class AlreadyRunning(Misuse):
     """Another driver works on this sweep."""
+
+
+class OtherVersion(Misuse):
+    """The arms of a sweep are of another training version: under their names nothing is found."""

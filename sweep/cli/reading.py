@@ -30,6 +30,7 @@ from sweep.cli.text.best import (
 from sweep.cli.text.live import status_view
 from sweep.cli.text.table import Paragraph, phrases, table
 from sweep.cluster import ask
+from sweep.errors import OtherVersion
 from sweep.results.best import best_entries
 from sweep.results.status import state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -38,7 +39,12 @@ from sweep.run.alike import failed_alike
 from sweep.run.budget import Budget, spending_entry, took_text
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import Definition, definition_name, sweep_names
+from sweep.study.definition import (
+    Definition,
+    definition_name,
+    definition_of_any_version,
+    sweep_names,
+)
 from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
@@ -62,7 +68,8 @@ def list_(at: Place, as_json: bool) -> None:
     """List the sweeps below the storage root, newest first.
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
-    failed), stopped (`sweep resume` continues it), or damaged (`sweep rm` removes it).
+    failed), stopped (`sweep resume` continues it), other version (another training version of this
+    program trained it, and reads it), or damaged (`sweep rm` removes it).
     """
     if at.address is None:
         objects = open_store(at.storage)
@@ -96,6 +103,10 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
     entry["retired"] = []  # settings whose search ended early
     try:
         view = load_sweep(objects, name, "outcomes")
+    except OtherVersion as error:
+        note(str(error))
+        entry["space"] = definition_of_any_version(objects, name).space.name
+        entry["state"] = "other version"
     except SweepError as error:  # the other sweeps can still be listed
         note(str(error))
     else:

@@ -37,9 +37,9 @@ from sweep.run.budget import NO_LIMIT, Budget
 from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
-from sweep.study.definition import Definition, definition_name
+from sweep.study.definition import Definition, definition_name, definition_of_any_version
 from sweep.study.lock import driver_of, driving_jobs
-from sweep.study.opening import find_sweep, open_store, parse_seeds
+from sweep.study.opening import find_sweep, named_place, open_store, parse_seeds
 from sweep.study.registration import (
     extended,
     refuse_confirmation,
@@ -247,7 +247,8 @@ def stop(name: str, at: Place) -> None:
     if driver is not None and driver.job and not objects.exists(definition_name(name)):
         click.echo(driver.job)  # who asks for the laptop can end it; nothing else is there to end
         raise SystemExit(NOT_YET)
-    find_sweep(objects, name)
+    with named_place(objects):  # a driver of another version is stopped, too
+        definition_of_any_version(objects, name)
     if driver is None and (objects.is_local or driving_jobs.get(None) is not None):
         raise Misuse(f"{name} is not running, so there is nothing to stop.")
     request_stop(objects, name)

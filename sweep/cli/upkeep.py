@@ -21,9 +21,14 @@ from sweep.errors import AlreadyRunning
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.arms import stored_arms
-from sweep.study.definition import folder, load_definition, sweep_names
+from sweep.study.definition import (
+    definition_of_any_version,
+    folder,
+    judged_arms,
+    sweep_names,
+)
 from sweep.study.lock import driver_of
-from sweep.study.opening import find_sweep, open_store
+from sweep.study.opening import find_sweep, named_place, open_store
 from sweep.tracking.address import (
     TrackingError,
     is_server,
@@ -71,7 +76,8 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
     if name is None:
         uri = tracking_uri(objects.root, mlflow)
     else:
-        uri = place_of(objects, find_sweep(objects, name), mlflow)
+        with named_place(objects):  # MLflow has its numbers, whatever trained them
+            uri = place_of(objects, definition_of_any_version(objects, name), mlflow)
     served = is_server(uri)
     if only_url and not served:
         raise Failure(f"MLflow at {shown(uri)} is a database that nobody serves.")
@@ -185,7 +191,9 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if own & others:
         click.echo(f"{len(own & others)} arms stay: other sweeps use them")
     if unknown:
-        click.echo(f"no arm goes: it is not known which ones {', '.join(unknown)} uses (damaged)")
+        click.echo(
+            f"no arm goes: it is not known which ones {', '.join(unknown)} uses (it cannot be read)"
+        )
     left = readings.left_by(objects, name, own)
     if left is not None:
         click.echo(
@@ -222,8 +230,9 @@ def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[s
     unknown = []
     for sweep in sweep_names(objects):
         try:
-            arms = stored_arms(objects, load_definition(objects, sweep))
-            claimed[sweep] = {arm.signature for arm in arms} & there
+            arms = stored_arms(objects, definition_of_any_version(objects, sweep))
+            named = judged_arms(objects, sweep)  # also those of another training version
+            claimed[sweep] = ({arm.signature for arm in arms} | named) & there
         except SweepError:
             unknown.append(sweep)
     own = claimed.pop(name, set())

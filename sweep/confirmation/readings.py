@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 
 from sweep.confirmation.plan import Plan, family_of, load_plan, studies_of
-from sweep.study.definition import Definition, load_definition, sweep_names
+from sweep.study.definition import Definition, definition_of_any_version, sweep_names
 from trainables.errors import SweepError
 from trainables.plain import Json
 from trainables.records.arms import ArmStore
@@ -112,7 +112,8 @@ def _reading(objects: ObjectStore, name: str, *, alone: bool = False) -> Reading
         if plan is None:
             return None
         of: Plan = plan if alone else studies_of(objects, name) or plan
-        return Reading(of.name, of.search, of.digest, _tests(load_definition(objects, name)))
+        tests = _tests(definition_of_any_version(objects, name))
+        return Reading(of.name, of.search, of.digest, tests)
     except SweepError:
         return None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sweep.results.sweep_view import SweepView
 from sweep.study.advice import command, note
 from sweep.study.arms import all_judged, stored_arms
-from sweep.study.definition import Definition, folder, load_definition, sweep_names
+from sweep.study.definition import Definition, definition_of_any_version, folder, sweep_names
 from trainables.errors import UnknownName, UnreadableObject
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -30,7 +30,7 @@ def keep_winners_weights(objects: ObjectStore, view: SweepView) -> int:
         if other == name:
             continue
         try:
-            definition = load_definition(objects, other)
+            definition = definition_of_any_version(objects, other)
         except UnknownName:  # removed meanwhile
             continue
         except UnreadableObject as error:

@@ -68,7 +68,8 @@ def arms_of_proposal(
         definition.space.run(definition.space.setting(setting), point, seed=s)
         for s in definition.space.search_seeds
     ]
-    return [Arm(config, config.signature(), setting, number) for config in configs]
+    version = definition.training_version
+    return [Arm(config, config.signature(version), setting, number) for config in configs]
 
 
 def baselines(definition: Definition, setting: str) -> list[Arm]:
@@ -77,7 +78,8 @@ def baselines(definition: Definition, setting: str) -> list[Arm]:
         definition.space.run(definition.space.setting(setting), {}, seed=seed).unconstrained()
         for seed in definition.space.search_seeds
     ]
-    return [Arm(config, config.signature(), setting, None) for config in configs]
+    version = definition.training_version
+    return [Arm(config, config.signature(version), setting, None) for config in configs]
 
 
 def arms_by_proposal(

@@ -11,14 +11,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from search_spaces.space import HOW_IT_RUNS, SearchSpace
-from sweep.errors import NameTaken
-from sweep.study.advice import resume
-from trainables.errors import InvalidValue, UnknownName
+from sweep.errors import NameTaken, OtherVersion
+from sweep.study.advice import command, resume
+from trainables.config import arm
+from trainables.errors import InvalidValue, SweepError, UnknownName
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
+
+UNKNOWN = 0  # of a training version
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,9 @@ class Definition:
     name: str
     space: SearchSpace  # resolved: the data fingerprint is filled in
     mlflow_uri: str | None = None  # where it is tracked; not compared; None: below the storage root
+    training_version: int = field(default_factory=lambda: arm.TRAINING_VERSION)
+    # ^ that its arms are signed with; UNKNOWN: an earlier one. In stores of before it was stored it
+    #   is found from the arms
 
     def __post_init__(self) -> None:
         """Refuse names that are no plain folder name."""
@@ -39,7 +46,7 @@ class Definition:
 
     def to_json(self) -> dict[str, Json]:
         """Plain values that ``from_json`` turns back into an equal definition."""
-        return {"name": self.name, "space": self.space.to_json(), "mlflow_uri": self.mlflow_uri}
+        return {**vars(self), "space": self.space.to_json()}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> Definition:
@@ -125,10 +132,35 @@ def put_extension(objects: ObjectStore, extended: Definition) -> None:
 
 
 def load_definition(objects: ObjectStore, name: str) -> Definition:
-    """The stored definition with its extensions; UnknownName when there is no such sweep."""
-    definition = objects.get_value(definition_name(name), Definition.from_json)
-    if definition is None:
+    """The stored definition with its extensions.
+
+    Raises:
+        UnknownName: there is no such sweep.
+        OtherVersion: its arms are of another training version, so that none would be found.
+    """
+    definition = definition_of_any_version(objects, name)
+    version = definition.training_version
+    if version != arm.TRAINING_VERSION:
+        by = f"training version {version}" if version != UNKNOWN else "an earlier training version"
+        remove = command("rm", name, storage=objects.root)
+        raise OtherVersion(
+            f"{name} was trained by {by} of descent-sweep, and this is version "
+            f"{arm.TRAINING_VERSION}, which trains to other numbers: its results cannot be read or "
+            "continued here, and nothing was changed. Read them with the release that trained "
+            "them, or run its space anew under another --name (then the two can be told apart); "
+            f"`{remove}` deletes it."
+        )
+    return definition
+
+
+def definition_of_any_version(objects: ObjectStore, name: str) -> Definition:
+    """The same, whichever training version its arms are of: for what reads no result of them."""
+    found = objects.get_value(definition_name(name), _with_version)
+    if found is None:
         raise UnknownName.of("sweep", name, sweep_names(objects))
+    definition, says_version = found
+    if not says_version:
+        definition = replace(definition, training_version=_version_of_arms(objects, definition))
     asked = [(definition.space.n_proposals, definition.space.search_seeds)]
     for extension in _extensions(objects, name):
         grown = objects.get_value(f"{folder(name)}/{extension}", _grown)
@@ -138,6 +170,61 @@ def load_definition(objects: ObjectStore, name: str) -> Definition:
     return definition.extended(
         n_proposals=max(n_proposals for n_proposals, _ in asked), search_seeds=tuple(seeds)
     )
+
+
+def _with_version(plain: Mapping[str, Json]) -> tuple[Definition, bool]:
+    """A stored definition, and whether it says which version its arms are of."""
+    return Definition.from_json(plain), "training_version" in plain
+
+
+def _version_of_arms(objects: ObjectStore, definition: Definition) -> int:
+    """The version that the arms of a sweep are signed with which does not say so itself.
+
+    Its verdicts name its arms. Before there is any, its unconstrained arms may be there, which
+    other sweeps share; without these as well it is this version: nothing can be missed.
+    """
+    space = definition.space
+    versions = range(arm.TRAINING_VERSION, 0, -1)
+    is_judged = False
+    for setting, one in _judged(objects, definition.name):
+        named = {end["signature"] for end in (one.get("outcome") or {}).get("arms", ())}
+        is_judged |= bool(named)
+        with suppress(SweepError, LookupError, TypeError):  # no verdict that this version reads
+            of = space.setting(setting)
+            configs = [space.run(of, one["point"], seed=seed) for seed in space.search_seeds]
+            for version in versions:
+                if named & {config.signature(version) for config in configs}:
+                    return version
+    if is_judged:
+        return UNKNOWN
+    plain = [
+        space.run(setting, {}, seed=seed).unconstrained()
+        for setting in space.settings
+        for seed in space.search_seeds
+    ]
+    there = (
+        version
+        for version in versions
+        if any(objects.names(f"arms/{config.signature(version)}") for config in plain)
+    )
+    return next(there, arm.TRAINING_VERSION)
+
+
+def judged_arms(objects: ObjectStore, name: str) -> set[str]:
+    """Signatures of the constrained arms that verdicts of a sweep name, of whichever version."""
+    return {
+        end["signature"]
+        for _, one in _judged(objects, name)
+        for end in (one.get("outcome") or {}).get("arms", ())
+    }
+
+
+def _judged(objects: ObjectStore, name: str) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Every verdict as it is stored, with its setting."""
+    below = f"{folder(name)}/proposals"
+    for setting in objects.names(below):
+        found = objects.get_derived(f"{below}/{setting}/judged.json", dict[str, Json]) or {}
+        yield from ((setting, one) for one in found.values() if isinstance(one, dict))
 
 
 def sweep_names(objects: ObjectStore) -> list[str]:

@@ -331,22 +331,27 @@ class ArmConfig(Section):
             value = None if value is None else getattr(value, part)
         return value
 
-    def signature(self) -> str:
+    def signature(self, version: int | None = None) -> str:
         """16 hex digits: the hash of the fields that are not at their defaults.
 
         So a field that is new leaves the arms that are stored as they are; a default that changes
         does not, and tests/golden/defaults.json has them all.
         ``data.folder`` is a place and is left out: the pixels' fingerprint stands for it. So does
         that of a checkpoint's files for ``model.checkpoint``.
+
+        Args:
+            version: the training version; None: this one. With another one it is the name that the
+                arm had then, as long as no default has changed since.
         """
+        version = TRAINING_VERSION if version is None else version
         content = self.changed()
         if content.get("data", {}).pop("folder", None) and not content["data"]:
             del content["data"]
         if self.model.checkpoint_fingerprint:
             content["model"].pop("checkpoint")
-        if mended := self._mended():
+        if version == TRAINING_VERSION and (mended := self._mended()):
             content["mended"] = mended
-        text = json.dumps({"training_version": TRAINING_VERSION, "config": content}, sort_keys=True)
+        text = json.dumps({"training_version": version, "config": content}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _mended(self) -> list[str]:

@@ -1,0 +1,133 @@
+"""A store that another training version filled: no verb reads it as empty, none changes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import sweep as python_api
+from sweep.errors import OtherVersion
+from sweep.results.sweep_view import load_sweep
+from sweep.run.retention import keep_winners_weights
+from tests.support.command_line import contents, refused, sweep
+from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
+from trainables.config import arm
+from trainables.records.objects import ObjectStore
+
+DEFINITION = "sweeps/tiny/definition.json"
+VERBS = (
+    ("status", "tiny"),
+    ("status", "tiny", "--json"),
+    ("best", "tiny"),
+    ("best", "tiny", "--json"),
+    ("export", "tiny", "--all", "--out", "out"),
+    ("report", "tiny", "--out", "out"),
+    ("answers", "tiny", "--out", "out"),
+    ("confirm", "tiny"),
+    ("confirm", "tiny", "--dry-run"),
+    ("confirm", "tiny", "--studies", "2"),
+    ("reproduce", "tiny", FIRST),
+    ("resume", "tiny"),
+    ("resume", "tiny", "--proposals", "9"),
+    ("resume", "tiny", "--retry-failed"),
+    ("sync", "tiny"),
+    ("register", "tiny"),
+    ("run", "quickstart", "--start-from", "tiny"),
+)
+
+
+@pytest.fixture(params=["says its version", "is older"])
+def upgraded(
+    request: pytest.FixtureRequest, stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> ObjectStore:
+    """The sweep tiny, which the version before this one trained."""
+    if request.param == "is older":
+        plain = stored.get_json(DEFINITION)
+        stored.put_json(DEFINITION, {k: v for k, v in plain.items() if k != "training_version"})
+    monkeypatch.setattr(arm, "TRAINING_VERSION", arm.TRAINING_VERSION + 1)
+    return stored
+
+
+@pytest.mark.parametrize("words", VERBS, ids=" ".join)
+def test_every_verb_says_which_version_trained_it_and_changes_nothing(
+    upgraded: ObjectStore, words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents(Path(upgraded.root))
+    said = refused(*words)
+    version = arm.TRAINING_VERSION
+    assert f"tiny was trained by training version {version - 1}" in said
+    assert f"this is version {version}" in said
+    assert "the release that trained" in said
+    assert "--name" in said
+    assert contents(Path(upgraded.root)) == before
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_python_api_says_so_too(upgraded: ObjectStore) -> None:
+    with pytest.raises(OtherVersion, match="trained by training version"):
+        python_api.load("tiny", upgraded.root)
+
+
+def test_an_earlier_export_stays_as_it_is(stored: ObjectStore, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    sweep("export", "tiny", "--all", "--out", str(out))
+    before = contents(out)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arm, "TRAINING_VERSION", 999)
+        refused("export", "tiny", "--all", "--out", str(out))
+    assert contents(out) == before
+
+
+def test_the_list_marks_it_and_shows_the_others(upgraded: ObjectStore) -> None:
+    store_sweep(upgraded, {FIRST: [FEASIBLE]}, name="new")
+    listed = sweep("list", "--json")
+    states = {entry["name"]: entry["state"] for entry in json.loads(listed.stdout)}
+    assert states == {"tiny": "other version", "new": "stopped"}
+    assert "tiny was trained by training version" in listed.stderr
+    assert "other version" in sweep("list").stdout
+
+
+def test_rm_deletes_its_arms_and_no_others(upgraded: ObjectStore) -> None:
+    old = set(upgraded.names("arms"))
+    store_sweep(upgraded, {FIRST: [FEASIBLE]}, name="new")
+    assert "10 arms" in sweep("rm", "tiny", "--yes").stdout
+    assert not old & set(upgraded.names("arms"))
+    assert all(a.is_final for a in load_sweep(upgraded, "new").settings[0].arms)
+
+
+def test_removing_another_sweep_leaves_its_arms(upgraded: ObjectStore) -> None:
+    old = set(upgraded.names("arms"))
+    store_sweep(upgraded, {FIRST: [FEASIBLE]}, name="new")
+    sweep("rm", "new", "--yes")
+    assert set(upgraded.names("arms")) == old
+
+
+def test_the_end_of_another_sweep_does_not_stumble_over_it(upgraded: ObjectStore) -> None:
+    store_sweep(upgraded, {FIRST: [FEASIBLE]}, name="new")
+    keep_winners_weights(upgraded, load_sweep(upgraded, "new"))
+
+
+def test_arms_of_no_known_version_are_no_empty_sweep(stored: ObjectStore) -> None:
+    """As where a default has changed since: none of its names can be made again."""
+    plain = stored.get_json(DEFINITION)
+    stored.put_json(DEFINITION, {k: v for k, v in plain.items() if k != "training_version"})
+    for setting in stored.names("sweeps/tiny/proposals"):
+        name = f"sweeps/tiny/proposals/{setting}/judged.json"
+        judged = stored.get_json(name)
+        for one in judged.values():
+            for end in one["outcome"]["arms"]:
+                end["signature"] = end["signature"][::-1]
+        stored.put_json(name, judged)
+    for signature in stored.names("arms"):
+        Path(stored.root, "arms", signature).rename(Path(stored.root, "arms", signature[::-1]))
+    assert "by an earlier training version" in refused("best", "tiny")
+
+
+def test_a_sweep_of_before_versions_were_stored_reads_on(stored: ObjectStore) -> None:
+    before = sweep("best", "tiny", "--json").stdout
+    plain = stored.get_json(DEFINITION)
+    stored.put_json(DEFINITION, {k: v for k, v in plain.items() if k != "training_version"})
+    assert sweep("best", "tiny", "--json").stdout == before
