@@ -55,7 +55,8 @@ ALPACA_EVAL = 805  # instructions of its set
 @name_argument
 @click.option(
     "--out", required=True, metavar="DIR",
-    help="Where to write: a new folder, or one with an earlier export, which is replaced.",
+    help="Where to write: a new folder, or one with an earlier export, which is replaced unless it "
+    "holds more.",
 )  # fmt: skip
 @click.option(
     "--all",
@@ -69,8 +70,11 @@ ALPACA_EVAL = 805  # instructions of its set
     is_flag=True,
     help="Put the paper's published numbers into the tables that are arranged as its own.",
 )
+@click.option("--replace", is_flag=True, help="Replace an earlier export also where it holds more.")
 @collected(at=Place)
-def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place) -> None:
+def export_(
+    name: str, out: str, everything: bool, beside_paper: bool, replace: bool, at: Place
+) -> None:
     """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
     from sweep.confirmation.files import files_of
     from sweep.results.export import export, write_files
@@ -81,7 +85,7 @@ def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place
         there = ask.asked(at.address, given_storage(), "export", name, *words)
         ask.said(there)
         texts = {file: content.decode() for file, content in there.contents().items()}
-        for file in write_files(folder_out, name, texts):
+        for file in write_files(folder_out, name, texts, replace=replace):
             click.echo(str(folder_out / file))
         return
     objects = open_store(at.storage)
@@ -96,7 +100,7 @@ def export_(name: str, out: str, everything: bool, beside_paper: bool, at: Place
         instead = files_of(objects, view.definition, read, beside_paper=beside_paper)
     files = export(
         view, ids, folder_out, read=read, everything=everything, beside_paper=beside_paper,
-        instead=instead,
+        instead=instead, replace=replace,
     )  # fmt: skip
     for file in files:
         click.echo(str(folder_out / file))

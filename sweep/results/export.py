@@ -21,6 +21,7 @@ import shutil
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from search_spaces.catalog import CONFIGURATION
@@ -54,6 +55,7 @@ EXPORT = "descent-sweep export"  # what a manifest says it is
 MANIFEST = "manifest.json"
 WAIT_S = 60.0  # for another export into the same folder
 LOCK = ".export-lock.tmp"  # of a folder that is written to
+_SHOWN_LOST = 4  # files that a message names
 _STAGING = ".export-*.tmp"  # what is being written; left over where an export was killed
 
 
@@ -66,6 +68,7 @@ def export(
     everything: bool = False,
     beside_paper: bool = False,
     instead: Mapping[str, str] | None = None,
+    replace: bool = False,
 ) -> list[str]:
     """Write the export of a sweep below ``out`` and return the names of its files.
 
@@ -77,29 +80,33 @@ def export(
         everything: also configurations of the closest pairs where there is no winner.
         beside_paper: with the published numbers, in the tables that are arranged as the paper's.
         instead: files by name, in the place of tables and configurations: of a confirmation.
+        replace: an earlier export goes also where it holds more than this one.
     """
-    earlier = _earlier_files(out, view.definition.name)  # refused before the work
+    earlier = _earlier_export(out, view.definition.name)  # refused before the work
     found = instead
     if found is None:
         tables = sweep_tables(view.definition.space, best_entries(view, run_ids), beside_paper)
         found = _contents(view, tables, read, everything=everything)
     files = {**found, MANIFEST: _manifest(view, run_ids, found)}
-    _write(out, files, earlier)
+    _write(out, files, earlier, replace=replace)
     return sorted(files)
 
 
-def write_files(out: Path, sweep: str, files: Mapping[str, str]) -> list[str]:
+def write_files(
+    out: Path, sweep: str, files: Mapping[str, str], *, replace: bool = False
+) -> list[str]:
     """Write an export that was made elsewhere as ``export`` would; the names of its files.
 
     Args:
         out: as for ``export``.
         sweep: its name.
         files: every file by name, the manifest among them.
+        replace: as for ``export``.
     """
     outside = [n for n in files if n.startswith("/") or ".." in PurePosixPath(n).parts]
     if outside or MANIFEST not in files:
         raise StoreError(f"this is no export of {sweep}: {', '.join(outside) or 'no manifest'}.")
-    _write(out, files, _earlier_files(out, sweep))
+    _write(out, files, _earlier_export(out, sweep), replace=replace)
     return sorted(files)
 
 
@@ -202,14 +209,23 @@ def text_of(plain: Json) -> str:
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _earlier_files(out: Path, sweep: str) -> set[str]:
-    """Names of files that an earlier export of this sweep wrote; Misuse for a foreign folder."""
+@dataclass(frozen=True)
+class _Earlier:
+    """An export that is in the folder."""
+
+    files: frozenset[str] = frozenset()
+    needed: frozenset[str] = frozenset()  # of these, what another one of the same arms has, too
+    final_arms: int = 0
+
+
+def _earlier_export(out: Path, sweep: str) -> _Earlier:
+    """What an earlier export of this sweep wrote; Misuse for a foreign folder."""
     if not out.exists():
-        return set()
+        return _Earlier()
     if not out.is_dir():
         raise Misuse(f"--out must be a folder, got the file {out}. Give a new folder.")
     if not any(path for path in out.iterdir() if not path.match(_STAGING)):
-        return set()
+        return _Earlier()
     try:
         there = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
         known = there["kind"] == EXPORT
@@ -226,15 +242,48 @@ def _earlier_files(out: Path, sweep: str) -> set[str]:
             "nothing was changed. Give another folder with --out."
         )
     names = {str(PurePosixPath(name)) for name in there.get("files", {})}
-    return {n for n in names if not n.startswith("/") and ".." not in PurePosixPath(n).parts}
+    names = {n for n in names if not n.startswith("/") and ".." not in PurePosixPath(n).parts}
+    return _Earlier(frozenset(names), frozenset(names - _of_all(there)), _final_arms(there))
 
 
-def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> None:
+def _of_all(manifest: Mapping[str, Json]) -> set[str]:
+    """Files that an export has with --all alone; every one, of an export that was not completed."""
+    if not manifest.get("complete", True):
+        return set(manifest["files"])
+    pairs = manifest.get("pairs") or {}
+    return {f"configs/{s}.json" for s, pair in pairs.items() if pair and not pair.get("winner")}
+
+
+def _final_arms(manifest: Mapping[str, Json]) -> int:
+    arms = manifest.get("arms")
+    return int(arms.get("final", 0)) if isinstance(arms, dict) else 0
+
+
+def _refuse_less(out: Path, files: Mapping[str, str], earlier: _Earlier) -> None:
+    """Raise Misuse where the export in the folder holds more than the one that is to replace it."""
+    final = _final_arms(json.loads(files[MANIFEST]))
+    lost = sorted(earlier.needed - files.keys())
+    more = []
+    if final < earlier.final_arms:
+        more.append(f"the results of {earlier.final_arms} arms, where this one has {final}")
+    if lost:
+        others = f" and {len(lost) - _SHOWN_LOST} more" * (len(lost) > _SHOWN_LOST)
+        more.append(f"{', '.join(lost[:_SHOWN_LOST])}{others}, which this one lacks")
+    if more:
+        raise Misuse(
+            f"the folder {out} holds a fuller export of this sweep: {'; '.join(more)}. Nothing was "
+            "changed. Give another folder with --out, or --replace to lose what it holds."
+        )
+
+
+def _write(out: Path, files: Mapping[str, str], there: _Earlier, *, replace: bool) -> None:
     """Write all files to one side first: a new folder appears whole, an earlier export is replaced.
 
     While files are replaced the manifest says ``"complete": false``: an export that was killed is
     known as one, and the next one completes it.
     """
+    if not replace:
+        _refuse_less(out, files, there)
     place = out if out.exists() else out.parent
     try:
         with _staged(place, "" if place == out else f".{out.name}") as staging:
@@ -242,8 +291,10 @@ def _write(out: Path, files: Mapping[str, str], earlier: Collection[str]) -> Non
                 _put(staging / name, text)
             if place == out or not _renamed(staging, out):
                 with file_locks.held(out / LOCK, WAIT_S):
-                    there = {*earlier, *_earlier_files(out, json.loads(files[MANIFEST])["sweep"])}
-                    _replace(out, staging, files, there)
+                    now = _earlier_export(out, json.loads(files[MANIFEST])["sweep"])
+                    if not replace:  # another export may have come between
+                        _refuse_less(out, files, now)
+                    _replace(out, staging, files, there.files | now.files)
     except BlockingIOError as error:
         raise StoreError(
             f"another export has been writing to {out} for {WAIT_S:.0f} s. Wait for its end, or "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.support.command_line import sweep
+from tests.support.command_line import refused, sweep
 from tests.support.sweeps import DIVERGED, FIRST, INFEASIBLE, SECOND, store_sweep
 from trainables.code_version import code_version
+from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 
@@ -33,3 +34,14 @@ def test_the_manifest_names_the_code_also_where_there_is_no_git(
     sweep("export", "mine", "--out", str(tmp_path / "out"))
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     assert [environment["code"] for environment in manifest["environments"]] == [code_version()]
+
+
+def test_export_replaces_more_by_less_only_where_it_is_told_to(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    sweep("export", "tiny", "--out", out)
+    for signature in stored.names("arms"):
+        ArmStore(stored).forget(signature)
+    assert "10 arms" in refused("export", "tiny", "--all", "--out", out)
+    sweep("export", "tiny", "--all", "--out", out, "--replace")

@@ -14,7 +14,7 @@ import pytest
 
 from search_spaces import catalog
 from sweep.results import export as export_module
-from sweep.results.export import export
+from sweep.results.export import export, write_files
 from sweep.results.sweep_view import load_sweep
 from tests.support.sweeps import (
     DIVERGED,
@@ -249,3 +249,36 @@ def test_a_sweep_with_nothing_finished_exports_its_rows_and_no_configuration(
     files = write(objects, tmp_path / "out", everything=True)
     assert not [name for name in files if name.startswith("configs/")]
     assert (tmp_path / "out" / "tables" / "results.csv").read_text().count("\n") == 3
+
+
+def test_a_fuller_export_is_not_replaced_unless_asked_for(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    """As where arms were forgotten, to be trained again, or a copy of the store lacks some."""
+    out = tmp_path / "out"
+    write(stored, out)
+    before = contents(out)
+    view = load_sweep(stored, "tiny")
+    chosen = view.settings[0].chosen.winner
+    assert chosen is not None
+    ArmStore(stored).forget(chosen.pairs[0].constrained.signature)
+    with pytest.raises(Misuse, match=r"10 arms, where this one has 9; configs/.*--replace"):
+        write(stored, out)
+    assert contents(out) == before
+    with pytest.raises(Misuse, match="fuller export"):  # made elsewhere, as a cluster's is
+        write_files(out, "tiny", {"manifest.json": json.dumps({"arms": {"final": 9}, "files": {}})})
+    assert contents(out) == before
+    files = write(stored, out, replace=True)
+    assert set(contents(out)) == set(files)
+    assert write(stored, out) == files
+
+
+def test_an_export_of_before_arms_were_counted_is_replaced_by_as_many_files(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    files = write(stored, out)
+    manifest = json.loads((out / "manifest.json").read_text())
+    del manifest["arms"], manifest["pairs"]
+    (out / "manifest.json").write_text(json.dumps(manifest))
+    assert write(stored, out) == files
