@@ -3,7 +3,8 @@
 Misuse
 ├── NameTaken       a sweep of this name has a different definition, which the message shows
 ├── AlreadyRunning  another driver works on this sweep
-└── OtherVersion    a sweep's arms were trained by another training version
+├── OtherVersion    a sweep's arms were trained by another training version
+└── CodeDiffers     some arms of a sweep were trained by other code than this
 """
 
 from __future__ import annotations
@@ -21,3 +22,7 @@ class AlreadyRunning(Misuse):
 
 class OtherVersion(Misuse):
     """The arms of a sweep are of another training version: under their names nothing is found."""
+
+
+class CodeDiffers(Misuse):
+    """Arms that a sweep would be paired with were trained by other code than the next ones."""

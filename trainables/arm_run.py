@@ -22,7 +22,7 @@ from trainables.build import build_model, build_task, parameter_dtype, placed
 from trainables.config.arm import ArmConfig
 from trainables.config.constraint import TOLERANCE
 from trainables.early_signs import EarlySigns
-from trainables.environment import environment
+from trainables.environment import environment, is_same_environment
 from trainables.errors import (
     BadData,
     Crowded,
@@ -49,6 +49,7 @@ from trainables.primal_dual.weighting import weighting_of
 from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report, Status
 from trainables.records.arms import ArmStore
+from trainables.registry.training_code import training_code
 from trainables.retries import ARM_STARTS
 from trainables.sharding.ranks import ALONE, Company, Ranks
 from trainables.tasks.base import References, Task
@@ -289,7 +290,7 @@ class ArmRun:
             self.record = ArmRecord.from_json(state["record"])
             self.record.idle_ms += max(begun_ms - self.record.reports[-1].timestamp_ms, 0)
             here = self._environment()
-            if {**self.record.environment, "before": None} != {**here, "before": None}:
+            if not is_same_environment(self.record.environment, here):
                 self.record.environment = {**here, "before": self.record.environment}
         else:  # anew; it may have waited for an arm of its group
             self.record.reports.clear()
@@ -301,7 +302,13 @@ class ArmRun:
 
     def _environment(self) -> dict[str, Json]:
         processes = 1 if self._company is None else self._company.count
-        return environment(self.config.device, processes)
+        config = self.config
+        of = (config.task, config.model.name, config.data.name)
+        return {
+            **environment(config.device, processes),
+            "training_code": training_code(*of, as_loaded=True),
+            **({"sweep": self.store.sweep} if self.store.sweep else {}),
+        }
 
     def _gpu_lost(self, what: str) -> str:
         """Raise GpuLost; after as many starts as an arm has that dies, why it ends."""

@@ -6,6 +6,7 @@ import functools
 import importlib.metadata
 import platform
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainables.code_version import code_version
@@ -30,7 +31,8 @@ PACKAGES = (
 def environment(device: str, processes: int = 1) -> dict[str, Json]:
     """Code, commit, dirty flag, versions, processor, GPU where one is used; None is unknown.
 
-    ``code`` names the code where there is no git, as on the nodes of a cluster.
+    ``code`` names the code where there is no git, as on the nodes of a cluster; with an arm goes
+    ``training_code``, the digests of what trained it alone.
 
     ``plugins``, where there are any: package and version of all that are installed. ``processes``,
     where several train together: how many.
@@ -52,6 +54,12 @@ def environment(device: str, processes: int = 1) -> dict[str, Json]:
         "gpu": None if properties is None else properties.name,
         "gpu_memory_mb": None if properties is None else properties.total_memory // 2**20,
     }
+
+
+def is_same_environment(one: Mapping[str, Json], other: Mapping[str, Json]) -> bool:
+    """Whether two are the same, whichever sweeps they served and whatever was before them."""
+    apart = {"before": None, "sweep": None}
+    return {**one, **apart} == {**other, **apart}
 
 
 def package_versions() -> dict[str, str | None]:

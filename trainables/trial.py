@@ -40,6 +40,7 @@ from trainables.records import arm_record as results
 from trainables.records.arm_record import ArmRecord, Report
 from trainables.records.arms import ArmStore
 from trainables.records.retrying import RetryingStore
+from trainables.registry.training_code import OURS, training_code
 
 if TYPE_CHECKING:
     from trainables.fused.group import ArmGroup
@@ -85,6 +86,7 @@ def trial_config(
     tolerance: float = TOLERANCE,
     landmark: str = "",
     driver: str = "",
+    sweep: str = "",
     avoid: Sequence[str] = (),
 ) -> dict[str, Json]:
     """What Tune carries for a trial: plain strings, so that it copies and logs next to nothing.
@@ -100,6 +102,7 @@ def trial_config(
         tolerance: the missing share that the sweep still calls feasible.
         landmark: an object of the driver's storage; a worker that does not see it has another one.
         driver: the run of a driver that starts the arms.
+        sweep: its sweep's name.
         avoid: machines that they must not come to, by Ray's ids.
     """
     return {
@@ -111,9 +114,20 @@ def trial_config(
         "tolerance": tolerance,
         "landmark": landmark,
         "driver": driver,
+        "sweep": sweep,
         "avoid": ", ".join(avoid),
         "code": training_version(),
+        "plugins": json.dumps(_plugins(configs)),
     }
+
+
+def _plugins(configs: Sequence[ArmConfig]) -> dict[str, str]:
+    """Digests of the plug-ins that train these arms, as a new process would load them."""
+    found: dict[str, str] = {}
+    for of in {(config.task, config.model.name, config.data.name) for config in configs}:
+        found |= training_code(*of)
+    del found[OURS]
+    return found
 
 
 def resources_of(config: dict[str, Json]) -> PlacementGroupFactory:
@@ -229,6 +243,14 @@ class ArmTrial(Trainable):
                 "machine (`ray up` installs the laptop's checkout; `sweep doctor` names those that "
                 "differ), or leave the files alone while a sweep runs; then resume it."
             )
+        wanted, here = json.loads(told["plugins"]), _plugins(configs_of(told))
+        if differ := [of for of in wanted if wanted[of] != here.get(of)]:
+            raise OtherCode(
+                f"{socket.gethostname()}, where an arm is to be trained, has other code of the "
+                f"plug-in of {', '.join(differ)} than the sweep's driver; it would train to other "
+                "numbers, so it trains nothing. Install the same on every machine, or leave its "
+                "files alone while a sweep runs; then resume it."
+            )
 
     def _arm_group(self) -> ArmGroup:
         with _collecting_seldom():
@@ -243,7 +265,7 @@ class ArmTrial(Trainable):
                 "an arm is to be trained. Give a --storage that every machine of the cluster sees: "
                 "object storage, or a folder that all of them mount."
             )
-        store = ArmStore(objects, driver=told["driver"])
+        store = ArmStore(objects, driver=told["driver"], sweep=told["sweep"])
         bundle = json.loads(told["bundle"])
         if told["processes"] > 1:
             from trainables.sharding.placed import PlacedCompany

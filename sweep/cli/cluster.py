@@ -25,6 +25,7 @@ from sweep.cluster.submission import ANSWER, Submission
 from sweep.executors.executor import Executor
 from sweep.run import notifications
 from sweep.run.budget import NO_LIMIT, Budget
+from sweep.run.forget_failed import Codes
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, note
 from sweep.study.registration import refuse_confirmation
@@ -56,7 +57,7 @@ notify_option = click.option(
 @OPTIONS["workers"]
 @OPTIONS["fuse"]
 @OPTIONS["processes"]
-@collected(budget=Budget)
+@collected(budget=Budget, codes=Codes)
 @click.option("--mlflow", metavar="URI", help="MLflow server, as seen from the cluster.")
 @notify_option
 @click.option("--any-version", is_flag=True, help="Although the cluster has another version.")
@@ -68,6 +69,7 @@ def submit(
     fuse: int | None,
     processes: int | None,
     budget: Budget,
+    codes: Codes,
     mlflow: str | None,
     notify: str | None,
     any_version: bool,
@@ -89,6 +91,8 @@ def submit(
         definition=definition.to_json(),
         asked=tuple(wanted),
         mlflow=mlflow,
+        accept_code=codes.accept_code,
+        retrain=codes.retrain,
     )
     send(where, sent, asked, Executor("cluster", workers, fuse, processes), notify, budget)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import click
@@ -34,6 +34,7 @@ from sweep.results.best import best_entries
 from sweep.results.findings import findings
 from sweep.results.sweep_view import SweepView
 from sweep.run.budget import NO_LIMIT, Budget
+from sweep.run.forget_failed import AS_TRAINED, Codes, refuse_other_code
 from sweep.run.signals import request_stop
 from sweep.study import advice
 from sweep.study.advice import note
@@ -66,7 +67,7 @@ SHOWN_SETTINGS = 8  # more are left to `sweep best`
 @click.command()
 @collected(asked=Asked)
 @storage_option
-@collected(executor=Executor, budget=Budget)
+@collected(executor=Executor, budget=Budget, codes=Codes)
 @click.option(
     "--reproduce", is_flag=True,
     help="Train again in a scratch area, and compare with the stored records.",
@@ -78,6 +79,7 @@ def run(
     storage: str,
     executor: Executor,
     budget: Budget,
+    codes: Codes,
     reproduce: bool,
     mlflow: str | None,
     notify: str | None,
@@ -105,9 +107,12 @@ def run(
 
         entry = reproduced(objects, definition, found.expected, executor)
         raise SystemExit(_tell_reproduced(entry, as_json=False))
+    refuse_other_code(objects, definition, codes)
     there = registered(objects, definition, asked=wanted, say=note)
     refuse_second_driver(objects, definition.name)
-    raise SystemExit(train(objects, there, executor, budget=budget, mlflow=mlflow, notify=notify))
+    raise SystemExit(
+        train(objects, there, executor, codes=codes, budget=budget, mlflow=mlflow, notify=notify)
+    )
 
 
 @click.command()
@@ -170,7 +175,7 @@ def _tell_reproduced(entry: Mapping[str, Json], *, as_json: bool) -> int:
 @collected(options=SweepOptions)
 @click.option("--retry-failed", is_flag=True, help="Train arms that failed once more.")
 @collected(at=Place)
-@collected(executor=Executor, budget=Budget)
+@collected(executor=Executor, budget=Budget, codes=Codes)
 @notify_option
 def resume(
     name: str,
@@ -179,6 +184,7 @@ def resume(
     at: Place,
     executor: Executor,
     budget: Budget,
+    codes: Codes,
     notify: str | None,
 ) -> None:
     """Continue a sweep; if asked, with more proposals or failed arms again.
@@ -196,6 +202,7 @@ def resume(
             n_proposals=options.proposals,
             seeds=options.seeds,
             retry_failed=retry_failed,
+            **asdict(codes),
         )
         send(at.address, sent, options, executor, notify, budget)
         return
@@ -212,14 +219,17 @@ def resume(
         there = with_folder(there, _folder(options.data))
     present = there.space.search_seeds
     seeds = None if options.seeds is None else parse_seeds(options.seeds, present)
-    there.extended(n_proposals=options.proposals, search_seeds=seeds)  # before data are read
+    grown_to = there.extended(n_proposals=options.proposals, search_seeds=seeds)
     refuse_second_driver(objects, name)
+    refuse_other_code(objects, grown_to, codes)  # before data are read
     resolve_data(resolve_checkpoints(fetch(there.space, note)))  # still there, still the same
     objects.check_writable()
     there = extended(objects, there, n_proposals=options.proposals, search_seeds=seeds, say=note)
-    raise SystemExit(
-        train(objects, there, executor, retry_failed=retry_failed, budget=budget, notify=notify)
-    )
+    code = train(
+        objects, there, executor,
+        retry_failed=retry_failed, codes=codes, budget=budget, notify=notify,
+    )  # fmt: skip
+    raise SystemExit(code)
 
 
 def _folder(data: str) -> str | None:
@@ -269,6 +279,7 @@ def train(
     executor: Executor,
     *,
     retry_failed: bool = False,
+    codes: Codes = AS_TRAINED,
     budget: Budget = NO_LIMIT,
     mlflow: str | None = None,
     notify: str | None = None,
@@ -276,8 +287,8 @@ def train(
     """Train what is missing, track it, print what it came to; the exit code."""
     return training.train(
         objects, definition, executor,
-        on_done=partial(_print_done, objects), retry_failed=retry_failed, budget=budget,
-        mlflow=mlflow, notify=notify,
+        on_done=partial(_print_done, objects), retry_failed=retry_failed, codes=codes,
+        budget=budget, mlflow=mlflow, notify=notify,
     )  # fmt: skip
 
 

@@ -41,6 +41,8 @@ class Submission:
     n_proposals: int | None = None  # of a stored sweep: ask for more
     seeds: str | None = None  # of a stored sweep, as ``parse_seeds`` reads them
     retry_failed: bool = False
+    accept_code: bool = False
+    retrain: bool = False
     driven_by: str = ""  # the job that drives this sweep already: only compare; empty: none does
     notify: str | None = None  # whom the driver tells; part of no command line: it may be secret
     options: tuple[str, ...] = ()  # more of `sweep resume`, for every start of the driver

@@ -34,7 +34,11 @@ from sweep.run import notifications
 from sweep.run.alike import failed_alike
 from sweep.run.budget import BEGUN, stored_budget
 from sweep.run.events import OnEvent, of_driver, of_storage
-from sweep.run.forget_failed import forget_failed
+from sweep.run.forget_failed import (
+    Codes,
+    forget_failed,
+    refuse_other_code,
+)
 from sweep.run.signals import KNOWN, request_stop, stop_request
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, ASKED_FROM
@@ -117,6 +121,7 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             definition now would have that job refused, and nobody would train.
     """
     check_version(sent.version, any_version=sent.any_version)
+    codes = Codes(sent.accept_code, sent.retrain)
     others = (job for job, root in sent.others.items() if is_same_root(root, objects.root))
     driving = sent.driven_by or next(others, "")
     if driving:
@@ -126,7 +131,9 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
             raise NotYet(f"job {sent.driven_by} has not stored {sent.name} yet.")
         given = Definition.from_json(sent.definition)
         uri = place_of(objects, given, sent.mlflow)  # refused before data are decoded
-        registered(objects, resolved(given, say=_say), asked=sent.asked, say=say)
+        given = resolved(given, say=_say)
+        refuse_other_code(objects, given, codes)
+        registered(objects, given, asked=sent.asked, say=say)
         if not driving:
             remember_place(objects, sent.name, uri)
             tell_unused_gpus(objects, load_definition(objects, sent.name), say)
@@ -136,6 +143,8 @@ def accept(objects: ObjectStore, sent: Submission, say: Callable[[str], None]) -
         refuse_growing_plan(there)
     refuse_second_driver(objects, sent.name)
     seeds = None if sent.seeds is None else parse_seeds(sent.seeds, there.space.search_seeds)
+    grown = there.extended(n_proposals=sent.n_proposals, search_seeds=seeds)
+    refuse_other_code(objects, grown, codes)
     there = extended(objects, there, n_proposals=sent.n_proposals, search_seeds=seeds, say=say)
     if sent.retry_failed:  # once: a driver that starts again must not train them for ever
         with driver_lock(objects, sent.name):
@@ -168,6 +177,7 @@ def drive(objects: ObjectStore, sent: Submission, known: str, *, begun_s: float)
     environment = {**_for_driver(os.environ), KNOWN: known, BEGUN: str(begun_s)}
     if sent.notify is not None:
         environment[notifications.VARIABLE] = sent.notify
+    resume += Codes(sent.accept_code, sent.retrain).options
     command = [sys.executable, "-m", "sweep.cli", *resume, *sent.options]
     code = subprocess.run(command, cwd=Path.home(), env=environment).returncode
     return code if code >= 0 else 128 - code

@@ -211,6 +211,7 @@ class _PlanSearcher(_WithoutState, Searcher):
             self._coordinator.objects.root,
             self._patience_s,
             driver=self._coordinator.runs.driver,
+            sweep=self._coordinator.definition.name,
             landmark=definition_name(self._coordinator.definition.name),
             bundle=assigned.kind.bundle,
             processes=assigned.kind.processes,

@@ -85,7 +85,7 @@ def arm_provenance(
             "peak_memory_mb": _last(record, TRAIN_PEAK_MEMORY_MB),
             "started_ms": record.started_ms,
             "ended_ms": record.ended_ms,
-            "environment": environments.index(record.environment),
+            "environment": environments.index(place(record)),
             "warnings": record.warnings,
         }
     )
@@ -114,5 +114,10 @@ def data_provenance(records: Iterable[ArmRecord]) -> list[Json]:
 
 def distinct_environments(records: Iterable[ArmRecord]) -> list[dict[str, Json]]:
     """The environments that arms were trained in, each once, in an order of their own."""
-    texts = sorted({json.dumps(record.environment, sort_keys=True) for record in records})
+    texts = sorted({json.dumps(place(record), sort_keys=True) for record in records})
     return [json.loads(text) for text in texts]
+
+
+def place(record: ArmRecord) -> dict[str, Json]:
+    """The environment of an arm, whichever sweep it was trained for."""
+    return {name: value for name, value in record.environment.items() if name != "sweep"}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Literal, cast
 
-from sweep.results.provenance import device_s
+from sweep.results.provenance import device_s, place
 from sweep.study.arms import Arm
 from sweep.study.feasibility import judge
 from trainables.config.arm import ArmConfig, ConstraintConfig
@@ -24,7 +24,8 @@ VERDICTS: Mapping[Verdict, str] = {
     "differs": "differs",
 }
 SHOWN = 8  # differences of an arm that are listed
-_OURS = ("code", "commit", "dirty")  # said, but by themselves no reason for other numbers
+# said, but by themselves no reason for other numbers
+_OURS = ("code", "commit", "dirty", "training_code")
 
 
 def differences(there: Json, here: Json, path: str = "") -> Iterator[tuple[str, Json, Json]]:
@@ -88,7 +89,7 @@ def arm_entry(arm: Arm, before: ArmRecord, now: ArmRecord) -> dict[str, Json]:
         "different": len(found),
         "largest_relative": farthest,
         "differences": _listed(found[:SHOWN]),
-        "environment": _listed(differences(before.environment, now.environment)),
+        "environment": _listed(differences(place(before), place(now))),
         "old_seconds": device_s(before) or None,
         "new_seconds": device_s(now) or None,
     }

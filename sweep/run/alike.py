@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sweep.study.arms import Arm
 from sweep.study.definition import folder
@@ -74,6 +74,12 @@ class FirstFailures:
         self.why = f"the first {len(arms)} arms failed alike{of}, and none has finished: {reason}"
         self.why += "." * (not reason.endswith("."))
         return self.why
+
+    def told(self, problems: Sequence[str]) -> list[str]:
+        """Problems of the run, why it ends first, without what that says of single arms."""
+        said = tuple(f"arm {signature} is not finished: " for signature in self.alike)
+        others = [problem for problem in problems if not problem.startswith(said)]
+        return [f"{self.why} Mend that first: a resume trains these arms again.", *others]
 
 
 def put_failed_alike(objects: ObjectStore, sweep: str, why: str) -> None:

@@ -2,8 +2,8 @@
 
 The one place that holds a sweep while it runs. Every executor is a loop over it: take ``next_arm``,
 train it, say ``report`` and then ``finished`` or ``unfinished``. Nothing here is state: all of it
-is rebuilt from the store at the next start. Errors of a search retire its setting; errors of the
-store stop the sweep. Both are told at the end: an executor would train finished arms again.
+is rebuilt from the store at the next start. Errors of a search retire its setting, those of the
+store stop the sweep: told at the end, since an executor would train finished arms again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,14 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 
-from search_spaces.space import ORDER_FREE
+from search_spaces.space import ORDER_FREE, SearchSpace
 from sweep.cost.spent import gpus_of
-from sweep.run import events
-from sweep.run.alike import FirstFailures, drop_failed_alike, failed_alike, put_failed_alike
+from sweep.errors import CodeDiffers
+from sweep.run import events, forget_failed
+from sweep.run.alike import FirstFailures, put_failed_alike
 from sweep.run.budget import Spending
 from sweep.run.events import Event, OnEvent, tell
-from sweep.run.forget_failed import failures, forget_failed
 from sweep.run.late_records import LateRecords
 from sweep.run.summary import RunSummary
 from sweep.study import advice
@@ -39,6 +38,7 @@ from sweep.study.proposals import (
     ProposalOutcome,
     StoredProposal,
     all_proposals,
+    known_of,
     put_proposal,
     put_retired,
 )
@@ -55,14 +55,7 @@ OnFinal = Callable[[Arm, ArmRecord], None]
 
 log = logging.getLogger(__name__)
 _Key = tuple[str, int]  # setting, proposal number
-
-
-@dataclass
-class _Open:
-    """A stored proposal without an outcome."""
-
-    signatures: tuple[str, ...]  # its arms, in the order of the search seeds
-    missing: set[str]  # of these and of their baselines: those that are not final
+_Question = tuple[SearchSpace, str, int, list[Observation], list[Point]]
 
 
 class Coordinator:
@@ -80,26 +73,28 @@ class Coordinator:
         ask_ahead: bool = False,
         again: str | None = None,
         spending: Spending | None = None,
+        codes: forget_failed.Codes = forget_failed.AS_TRAINED,
     ) -> None:
         """Nothing is read before ``start``.
 
         Args:
             objects: the storage root.
             definition: what is asked for.
-            on_record: told of arms whose stored records grew, or are final: at their end, and at
-                the start of those final before. It reads what it needs.
+            on_record: told of arms whose stored records grew, or are final, and reads these.
             on_proposal: told of every proposal whose arms are all final, once per run.
             on_final: told of arms that ended in this run, for the display.
             on_event: told of what somebody who does not look wants to know; may come from a thread.
             ask_ahead: prepare slow proposals (GP) in a thread while the last known arms train.
             again: the command that continues the sweep; None: a plain `sweep resume`.
             spending: counts what is spent, and of how much; None: without a limit.
+            codes: what becomes of arms that other code trained.
         """
         self.objects = objects
         self.definition = definition
         self.again = again or advice.resume(definition.name, objects.root)
         self.spending = spending or Spending(objects, definition)
-        self.runs = ArmStore(objects, driver=uuid.uuid4().hex)
+        self.runs = ArmStore(objects, driver=uuid.uuid4().hex, sweep=definition.name)
+        self.codes = forget_failed.CodeOfArms(objects, definition, codes)
         self.plan = Plan(definition)
         self.live: dict[str, LiveArm] = {}
         self._ended: LateRecords[LiveArm] = LateRecords(self.runs)
@@ -111,6 +106,7 @@ class Coordinator:
         self.ends_by = math.inf  # monotonic clock: arms that have not reported end where they are
         self.waits_for = ""  # what keeps arms from being trained, in one line, for `sweep status`
         self._is_urgent = False
+        self._began_ms = time.time_ns() // 1_000_000
         self.durations: list[float] = []  # seconds of the last arms that ended in this run
         self.progressed_at = time.monotonic()  # when an arm last reported or ended
         self._on_record, self._on_proposal, self._on_final = on_record, on_proposal, on_final
@@ -118,10 +114,11 @@ class Coordinator:
         self._has_winner = self._has_stalled = False
         self._points: dict[str, dict[int, Point]] = {s.name: {} for s in settings}
         self._judged = JudgedFiles(objects, definition.name, self._points, self.outcomes)
-        self._open: dict[_Key, _Open] = {}  # proposals without an outcome
+        # Of proposals without an outcome: arms by search seed, and what they wait for.
+        self._open: dict[_Key, tuple[tuple[str, ...], set[str]]] = {}
         self._waiting: dict[str, list[_Key]] = {}  # signature -> proposals that wait for it
         self._read = RecordReader(self.runs)
-        self._failed_baselines: dict[str, str] = {}  # signature -> why
+        self._failed_baselines: dict[str, ArmRecord] = {}
         self._first_failures = FirstFailures()
         self._unfinished = 0  # arms that were begun in this run, and will not end in it
         self._given_back: set[str] = set()  # arms that were begun: no budget keeps them waiting
@@ -132,18 +129,20 @@ class Coordinator:
     def start(self, *, retry_failed: bool = False) -> None:
         """Fold what the store holds into the plan. Raises StoreError when it cannot be read.
 
+        CodeDiffers where arms of two codes would be paired.
+
         Of judged proposals only failed ones' records are read: starting costs a read for a setting
         and a look for each final record. judged.json and spent.json are put where not whole.
 
         Args:
             retry_failed: forget the records of failed arms, so that they train again.
+
         """
         name = self.definition.name
         put_retired(self.objects, name, {})
-        if retry_failed or failed_alike(self.objects, name):
-            forget_failed(self.objects, self.definition)
-            drop_failed_alike(self.objects, name)
+        forget_failed.forget_asked(self.objects, self.definition, self.codes, retry_failed)
         self.spending.start()
+        self._settle_found()  # unconstrained arms: what was judged beside some may not stand
         stored = all_proposals(self.objects, name, list(self._points))
         proposals = [(setting, p) for setting, of in stored.items() for p in of]
         verdicts = [p.outcome for _, p in proposals if p.outcome and p.outcome.outcome != "failed"]
@@ -153,9 +152,9 @@ class Coordinator:
         every = [(setting, p, its) for (setting, p), its in zip(proposals, arms, strict=True)]
         for setting, p, its in [one for one in every if not self._believes(*one, finals.result())]:
             self._await(setting, p.number, its)
-        for arm, record in few_at_once(self._found_final, list(self.plan.remaining())):
-            if record is not None:
-                self._settle(arm, record)
+        self._settle_found()
+        if not self.plan.is_done:
+            self.codes.refuse()
         self._judged.complete()
         judged = (outcome for of in self.outcomes.values() for outcome in of.values())
         self.spending.count(self.runs, (s for outcome in judged for s in outcome.signatures))
@@ -175,6 +174,7 @@ class Coordinator:
                 if isinstance(step, Ask):
                     self._search(step)
                 elif record := self._found_final(step):
+                    self.codes.refuse()
                     self._settle(step, record)
                 else:
                     gpus = gpus_of(step.config, self.definition.space)
@@ -182,6 +182,8 @@ class Coordinator:
                     self._given_back.discard(step.signature)
                     self._ask_ahead()
                     return step
+        except CodeDiffers as error:
+            self.store_trouble(str(error), "other code trained what is next")
         except StoreError as error:
             self.store_trouble(str(error))
         return None
@@ -228,8 +230,7 @@ class Coordinator:
     def fetches(self, signature: str, how_far: str) -> None:
         """A handed-out arm waits for its data, which come."""
         if (live := self.live.get(signature)) is not None:
-            live.fetching = how_far
-            self.progressed_at = time.monotonic()
+            live.fetching, self.progressed_at = how_far, time.monotonic()
 
     def finished(self, signature: str) -> None:
         """A handed-out arm has put its final record into the store. Never raises."""
@@ -284,8 +285,8 @@ class Coordinator:
         self.progressed_at = time.monotonic()  # it is being dealt with
         if live is not None and not self._has_stalled:
             self._has_stalled = True
-            sweep = self.definition.name
-            self.tell_news(events.of_stalled_arm(sweep, signature, live.arm.setting, what))
+            of = (self.definition.name, signature, live.arm.setting)
+            self.tell_news(events.of_stalled_arm(*of, what))
 
     def tell_news(self, told: Event) -> None:
         """Pass news on. Never raises."""
@@ -305,9 +306,7 @@ class Coordinator:
     def store_trouble(self, problem: str, what: str = "the store cannot be used") -> None:
         """The store failed for longer than writers wait: stop. Nothing stored is lost.
 
-        Args:
-            problem: in full.
-            what: in a few words; the data or the code of a machine may be at fault, too.
+        ``what`` says it in a few words; the data or the code of a machine may be at fault, too.
         """
         if problem not in self.problems:
             self.problems.append(problem)
@@ -319,7 +318,8 @@ class Coordinator:
 
     def summary(self) -> RunSummary:
         """What this run came to."""
-        failed = failures(self.runs, self.again, self.outcomes, self._failed_baselines)
+        plain, since_ms = self._failed_baselines, self._began_ms
+        failed = forget_failed.failures(self.again, self.outcomes, plain, since_ms)
         counts = Counter(o.outcome for of in self.outcomes.values() for o in of.values())
         return RunSummary(
             sweep=self.definition.name,
@@ -355,6 +355,8 @@ class Coordinator:
         outcome = proposal.verdict_on([arm.signature for arm in arms])
         if outcome is None or not final.issuperset(outcome.signatures):
             return False
+        if not self.codes.count(setting, arms, outcome.arms, self.plan.baselines):
+            return False
         self.outcomes[setting][proposal.number] = outcome
         self._has_winner |= outcome.can_win
         for arm, end in zip(arms, outcome.arms, strict=True):
@@ -366,7 +368,7 @@ class Coordinator:
     def _await(self, setting: str, number: int, arms: list[Arm]) -> None:
         wanted = {arm.signature for arm in (*arms, *self.plan.baselines[setting])}
         missing = {signature for signature in wanted if not self.plan.is_final(signature)}
-        self._open[setting, number] = _Open(tuple(arm.signature for arm in arms), missing)
+        self._open[setting, number] = (tuple(arm.signature for arm in arms), missing)
         for signature in missing:
             self._waiting.setdefault(signature, []).append((setting, number))
         if not missing:
@@ -376,7 +378,7 @@ class Coordinator:
         """Find the asked-for point and store it before anything trains it."""
         try:
             ahead = self._ahead.pop((ask.setting, ask.number), None)
-            point = self._propose(ask) if ahead is None else ahead.result()
+            point = propose(*self._question(ask)) if ahead is None else ahead.result()
             # Built before it is stored: a point that no run accepts must not stay in the store.
             arms = arms_of_proposal(self.definition, ask.setting, ask.number, point)
         except Exception as error:
@@ -390,24 +392,18 @@ class Coordinator:
         self.plan.add_arms(ask.setting, ask.number, arms)
         self._await(ask.setting, ask.number, arms)
 
-    def _propose(self, ask: Ask) -> Point:
-        return propose(self.definition.space, ask.setting, ask.number, *self._known(ask.setting))
-
-    def _known(self, setting: str) -> tuple[list[Observation], list[Point]]:
-        if self.definition.space.sampler in ORDER_FREE:
-            return [], []  # not looked at; building them would make every ask cost more
-        points, outcomes = self._points[setting], self.outcomes[setting]
-        told = [outcome.told(points[number]) for number, outcome in outcomes.items()]
-        return told, [point for number, point in points.items() if number not in outcomes]
+    def _question(self, ask: Ask) -> _Question:
+        space, of = self.definition.space, ask.setting
+        is_free = space.sampler in ORDER_FREE  # nothing is looked at then, and building it costs
+        known = ([], []) if is_free else known_of(self._points[of], self.outcomes[of])
+        return space, of, ask.number, *known
 
     def _ask_ahead(self) -> None:
         """When the next thing is a slow ask, start it now, with what is known now."""
         ask = self.plan.upcoming() if self._thread is not None else None
         if ask is None or self._thread is None or (ask.setting, ask.number) in self._ahead:
             return
-        self._ahead[ask.setting, ask.number] = self._thread.submit(
-            propose, self.definition.space, ask.setting, ask.number, *self._known(ask.setting)
-        )
+        self._ahead[ask.setting, ask.number] = self._thread.submit(propose, *self._question(ask))
 
     def _retire(self, setting: str, what: str, error: Exception) -> None:
         self.retired[setting] = f"{what}: {type(error).__name__}: {error}"
@@ -424,7 +420,12 @@ class Coordinator:
         if record is None or not record.is_final:  # it was damaged
             return None
         self.runs.drop_training(arm.signature)
-        return record
+        return record if self.codes.counts(arm, record, self.plan.baselines) else None
+
+    def _settle_found(self) -> None:
+        for arm, record in few_at_once(self._found_final, list(self.plan.remaining())):
+            if record is not None:
+                self._settle(arm, record)
 
     def _settle(self, arm: Arm, record: ArmRecord, gpus: float | None = None) -> None:
         self.plan.arm_is_final(arm.signature)
@@ -432,10 +433,10 @@ class Coordinator:
         self._first_failures.known(arm.signature, record.status)
         self.spending.settled(record, gpus)
         if arm.proposal is None and record.status == "failed":
-            self._failed_baselines[arm.signature] = record.reason
+            self._failed_baselines[arm.signature] = record
         self._tell(self._on_record, arm, True)
         for setting, number in self._waiting.pop(arm.signature, ()):
-            missing = self._open[setting, number].missing
+            _, missing = self._open[setting, number]
             missing.discard(arm.signature)
             if not missing:
                 self._close(setting, number, record)
@@ -447,9 +448,7 @@ class Coordinator:
         why = self._first_failures.failed(arm, reason)
         if not why:
             return
-        said = tuple(f"arm {s} is not finished: " for s in self._first_failures.alike)
-        others = [problem for problem in self.problems if not problem.startswith(said)]
-        self.problems = [f"{why} Mend that first: a resume trains these arms again.", *others]
+        self.problems = self._first_failures.told(self.problems)
         self.stop("its first arms failed alike")
         self.ends_by = time.monotonic() + ALIKE_ENDS_S
         try:
@@ -459,7 +458,7 @@ class Coordinator:
 
     def _close(self, setting: str, number: int, last: ArmRecord | None = None) -> None:
         """All arms of a proposal are final: judge it, and let the search and the store know."""
-        signatures = self._open.pop((setting, number)).signatures
+        signatures, _ = self._open.pop((setting, number))
         baselines, space = self.plan.baselines[setting], self.definition.space
         try:
             pairs = tuple(

@@ -12,11 +12,12 @@ from typing import Protocol
 from sweep.run.budget import NO_LIMIT, Budget, Spending, put_budget
 from sweep.run.coordinator import Coordinator
 from sweep.run.events import OnEvent, ended_event
+from sweep.run.forget_failed import AS_TRAINED, Codes
 from sweep.run.progress import display_of
 from sweep.run.signals import stop_on_request, stop_on_signals, stop_request
 from sweep.run.standstill import standstill_watch
 from sweep.run.summary import RunSummary
-from sweep.study.advice import resume
+from sweep.study.advice import note, resume
 from sweep.study.arms import OnRecord
 from sweep.study.definition import Definition, load_definition
 from sweep.study.lock import driver_lock
@@ -53,6 +54,7 @@ def run_sweep(
     on_event: OnEvent | None = None,
     display: bool = True,
     retry_failed: bool = False,
+    codes: Codes = AS_TRAINED,
     budget: Budget = NO_LIMIT,
     patience_s: float = STORE_PATIENCE_S,
 ) -> RunSummary:
@@ -67,6 +69,7 @@ def run_sweep(
         on_event: told of the first winner, of standstills, and how the run ended.
         display: show progress: live on a terminal, else one line per arm.
         retry_failed: train failed arms again.
+        codes: what becomes of arms that other code trained.
         budget: when to begin no more arms.
         patience_s: how long writers wait for a store that cannot be written.
 
@@ -89,13 +92,16 @@ def run_sweep(
             on_final=shown.arm_ended,
             on_event=on_event,
             ask_ahead=executor.where != "inline",
-            again=run_again(objects, definition, executor, budget),
+            again=run_again(objects, definition, executor, budget, codes),
             spending=Spending(patient, definition, budget),
+            codes=codes,
         )
         stack.callback(coordinator.close)
         beats.watch(lambda: coordinator.waits_for, coordinator.lose_sweep)
         stack.enter_context(stop_on_request(coordinator, known=known))
         coordinator.start(retry_failed=retry_failed)
+        if told := coordinator.codes.told():
+            note(told)
         stack.enter_context(shown.showing(coordinator))
         stack.enter_context(standstill_watch(coordinator))
         try:
@@ -108,7 +114,9 @@ def run_sweep(
         if (reached := coordinator.budget_reached) and not coordinator.stopping:
             try:
                 put_budget(patient, definition.name, budget, reached=reached)
-                coordinator.again = run_again(patient, definition, executor)  # the rest
+                coordinator.again = run_again(
+                    patient, definition, executor, codes=codes
+                )  # the rest
             except StoreError as error:
                 coordinator.store_trouble(str(error))
         summary = coordinator.summary()
@@ -119,11 +127,15 @@ def run_sweep(
 
 
 def run_again(
-    objects: ObjectStore, definition: Definition, executor: Executor, budget: Budget = NO_LIMIT
+    objects: ObjectStore,
+    definition: Definition,
+    executor: Executor,
+    budget: Budget = NO_LIMIT,
+    codes: Codes = AS_TRAINED,
 ) -> str:
     """The command that continues this run, under this budget, with what is not stored of it."""
     stored, now = load_definition(objects, definition.name).space, definition.space
-    more = [*executor.options, *budget.options]
+    more = [*executor.options, *budget.options, *codes.options]
     folder = folder_of(now)
     if folder is not None and folder != folder_of(stored):
         more += ["--data", folder]

@@ -57,17 +57,28 @@ class Observation:
 
 @dataclass(frozen=True)
 class ArmEnd:
-    """How one arm ended: what a listing of many needs of its record, and nothing of when."""
+    """How one arm ended: what a listing of many needs of its record."""
 
     signature: str
     status: Status
     reason: str
     warnings: tuple[str, ...]
+    code: str = ""  # that trained it; empty: it does not say
+    trained_for: str = ""  # the sweep that trained it; empty: it does not say
+    ended_ms: int = 0  # of failures alone
 
     @classmethod
     def of(cls, record: ArmRecord) -> ArmEnd:
         """The end that a final record tells of."""
-        return cls(record.signature, record.status, record.reason, tuple(record.warnings))
+        return cls(
+            record.signature,
+            record.status,
+            record.reason,
+            tuple(record.warnings),
+            record.code,
+            record.trained_for,
+            record.ended_ms if record.status == "failed" else 0,
+        )
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> ArmEnd:
@@ -154,6 +165,14 @@ class StoredProposal:
         """Its outcome, where it was judged from these constrained arms."""
         is_theirs = self.outcome is not None and self.outcome.signatures == tuple(signatures)
         return self.outcome if is_theirs else None
+
+
+def known_of(
+    points: Mapping[int, Point], outcomes: Mapping[int, ProposalOutcome]
+) -> tuple[list[Observation], list[Point]]:
+    """What the search of a setting is told: outcomes, and the points that have none yet."""
+    told = [outcome.told(points[number]) for number, outcome in outcomes.items()]
+    return told, [point for number, point in points.items() if number not in outcomes]
 
 
 def put_proposal(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,6 +22,7 @@ from trainables.primal_dual.constraints import Scales
 Status = Literal["running", "finished", "diverged", "stopped", "failed"]
 # The same, where a finished arm is judged under its pair's constraint.
 Outcome = Literal["feasible", "infeasible", "diverged", "stopped", "failed"]
+UNKNOWN_CODE = "unknown code"
 OUTCOMES: tuple[Outcome, ...] = ("feasible", "infeasible", "diverged", "stopped", "failed")
 
 # --- names of metrics: section/name; the MLflow UI makes a section of every prefix --------------
@@ -238,6 +240,25 @@ class ArmRecord:
         return self.status != "running"
 
     @property
+    def code(self) -> str:
+        """The code that trained it, in words; of one that was resumed by other code, each in turn.
+
+        UNKNOWN_CODE in records of before it was recorded; empty where no process came so far.
+        """
+        found: list[str] = []
+        here: Json = self.environment
+        while here:
+            code = here.get("training_code")
+            found.append(code_text(code) if code else UNKNOWN_CODE)
+            here = here.get("before")
+        return ", then ".join(dict.fromkeys(reversed(found)))
+
+    @property
+    def trained_for(self) -> str:
+        """The sweep that trained it; empty in records of before it was recorded."""
+        return str(self.environment.get("sweep", ""))
+
+    @property
     def held_s(self) -> float:
         """Seconds that it held a place, from its start to its end or last report.
 
@@ -286,6 +307,15 @@ class ArmRecord:
             answers = [Answer(**answer) for answer in measured.pop("answers", ())]
             values["evaluation"] = Evaluation(scales=scales, answers=answers, **measured)
         return cls(**values)
+
+
+def code_text(code: Mapping[str, str]) -> str:
+    """The same in words.
+
+    >>> code_text({"trainables": "0a1b2c3d", "model tiny": "4e5f6a7b"})
+    'model tiny 4e5f6a7b, trainables 0a1b2c3d'
+    """
+    return ", ".join(f"{of} {digest}" for of, digest in sorted(code.items()))
 
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

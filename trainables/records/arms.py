@@ -29,15 +29,17 @@ FINAL, PROGRESS, CHECKPOINT = "record.json", "progress.json", "checkpoint-"
 class ArmStore:
     """Records and checkpoints of arms below one storage root."""
 
-    def __init__(self, objects: ObjectStore, *, driver: str = "") -> None:
+    def __init__(self, objects: ObjectStore, *, driver: str = "", sweep: str = "") -> None:
         """Use ``objects`` as they are; several stores on one root do not disturb each other.
 
         Args:
             objects: the storage root.
             driver: the run of a driver that starts arms here; see ``count_attempt``.
+            sweep: the name of the sweep that it starts them for.
         """
         self.objects = objects
         self.driver = driver
+        self.sweep = sweep
 
     def record(self, signature: str) -> ArmRecord | None:
         """The arm's final record, else that of its training, or None when it never reported.

@@ -117,6 +117,13 @@ def installed() -> dict[str, dict[str, str]]:
     }
 
 
+def entry_point_module(group: Group, name: str) -> str:
+    """Module that the entry point of a plug-in's name refers to; empty: it is built in."""
+    if _row(name) in BUILT_IN[group]:
+        return ""
+    return next((point.module for point in _entry_points(group) if point.name == name), "")
+
+
 # --- finding and loading --------------------------------------------------------------------------
 
 

@@ -1,0 +1,212 @@
+"""Arms that other code trained: refused, accepted, trained anew; failures of other code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sweep.errors import CodeDiffers
+from sweep.run.forget_failed import Codes, forget_other_code, refuse_other_code
+from sweep.study.arms import Arm
+from sweep.study.definition import put_definition
+from tests.support.records import ended, finished
+from tests.support.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
+from trainables.errors import Misuse
+from trainables.records.arm_record import ArmRecord, code_text
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+from trainables.registry.training_code import training_code
+
+OTHER = {"trainables": "00000000"}
+RecordOf = Callable[[Arm], ArmRecord]
+
+
+def trained_by(code: dict[str, str] | None, record_of: RecordOf | None = None) -> RecordOf:
+    """For ``train``: arms that this code trained; None: this one."""
+
+    def made(arm: Arm) -> ArmRecord:
+        record = record_of(arm) if record_of else finished(arm.config, LOSSES)
+        of = (arm.config.task, arm.config.model.name, arm.config.data.name)
+        here = training_code(*of) if code is None else code
+        return replace(record, environment={"training_code": here, "sweep": "toy"})
+
+    return made
+
+
+def fails(why: str) -> RecordOf:
+    return lambda arm: ended(arm.config, "failed", why)
+
+
+def test_a_sweep_that_grows_is_refused_beside_arms_of_other_code(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    train(started(objects, asked), trained_by(OTHER))
+    assert started(objects, asked).summary().is_done  # nothing is left to be paired
+    refuse_other_code(objects, asked, Codes())
+    grown = asked.extended(n_proposals=5)
+    for refused in (
+        lambda: started(objects, grown),
+        lambda: refuse_other_code(objects, grown, Codes()),
+    ):
+        with pytest.raises(
+            CodeDiffers, match=r"4 arms that toy uses .*trainables 00000000"
+        ) as told:
+            refused()
+        for way in ("--accept-code", "--retrain", "another name", "Nothing was trained"):
+            assert way in str(told.value)
+
+
+def test_another_sweep_takes_no_arm_of_other_code_by_its_signature(objects: ObjectStore) -> None:
+    train(started(objects, definition(seeds=(0,), n_settings=1)), trained_by(OTHER))
+    other = replace(definition(seeds=(0,), n_settings=1, n_proposals=4), name="other")
+    with pytest.raises(CodeDiffers, match="1 arm that other uses"):
+        refuse_other_code(objects, other, Codes())
+    with pytest.raises(CodeDiffers):
+        started(objects, other)
+
+
+def test_an_arm_that_is_met_only_while_it_runs_ends_the_run(objects: ObjectStore) -> None:
+    """Its unconstrained arms are of this code, and a proposal of the other sweep's is not."""
+    asked = definition(seeds=(0,), n_settings=1)
+
+    def record_of(arm: Arm) -> ArmRecord:
+        return trained_by(None if arm.proposal is None else OTHER)(arm)
+
+    train(started(objects, asked), record_of)
+    driver = started(objects, replace(asked, name="other"))
+    assert train(driver, trained_by(None)) == []
+    assert driver.stopping == "other code trained what is next"
+    assert "--accept-code" in driver.summary().problems[0]
+
+
+def test_accepted_arms_are_taken_as_they_are(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    train(started(objects, asked), trained_by(OTHER))
+    grown = asked.extended(n_proposals=5)
+    refuse_other_code(objects, grown, Codes(accept_code=True))
+    driver = started(objects, grown, codes=Codes(accept_code=True))
+    assert [arm.proposal for arm in train(driver, trained_by(None))] == [3, 4]
+    assert "4 arms of other code are taken" in driver.codes.told()
+
+
+def test_retraining_trains_those_and_no_others(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+
+    def record_of(arm: Arm) -> ArmRecord:
+        return trained_by(OTHER if arm.proposal in (None, 1) else None)(arm)
+
+    train(started(objects, asked), record_of)
+    assert len(forget_other_code(objects, asked)) == 2
+    assert {p.outcome for p in outcomes(objects, asked)["g1"]} == {None}
+    again = train(started(objects, asked), trained_by(None))
+    assert sorted(str(arm.proposal) for arm in again) == ["1", "None"]
+    assert forget_other_code(objects, asked) == []
+    assert all(p.outcome for p in outcomes(objects, asked)["g1"])
+
+
+def test_retraining_is_also_of_arms_that_are_met_only_while_it_runs(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    train(started(objects, asked), trained_by(OTHER))
+    driver = started(objects, replace(asked, name="other"), codes=Codes(retrain=True))
+    assert len(train(driver, trained_by(None))) == 4
+    assert "4 arms of other code are trained anew" in driver.codes.told()
+
+
+def test_the_order_in_which_a_store_keeps_digests_makes_no_other_code(
+    objects: ObjectStore,
+) -> None:
+    code = {"trainables": "1a", "model mine": "2b", "data mine": "3c"}
+    asked = definition(seeds=(0,), n_settings=1)
+    (arm,) = train(started(objects, asked), trained_by(code), limit=1)
+    record = ArmStore(objects).record(arm.signature)
+    assert record is not None
+    assert record.code == code_text(code)
+
+
+def test_a_confirmation_is_not_retrained(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    base = asked.space.base.with_fields({"early_stop": False})
+    asked = replace(asked, space=replace(asked.space, base=base, phase="confirmation"))
+    with pytest.raises(Misuse, match="is a confirmation"):
+        refuse_other_code(objects, asked, Codes(retrain=True))
+    with pytest.raises(Misuse, match="give one of them"):
+        Codes(accept_code=True, retrain=True)
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_what_failed_with_other_code_is_trained_anew_unasked(
+    objects: ObjectStore, plain: bool
+) -> None:
+    asked = definition(seeds=(0, 1), n_settings=1)
+    fail = ends_where(lambda arm: (arm.proposal is None) == plain, "failed", "4 predictions")
+
+    def record_of(arm: Arm) -> ArmRecord:
+        record = fail(arm)
+        return trained_by(OTHER if record.status == "failed" else None, lambda _: record)(arm)
+
+    first = train(started(objects, asked), record_of)
+    failed = {arm.signature for arm in first if (arm.proposal is None) == plain}
+    driver = started(objects, asked)
+    again = train(driver, trained_by(None))
+    assert {arm.signature for arm in again} == failed
+    found = outcomes(objects, asked)["g1"]
+    assert "failed" not in {p.outcome.outcome for p in found}
+    assert "no unconstrained arm" not in {p.outcome.hindrance for p in found}
+    assert "had failed with other code are trained anew" in driver.codes.told()
+
+
+def test_a_new_sweep_trains_anew_what_failed_in_another_with_other_code(
+    objects: ObjectStore,
+) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    train(started(objects, asked), trained_by(OTHER, fails("4 predictions")))
+    other = replace(asked, name="other")
+    assert len(train(started(objects, other), trained_by(None))) == 4
+    assert started(objects, other).summary().problems == ()
+
+
+def test_a_failure_that_is_told_again_says_when_and_in_which_sweep(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1, n_proposals=2)
+    first = started(objects, asked)
+    train(first, trained_by(None, fails("4 predictions.")))
+    again = started(objects, replace(asked, name="other"))
+    assert train(again, trained_by(None)) == []
+    told = again.summary().problems
+    assert len(told) == 2
+    for problem in told:
+        assert "4 predictions. (failed at 19" in problem
+        assert "in sweep toy, and not tried again here.)" in problem
+        assert "--retry-failed" in problem
+
+
+def test_what_fails_in_this_run_is_told_as_it_is(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    driver = started(objects, asked)
+
+    def fail_now(arm: Arm) -> ArmRecord:
+        return replace(fails("4 predictions.")(arm), ended_ms=2**42)
+
+    train(driver, trained_by(None, fail_now))
+    assert not any("not tried again" in problem for problem in driver.summary().problems)
+
+
+def test_arms_of_before_codes_were_recorded_are_taken_and_said(objects: ObjectStore) -> None:
+    asked = definition(seeds=(0,), n_settings=1)
+    train(started(objects, asked))
+    driver = started(objects, asked.extended(n_proposals=4))
+    assert len(train(driver, trained_by(None))) == 1
+    assert "4 arms were trained before records named their code" in driver.codes.told()
+
+
+def test_an_arm_that_other_code_began_is_of_other_code(objects: ObjectStore) -> None:
+    asked = put_definition(objects, definition(seeds=(0,), n_settings=1))
+    driver = started(objects, asked)
+    arm: Any = driver.next_arm()
+    begun = replace(trained_by(OTHER)(arm), status="running", evaluation=None)
+    ArmStore(objects).put_record(begun)
+    with pytest.raises(CodeDiffers):
+        refuse_other_code(objects, asked, Codes())
+    assert forget_other_code(objects, asked) == [arm.signature]
+    refuse_other_code(objects, asked, Codes())

@@ -1,0 +1,126 @@
+"""Digest of the code that trains an arm: what changes it, and that it is of all that trains."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.oracles import TINY
+from tests.trainables.test_plugins import LINEAR, Install, forgotten, install  # noqa: F401
+from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
+from trainables.registry import training_code as code_module
+from trainables.registry.training_code import DECIDES_NOTHING, training_code, training_modules
+
+
+def digest(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "module.py"
+    file.write_text(text)
+    return code_module._read(file).digest
+
+
+FILE = '"""What it is."""\n\ndef half(x):\n    """Half of it."""\n    return x / 2  # why\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "is_same"),
+    [
+        (FILE.replace("# why", "# because"), True),
+        (FILE.replace("What it is", "Another line"), True),
+        (FILE.replace("Half of it", "A half"), True),
+        (FILE.replace("x / 2", "(x /\n            2)"), True),
+        (FILE.replace("/ 2", "/ 3"), False),
+        (FILE.replace("/ 2", "/ 2.0"), False),
+        (FILE + "\nWIDTH = 64\n", False),
+        ("def half(x) return", False),  # none of Python's: its bytes count
+    ],
+)
+def test_what_moves_no_number_changes_no_digest(tmp_path: Path, text: str, is_same: bool) -> None:
+    assert (digest(tmp_path, text) == digest(tmp_path, FILE)) == is_same
+
+
+def test_the_words_of_an_error_count_for_nothing(tmp_path: Path) -> None:
+    text = 'def f(x):\n    require(x > 0, "x", x, "above 0")\n    raise ValueError(f"got {x}")\n'
+    same = text.replace("above 0", "more than 0").replace("got", "was")
+    assert digest(tmp_path, same) == digest(tmp_path, text)
+    assert digest(tmp_path, text.replace("x > 0", "x > 1")) != digest(tmp_path, text)
+
+
+@pytest.mark.long("it trains an arm in a process of its own")
+def test_the_digest_is_of_every_module_that_training_loads(tmp_path: Path) -> None:
+    program = (
+        "import json, sys\n"
+        "from tests.support.oracles import TINY\n"
+        "from trainables.arm_run import ArmRun\n"
+        "from trainables.records.arms import ArmStore\n"
+        "from trainables.records.objects import ObjectStore\n"
+        f"run = ArmRun(TINY, ArmStore(ObjectStore({str(tmp_path)!r})))\n"
+        "while not run.advance().is_final:\n    pass\n"
+        "assert run.record.status == 'finished', run.record.reason\n"
+        "print(json.dumps([m for m in sys.modules if m.split('.')[0] == 'trainables']))\n"
+    )
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    covered = training_modules(TINY.task, TINY.model.name, TINY.data.name)
+    left = {m for m in loaded - covered if not m.startswith(DECIDES_NOTHING)}
+    packages = {m for m in left if (Path(*m.split(".")) / "__init__.py").is_file()}
+    assert not {m for m in packages if Path(*m.split("."), "__init__.py").stat().st_size > 1000}
+    assert left == packages
+
+
+def test_other_kinds_of_arms_are_of_other_files() -> None:
+    video = training_modules("video_denoising", "ut", "photographs")
+    assert not {m for m in video if "imdb" in m or "decoder" in m or "text_classification" in m}
+    assert "trainables.models.ut" in video
+    assert not {m for m in video if m.startswith("sweep")}
+
+
+def test_a_plug_ins_digest_follows_its_code_and_not_its_version(install: Install) -> None:  # noqa: F811
+    folder = install({"models": {"mine": "acme_sweep:MINE"}}, LINEAR)
+    of = ("video_denoising", "mine", "photographs")
+    before = training_code(*of)
+    assert set(before) == {"trainables", "model mine"}
+    module = folder / "acme_sweep.py"
+    module.write_text(LINEAR + "\n# a remark\n")
+    assert training_code(*of) == before
+    module.write_text(LINEAR + "\nWIDTH = 64\n")
+    assert training_code(*of) != before
+
+
+def test_modules_beside_a_plug_in_count_where_it_imports_them(install: Install) -> None:  # noqa: F811
+    folder = install({"models": {"mine": "acme_sweep:MINE"}}, "import acme_layers\n" + LINEAR)
+    (folder / "acme_layers.py").write_text("WIDTH = 32\n")
+    (folder / "acme_other.py").write_text("WIDTH = 32\n")
+    of = ("video_denoising", "mine", "photographs")
+    before = training_code(*of)
+    (folder / "acme_other.py").write_text("WIDTH = 64\n")
+    assert training_code(*of) == before
+    (folder / "acme_layers.py").write_text("WIDTH = 64\n")
+    assert training_code(*of) != before
+
+
+def test_a_process_says_what_it_loaded_where_the_file_was_changed_since(
+    install: Install,  # noqa: F811
+) -> None:
+    folder = install({"models": {"mine": "acme_sweep:MINE"}}, LINEAR)
+    of = ("video_denoising", "mine", "photographs")
+    loaded = training_code(*of, as_loaded=True)
+    (folder / "acme_sweep.py").write_text(LINEAR + "\nWIDTH = 64\n")
+    assert training_code(*of, as_loaded=True) == loaded
+    assert training_code(*of) != loaded
+
+
+def test_a_record_says_its_code_and_that_it_was_resumed_by_another() -> None:
+    record = ArmRecord(signature="a", config=TINY)
+    assert record.code == ""
+    record.environment = {"code": "0.1.0+aa"}
+    assert record.code == UNKNOWN_CODE
+    record.environment = {"training_code": {"trainables": "1a"}}
+    assert record.code == "trainables 1a"
+    record.environment = {"training_code": {"trainables": "2b"}, "before": record.environment}
+    assert record.code == "trainables 1a, then trainables 2b"
+    assert code_text({"trainables": "1a", "model m": "2b"}) == "model m 2b, trainables 1a"
