@@ -15,6 +15,7 @@ from trainables.records.arm_record import (
     EVAL_SECONDS,
     TRAIN_PEAK_MEMORY_MB,
     TRAIN_SECONDS,
+    UNKNOWN_CODE,
     ArmRecord,
 )
 
@@ -57,6 +58,9 @@ def _pairs(
     return {
         "proposal": shown.number,
         "winner": setting.chosen.winner is not None,
+        "codes": codes_of(
+            r for p in shown.pairs for r in (p.constrained, p.unconstrained) if r is not None
+        ),
         "matched_capacity": shown.pairs[0].constrained.config.matched_capacity,
         "seeds": {
             str(pair.constrained.config.seed): {
@@ -104,6 +108,11 @@ def device_s(record: ArmRecord) -> float:
 
 def _last(record: ArmRecord, metric: str) -> float | None:
     return record.reports[-1].scalars.get(metric) if record.reports else None
+
+
+def codes_of(records: Iterable[ArmRecord]) -> list[str]:
+    """The code that trained some arms, each once; UNKNOWN_CODE where a record does not say."""
+    return sorted({record.code or UNKNOWN_CODE for record in records})
 
 
 def data_provenance(records: Iterable[ArmRecord]) -> list[Json]:

@@ -36,6 +36,8 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
             f"asked: all layers together remove {entry['demanded_descent']:.0%} of the reference "
             f"loss f0{must}"
         )
+    if codes := codes_text(entry):
+        lines.append(codes)
     lines += [f"the best may lie beyond its range: {edge}" for edge in entry["edges"]]
     if theirs.get("counted_as_constant"):
         lines.append(counted_text(entry))
@@ -83,6 +85,24 @@ fewest windows meet is met by 50% of them"
     met = values["least_units_met"]
     counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
     return f"{text}; the constraint that fewest {counted} meet is met by {met:.0%} of them"
+
+
+def codes_text(entry: Mapping[str, Json]) -> str:
+    """That the arms of a pair were trained by several codes; empty where one trained all.
+
+    >>> codes_text({"codes": ["trainables 1a"]})
+    ''
+    >>> codes_text({"codes": ["trainables 1a", "unknown code"]})
+    'two codes: its arms were trained by trainables 1a and by unknown code, so that a difference \
+between them may be that of the code'
+    """
+    codes = entry.get("codes") or []  # a cluster's head of an earlier version does not say it
+    if len(codes) < 2 and not any(", then " in code for code in codes):
+        return ""
+    return (
+        f"two codes: its arms were trained by {' and by '.join(codes)}, so that a difference "
+        "between them may be that of the code"
+    )
 
 
 def counted_text(entry: Mapping[str, Json]) -> str:
@@ -179,6 +199,11 @@ def verdict_legend(tolerance: float, phase: str) -> list[str]:
     ]
 
 
+def code_notes(entries: Sequence[Mapping[str, Json]]) -> list[str]:
+    """The settings whose pair two codes trained, for below a table."""
+    return [f"{e['setting']}: {text}." for e in entries if (text := codes_text(e))]
+
+
 def verdict_notes(rows: Sequence[Row], entries: Sequence[Mapping[str, Json]]) -> list[str]:
     """What a reader must know of single settings before quoting their pair."""
     return [
@@ -187,6 +212,7 @@ def verdict_notes(rows: Sequence[Row], entries: Sequence[Mapping[str, Json]]) ->
             for row in rows
             if row["vacuous"]
         ),
+        *code_notes(entries),
         *(
             f"{row['setting']}: {counted_text(entry)}."
             for row, entry in zip(rows, entries, strict=True)

@@ -14,7 +14,7 @@ from sweep.results.findings import findings
 from sweep.results.names import model_text, point_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, YES_NO, number
-from sweep.results.verdict_text import verdict_lines
+from sweep.results.verdict_text import code_notes, verdict_lines
 from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
 from trainables.plain import Json
@@ -65,6 +65,8 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
         )
     if len(judged) < len(entries):
         out.print(f"{len(entries) - len(judged)} settings have no finished proposal.")
+    for note in code_notes(judged):
+        out.print(Paragraph(note, hanging=2))
     for term in (
         "shown: the winner, or where there is none the proposal that is closest to winning, by its "
         "number.",

@@ -17,7 +17,7 @@ from sweep.results.aggregates import ARMS
 from sweep.results.names import model_text
 from sweep.results.tables.columns import UNMATCHED, config_of, model_notes, seeds_text
 from sweep.results.tables.formats import NOTHING, Bold, Row, Table, number
-from sweep.results.verdict_text import counted_text
+from sweep.results.verdict_text import code_notes, counted_text
 from trainables.config.arm import ArmConfig
 from trainables.plain import Json
 
@@ -123,7 +123,7 @@ def results_arranged(
         shown += [(f"{data}: {header}", texts) for header, texts in _texts(cells, has_gain)]
     told = _paper_notes(lines) if beside_paper else []
     of_models = [n for n in model_notes(entries) if not any(n in note for note in told)]
-    notes = [*notes, *of_models, *told]
+    notes = [*notes, *code_notes(entries), *of_models, *told]
     caption = "Constrained beside unconstrained, in the paper's arrangement"
     return Table("paper_results", caption, rows, shown, notes, texts=1 + len(kept), headed=1)
 

@@ -1,0 +1,66 @@
+"""Pairs whose arms different code trained: marked wherever they are shown."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sweep.cli.text.best import print_overview
+from sweep.results.best import best_entries
+from sweep.results.sweep_view import load_sweep
+from tests.support.command_line import sweep
+from tests.support.sweeps import FEASIBLE, FIRST, SECOND, store_sweep
+from trainables.records.arms import ArmStore
+from trainables.records.objects import ObjectStore
+
+MARK = "two codes: its arms were trained by"
+
+
+def trained_by(objects: ObjectStore, *, plain: str | None, constrained: str | None) -> None:
+    """Give the arms of a stored sweep the code that trained them."""
+    for signature in objects.names("arms"):
+        record = ArmStore(objects).record(signature)
+        assert record is not None
+        code = plain if record.config.constraint is None else constrained
+        environment = {**record.environment, "training_code": {"trainables": code}}
+        record = replace(record, environment=environment if code else record.environment)
+        objects.put_json(f"arms/{signature}/record.json", record.to_json())
+
+
+@pytest.mark.parametrize(
+    ("plain", "constrained", "is_marked"),
+    [("1a", "1a", False), ("1a", "2b", True), (None, "2b", True), (None, None, False)],
+)
+def test_a_pair_of_two_codes_is_marked_wherever_it_is_shown(
+    root: Path, tmp_path: Path, plain: str | None, constrained: str | None, is_marked: bool
+) -> None:
+    objects = ObjectStore(root)
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]})
+    trained_by(objects, plain=plain, constrained=constrained)
+    told = {f"trainables {code}" if code else "unknown code" for code in (plain, constrained)}
+    entries = json.loads(sweep("best", "tiny", "--json").stdout)
+    assert [set(entry["codes"]) for entry in entries] == [told, told]
+    assert (MARK in " ".join(sweep("best", "tiny").stdout.split())) == is_marked
+    sweep("export", "tiny", "--out", str(tmp_path / "out"))
+    for table in ("results", "paper_results"):
+        for form in ("md", "tex"):
+            text = (tmp_path / "out" / "tables" / f"{table}.{form}").read_text()
+            assert (MARK in " ".join(text.split())) == is_marked, (table, form)
+    manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert set(manifest["pairs"][FIRST]["codes"]) == told
+    sweep("report", "tiny", "--page", "--out", str(tmp_path / "report"))
+    page = next((tmp_path / "report").glob("*.html")).read_text()
+    assert ("trained by" in page and "wo codes: its arms" in page) == is_marked
+
+
+def test_the_overview_of_many_settings_is_marked_too(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = ObjectStore(root)
+    store_sweep(objects, {FIRST: [FEASIBLE], SECOND: [FEASIBLE]})
+    trained_by(objects, plain="1a", constrained="2b")
+    print_overview(best_entries(load_sweep(objects, "tiny"), {}))
+    assert " ".join(capsys.readouterr().out.split()).count(MARK) == 2
