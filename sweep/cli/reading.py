@@ -37,6 +37,7 @@ from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING, number
 from sweep.run.alike import failed_alike
 from sweep.run.budget import Budget, spending_entry, took_text
+from sweep.run.forget_failed import failed_when
 from sweep.study import advice
 from sweep.study.advice import note
 from sweep.study.definition import (
@@ -249,6 +250,8 @@ def _print_training(entry: Mapping[str, Json]) -> None:
     failures = entry["failures"]
     for failure in failures[:SHOWN_FAILURES]:
         text = f"{failure['signature']}  {failure['setting']}: {failure['reason']}"
+        if failure.get("ended_ms") and failure["trained_for"] != entry["name"]:
+            text += f" ({failed_when(failure['ended_ms'], failure['trained_for'])})"
         out.print(Paragraph(text, 2, "red"))
     if len(failures) > SHOWN_FAILURES:
         out.print(f"  and {len(failures) - SHOWN_FAILURES} more arms: `--json` has every reason")

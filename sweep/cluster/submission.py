@@ -53,7 +53,9 @@ class Submission:
         """Put it where ``read`` looks; for nobody else to read, since a webhook is a secret."""
         path = folder / FILE
         path.touch(mode=0o600)
-        path.write_text(json.dumps(asdict(self), allow_nan=False), encoding="utf-8")
+        new = ("accept_code", "retrain")  # a head of before these reads on, unless one is asked for
+        plain = {n: value for n, value in asdict(self).items() if value or n not in new}
+        path.write_text(json.dumps(plain, allow_nan=False), encoding="utf-8")
 
     @classmethod
     def read(cls, folder: Path) -> Submission:

@@ -67,6 +67,8 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
                 "setting": a.setting,
                 "status": status,
                 "reason": a.end.reason,
+                "trained_for": a.end.trained_for or None,
+                "ended_ms": a.end.ended_ms or None,
             }
             for status in ENDED_EARLY
             for a in arms

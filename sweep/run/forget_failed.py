@@ -103,13 +103,13 @@ def told_failure(end: ArmEnd | ArmRecord, since_ms: int) -> str:
     """Why an arm failed; of a failure of before, when and in which sweep it was."""
     if end.ended_ms >= since_ms:
         return end.reason
-    return f"{end.reason} ({failed_when(end)}, and not tried again here.)"
+    return f"{end.reason} ({failed_when(end.ended_ms, end.trained_for)}, and not tried again here.)"
 
 
-def failed_when(end: ArmEnd | ArmRecord) -> str:
+def failed_when(ended_ms: int, trained_for: str | None) -> str:
     """When an arm failed, in this machine's time, and in which sweep."""
-    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(end.ended_ms / 1000))
-    return f"failed at {at}" + f" in sweep {end.trained_for}" * bool(end.trained_for)
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(ended_ms / 1000))
+    return f"failed at {at}" + f" in sweep {trained_for}" * bool(trained_for)
 
 
 # --- arms of other code ---------------------------------------------------------------------------

@@ -134,3 +134,13 @@ def test_a_cluster_names_its_storage_root(monkeypatch: pytest.MonkeyPatch) -> No
     assert not is_same_root("", "s3://bucket/path")
     with pytest.raises(Misuse, match="SWEEP_STORAGE is not set"):
         root_on_cluster(None)
+
+
+def test_what_becomes_of_other_code_is_sent_and_says_nothing_to_an_older_head(
+    tmp_path: Path,
+) -> None:
+    sent(retrain=True).write(tmp_path)
+    assert Submission.read(tmp_path).retrain
+    sent().write(tmp_path)
+    assert "retrain" not in (tmp_path / FILE).read_text()
+    assert not Submission.read(tmp_path).retrain

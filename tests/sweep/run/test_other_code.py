@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from sweep.errors import CodeDiffers
 from sweep.run.forget_failed import Codes, forget_other_code, refuse_other_code
 from sweep.study.arms import Arm
 from sweep.study.definition import put_definition
+from tests.support.command_line import sweep
 from tests.support.records import ended, finished
 from tests.support.toy_sweeps import LOSSES, definition, ends_where, outcomes, started, train
 from trainables.errors import Misuse
@@ -37,7 +39,7 @@ def trained_by(code: dict[str, str] | None, record_of: RecordOf | None = None) -
 
 
 def fails(why: str) -> RecordOf:
-    return lambda arm: ended(arm.config, "failed", why)
+    return lambda arm: replace(ended(arm.config, "failed", why), ended_ms=90_000)
 
 
 def test_a_sweep_that_grows_is_refused_beside_arms_of_other_code(objects: ObjectStore) -> None:
@@ -210,3 +212,14 @@ def test_an_arm_that_other_code_began_is_of_other_code(objects: ObjectStore) -> 
         refuse_other_code(objects, asked, Codes())
     assert forget_other_code(objects, asked) == [arm.signature]
     refuse_other_code(objects, asked, Codes())
+
+
+def test_status_says_of_an_arm_of_another_sweep_when_it_failed_there(
+    root: Path,
+) -> None:
+    objects = ObjectStore(root)
+    asked = definition(seeds=(0,), n_settings=1, n_proposals=2)
+    train(started(objects, asked), trained_by(None, fails("4 predictions.")))
+    other = put_definition(objects, replace(asked, name="other"))
+    started(objects, other).close()
+    assert "4 predictions. (failed at 19" in " ".join(sweep("status", "other").stdout.split())
