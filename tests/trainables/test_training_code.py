@@ -5,15 +5,45 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.oracles import TINY
-from tests.trainables.test_plugins import LINEAR, Install, forgotten, install  # noqa: F401
+from tests.support.plugins.plugin_packages import write_package
 from trainables.records.arm_record import UNKNOWN_CODE, ArmRecord, code_text
+from trainables.registry import lookup
 from trainables.registry import training_code as code_module
 from trainables.registry.training_code import DECIDES_NOTHING, training_code, training_modules
+
+LINEAR = """
+from trainables.registry import ModelSpec
+
+MINE = ModelSpec(task="video_denoising", build=lambda config, task: None)
+"""
+Install = Callable[[str], Path]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """``install(code)``: the package acme-sweep of that one module brings the model mine."""
+
+    def forget() -> None:
+        lookup._entry_points.cache_clear()
+        lookup._loaded.cache_clear()
+        for name in [name for name in sys.modules if name.startswith("acme")]:
+            del sys.modules[name]
+
+    def installed(code: str) -> Path:
+        points = {"models": {"mine": "acme_sweep:MINE"}}
+        folder = write_package(tmp_path, "acme-sweep", "1.0", points, {"acme_sweep.py": code})
+        monkeypatch.syspath_prepend(folder)
+        forget()
+        return folder
+
+    yield installed
+    forget()
 
 
 def digest(tmp_path: Path, text: str) -> str:
@@ -79,8 +109,8 @@ def test_other_kinds_of_arms_are_of_other_files() -> None:
     assert not {m for m in video if m.startswith("sweep")}
 
 
-def test_a_plug_ins_digest_follows_its_code_and_not_its_version(install: Install) -> None:  # noqa: F811
-    folder = install({"models": {"mine": "acme_sweep:MINE"}}, LINEAR)
+def test_a_plug_ins_digest_follows_its_code_and_not_its_version(install: Install) -> None:
+    folder = install(LINEAR)
     of = ("video_denoising", "mine", "photographs")
     before = training_code(*of)
     assert set(before) == {"trainables", "model mine"}
@@ -91,9 +121,11 @@ def test_a_plug_ins_digest_follows_its_code_and_not_its_version(install: Install
     assert training_code(*of) != before
 
 
-def test_modules_beside_a_plug_in_count_where_it_imports_them(install: Install) -> None:  # noqa: F811
-    folder = install({"models": {"mine": "acme_sweep:MINE"}}, "import acme_layers\n" + LINEAR)
-    (folder / "acme_layers.py").write_text("WIDTH = 32\n")
+def test_modules_beside_a_plug_in_count_where_it_imports_them(
+    tmp_path: Path, install: Install
+) -> None:
+    (tmp_path / "acme_layers.py").write_text("WIDTH = 32\n")
+    folder = install("import acme_layers\n" + LINEAR)
     (folder / "acme_other.py").write_text("WIDTH = 32\n")
     of = ("video_denoising", "mine", "photographs")
     before = training_code(*of)
@@ -104,9 +136,9 @@ def test_modules_beside_a_plug_in_count_where_it_imports_them(install: Install) 
 
 
 def test_a_process_says_what_it_loaded_where_the_file_was_changed_since(
-    install: Install,  # noqa: F811
+    install: Install,
 ) -> None:
-    folder = install({"models": {"mine": "acme_sweep:MINE"}}, LINEAR)
+    folder = install(LINEAR)
     of = ("video_denoising", "mine", "photographs")
     loaded = training_code(*of, as_loaded=True)
     (folder / "acme_sweep.py").write_text(LINEAR + "\nWIDTH = 64\n")

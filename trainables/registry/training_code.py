@@ -1,4 +1,4 @@
-"""Digests of the code that trains an arm: this project's, and that of each plug-in in it.
+"""Digests of the code that trains an arm: this project's, and its plug-ins'.
 
 Of this project: the files that training imports for this task, model and data set, and no others.
 Comments, docstrings, layout and the words of errors count for nothing: they move no number. What a
