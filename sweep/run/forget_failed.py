@@ -258,6 +258,7 @@ def refuse_other_code(objects: ObjectStore, definition: Definition, codes: Codes
         _refuse_retraining(definition)
     if codes.accept_code or codes.retrain:
         return
+    objects.check_writable()  # where it cannot be, reading what is there says less
     found = other_code(objects, definition)
     if found.others and not all_judged(objects, definition):
         found.refuse()
