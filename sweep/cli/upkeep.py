@@ -39,6 +39,7 @@ from sweep.tracking.address import (
     sweep_id,
     tracking_uri,
 )
+from sweep.tracking.client import refuse_other_schema
 from trainables.errors import Failure, Misuse, SweepError
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -85,6 +86,7 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
         tracking_ui.refuse_taken_port(port)
         again = advice.command("sync", name or "NAME", storage=objects.root)
         tracking_ui.refuse_damaged(uri, again)
+        refuse_other_schema(uri)
     base = uri if served else f"http://{tracking_ui.HOST}:{port}"
     pages = {"": base}
     if name is not None:

@@ -1,14 +1,19 @@
 """MLflow client: construction, errors, and look-ups.
 
+MLflow migrates a database of an older version as soon as it opens it, and older versions can then
+no longer read it. It may be a whole team's, so that one of another version is refused instead.
+
 An experiment belongs to one sweep of one store, by its tag ``sweep_id``: sweeps of equal names on a
 shared server keep apart. The first is called like its sweep, a later one also after its id.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
+import shlex
 import shutil
 import tempfile
 import textwrap
@@ -19,7 +24,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sweep.study.advice import command
-from sweep.tracking.address import ENVIRONMENT, TrackingError, shown, sqlite_path
+from sweep.tracking.address import (
+    ENVIRONMENT,
+    URI_VARIABLE,
+    TrackingError,
+    is_server,
+    shown,
+    sqlite_path,
+)
 from trainables.machine import scratch
 from trainables.machine.file_locks import WITHOUT_LINKS
 
@@ -30,13 +42,15 @@ if TYPE_CHECKING:
 RUNS_PER_PAGE = 200  # a run takes about 0.1 MB in memory
 CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is the one that counts
 SWEEP_ID = "sweep_id"  # an experiment's tag
+ALEMBIC = "alembic_version"  # a database's table: the revision of its schema
 PROBE = "sweep_doctor"  # an experiment's tag, for an instant
 
 
 def make_client(uri: str) -> MlflowClient:
     """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet.
 
-    Raises TrackingError when the address is none, or its database's driver is not installed.
+    Raises TrackingError when the address is none, its database's driver is not installed, or its
+    database is of another version (see ``refuse_other_schema``).
     """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -51,6 +65,7 @@ def make_client(uri: str) -> MlflowClient:
         with suppress(OSError):  # of another user, say
             _remove_left_overs(path)
     try:
+        refuse_other_schema(uri)
         return MlflowClient(tracking_uri=uri)
     except ImportError as error:
         raise TrackingError(
@@ -60,6 +75,71 @@ def make_client(uri: str) -> MlflowClient:
         ) from error
     except ValueError as error:
         raise trouble(uri, error) from error
+
+
+def refuse_other_schema(uri: str) -> None:
+    """Raise TrackingError for a database with tables that MLflow here would migrate, or add to."""
+    path = sqlite_path(uri)
+    if is_server(uri) or (path is not None and not path.exists()):
+        return
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        tables, revisions = _seen(uri)
+    except SQLAlchemyError as error:
+        raise trouble(uri, error) from error
+    known = _revisions()
+    if not tables or revisions == known[:1]:
+        return
+    from mlflow.version import VERSION
+
+    other = f"Give another one, or an MLflow server, with --mlflow or {URI_VARIABLE}"
+    schema = ", ".join(revisions)
+    if not revisions:
+        raise TrackingError(
+            f"the database at {shown(uri)} has tables ({', '.join(sorted(tables)[:3])}), but not "
+            f"those of an MLflow: nothing was written into it. {other}."
+        )
+    if not set(revisions) <= set(known):
+        raise TrackingError(
+            f"the database at {shown(uri)} has schema {schema}, which MLflow {VERSION}, installed "
+            "here, does not know: it belongs to a newer MLflow, or to another program. Nothing "
+            f"was written into it. {other}, or install that MLflow here."
+        )
+    address = shlex.quote(uri) if shown(uri) == uri else "ADDRESS"
+    raise TrackingError(
+        f"MLflow's database at {shown(uri)} belongs to an older MLflow: it has schema {schema}, "
+        f"and MLflow {VERSION}, installed here, writes {known[0]}. Nothing was written into it: it "
+        "would be migrated, which cannot be undone, and the older MLflow could no longer open it. "
+        f"{other}; or, where everybody who uses it has MLflow {VERSION} or newer, copy the "
+        f"database and then migrate it with `mlflow db upgrade {address}`."
+    )
+
+
+def _seen(uri: str) -> tuple[set[str], list[str]]:
+    """The names of a database's tables, and the revisions of its schema. Only reads."""
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(uri)
+    try:
+        with engine.connect() as there:
+            tables = set(sqlalchemy.inspect(there).get_table_names())
+            if ALEMBIC not in tables:
+                return tables, []
+            rows = there.execute(sqlalchemy.text(f"SELECT version_num FROM {ALEMBIC}"))
+            return tables - {ALEMBIC}, [str(row[0]) for row in rows]
+    finally:
+        engine.dispose()
+
+
+@functools.cache
+def _revisions() -> list[str]:
+    """The schemas that the installed MLflow knows, the newest first."""
+    from alembic.script import ScriptDirectory
+    from mlflow.store import db_migrations
+
+    scripts = ScriptDirectory(str(next(iter(db_migrations.__path__))))
+    return [script.revision for script in scripts.walk_revisions()]
 
 
 def _create_whole(path: Path) -> None:
@@ -102,11 +182,12 @@ def _make_tables(database: Path) -> None:
 
 
 def _remove_left_overs(path: Path) -> None:
-    """Delete what makers of a database that is there left beside it when they were killed."""
+    """Delete what makers of a database that is there left beside it when they were killed.
+
+    Only under names that they alone give: others' copies lie beside a team's database, too.
+    """
     for left in path.parent.glob(f"{_aside(path)}*"):
-        if left.is_dir():
-            shutil.rmtree(left, ignore_errors=True)
-        else:
+        if re.fullmatch(r"[0-9a-f]{32}", left.name.removeprefix(_aside(path))):
             left.unlink(missing_ok=True)
 
 

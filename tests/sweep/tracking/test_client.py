@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -26,10 +27,12 @@ from sweep.tracking.client import (
     trouble,
 )
 from sweep.tracking.tracker import Tracker
+from tests.support.command_line import sweep
 from tests.support.servers.mlflow_servers import free_port
 from tests.support.tracked_arms import STARTED, SWEEP, history
 from trainables.machine import scratch
 
+OLDER = "5b0e9adcef9c"  # the schema of MLflow 2.14
 MAKE = "import sys; from sweep.tracking.client import make_client; make_client(sys.argv[1])"
 
 ENDS = """
@@ -73,11 +76,16 @@ def test_the_first_of_two_makers_stays(tmp_path: Path) -> None:
 
 
 def test_what_killed_makers_left_goes_when_the_database_is_there(tmp_path: Path) -> None:
-    (tmp_path / ".mlflow.db-4f1c").write_bytes(b"copied by half")
-    (tmp_path / ".mlflow.db-x_7b").mkdir()
-    (tmp_path / ".mlflow.db-x_7b" / "made.db").touch()
+    (tmp_path / f".mlflow.db-{uuid.uuid4().hex}").write_bytes(b"copied by half")
     make_client(f"sqlite:///{tmp_path}/mlflow.db")
     assert os.listdir(tmp_path) == ["mlflow.db"]
+
+
+def test_what_others_keep_beside_their_database_stays(tmp_path: Path) -> None:
+    (tmp_path / ".team.db-before-monday").write_bytes(b"a copy")
+    (tmp_path / ".team.db-copies").mkdir()
+    make_client(f"sqlite:///{tmp_path}/team.db")
+    assert set(os.listdir(tmp_path)) == {"team.db", ".team.db-before-monday", ".team.db-copies"}
 
 
 @pytest.mark.slow
@@ -149,6 +157,89 @@ def test_what_a_killed_maker_left_in_the_temporary_folder_goes(
     (left / scratch.OWNER).touch()
     make_client(f"sqlite:///{tmp_path}/mlflow.db")
     assert not list((tmp_path / "tmp").iterdir())
+
+
+# --- other people's databases ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def team_database(tmp_path: Path) -> Path:
+    """The database of a team whose MLflow is 2.14, made by MLflow's own scripts."""
+    from alembic import command
+    from mlflow.store.db.utils import _get_alembic_config
+    from mlflow.store.tracking.dbmodels.initial_models import Base
+    from sqlalchemy import create_engine
+
+    path = tmp_path / "theirs" / "team.db"
+    path.parent.mkdir()
+    engine = create_engine(f"sqlite:///{path}")
+    Base.metadata.create_all(engine)
+    engine.dispose()
+    command.upgrade(_get_alembic_config(f"sqlite:///{path}"), OLDER)
+    return path
+
+
+def test_a_database_of_an_older_mlflow_is_refused_and_untouched(
+    team_database: Path, tmp_path: Path
+) -> None:
+    uri, before = f"sqlite:///{team_database}", team_database.read_bytes()
+    check = machine.tracking(str(tmp_path), uri)
+    assert not check.passed
+    for wanted in (OLDER, "Nothing was written", "--mlflow", f"`mlflow db upgrade {uri}`"):
+        assert wanted in check.found
+    for use in (
+        lambda: Tracker(uri).sync(history(1)[0][0]),
+        lambda: run_ids(uri, SWEEP),
+        lambda: experiment_of(uri, SWEEP),
+        lambda: takes_writes(uri),
+    ):
+        with pytest.raises(TrackingError, match="older MLflow"):
+            use()
+    assert team_database.read_bytes() == before
+    assert os.listdir(team_database.parent) == ["team.db"]
+
+
+def test_sweep_ui_serves_no_database_that_its_server_would_migrate(
+    team_database: Path, tmp_path: Path
+) -> None:
+    before = team_database.read_bytes()
+    words = ["ui", "--storage", str(tmp_path), "--mlflow", f"sqlite:///{team_database}"]
+    told = sweep(*words, "--port", str(free_port()), exits=1).stderr
+    assert "older MLflow" in told
+    assert team_database.read_bytes() == before
+
+
+@pytest.mark.parametrize("revision", ["ffffffffffff", "v3.2.0.a"])
+def test_a_database_of_a_newer_mlflow_or_of_another_program_is_refused(
+    tmp_path: Path, revision: str
+) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE studies (study_id INTEGER)")
+        database.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        database.execute("INSERT INTO alembic_version VALUES (?)", (revision,))
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(TrackingError, match=f"{revision}.*does not know"):
+        make_client(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_database_without_mlflow_in_it_gets_no_tables(tmp_path: Path) -> None:
+    path = tmp_path / "lab.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE samples (number INTEGER)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(TrackingError, match=r"tables \(samples\).*--mlflow"):
+        make_client(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_an_empty_database_is_filled(tmp_path: Path) -> None:
+    (tmp_path / "new.db").touch()
+    client = make_client(f"sqlite:///{tmp_path}/new.db")
+    assert [e.name for e in client.search_experiments()] == ["Default"]
 
 
 # --- writing --------------------------------------------------------------------------------------
