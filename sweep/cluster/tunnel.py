@@ -187,6 +187,21 @@ def route(file: Path) -> Route:
     )
 
 
+def way_in(file: Path) -> str:
+    """Which way ``route`` leads, in words; nothing is asked of anybody."""
+    config = read(file)
+    provider, auth = config["provider"], config.get("auth") or {}
+    user = auth.get("ssh_user", "?")
+    if provider.get("type") == "local" and provider.get("head_ip"):
+        way = f"ssh to {user}@{provider['head_ip']}, which {file.name} names"
+    else:
+        way = (
+            f"ssh as {user} to the head of {config.get('cluster_name')}, which Ray asks the "
+            f"provider of {file.name} for ({provider.get('type')})"
+        )
+    return way + (", through its ssh_proxy_command" if auth.get("ssh_proxy_command") else "")
+
+
 def _head_of(file: Path) -> str:
     """The head's address, as `ray get-head-ip` finds it."""
     from ray.autoscaler import sdk

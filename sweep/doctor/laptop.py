@@ -82,6 +82,8 @@ def _reached(
     address: str, secret: str | None, inside: Path | None, storage: str | None, scope: Scope
 ) -> Iterator[Check]:
     """What is seen of the cluster once there is a way to it."""
+    if inside is not None:  # before anything is asked of an address that a file names
+        yield Check("way in", True, tunnel.way_in(inside))
     host = urlsplit(address).hostname if inside is None else tunnel.route(inside).host
     with tunnel.reached(address) as url:
         yield Check("head", True, f"{host} is reached" + (" through ssh" if inside else ""))

@@ -142,19 +142,19 @@ def disk(storage: str) -> Check:
 
 def tracking(storage: str, mlflow: str | None) -> Check:
     """Whether MLflow answers, and takes what is written, where sweeps are tracked."""
-    from sweep.tracking.client import takes_writes
+    from sweep.tracking.client import OtherSchema, takes_writes
 
+    without = "Sweeps run without it too; `sweep sync NAME` sends what it missed."
     try:
         uri = tracking_uri(ObjectStore(storage).root, mlflow)
         file = sqlite_path(uri)
         if file is not None and not file.exists():
             return Check("MLflow", True, f"{shown(uri)} is made by the first sweep")
         written = takes_writes(uri)
+    except OtherSchema as error:
+        return Check("MLflow", False, str(error), without)
     except SweepError as error:
-        advice = (
-            "Start the server, free its disk, or give another with --mlflow. Sweeps run without it "
-            "too; `sweep sync NAME` sends what it missed."
-        )
+        advice = f"Start the server, free its disk, or give another with --mlflow. {without}"
         return Check("MLflow", False, str(error), advice)
     found = f"{shown(uri)} answers" + (" and can be written" if written else "")
     return Check("MLflow", True, found)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import json
 import logging
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 from sweep.cluster.cluster_yaml import read
 from sweep.doctor import yaml_aws, yaml_rules, yaml_secrets
@@ -18,30 +20,44 @@ from sweep.doctor.yaml_secrets import Secret
 from trainables.errors import Misuse
 from trainables.plain import Json
 
+# Providers whose node types may leave out `resources`. One of the user's own may fill them in, too.
+FILLS_RESOURCES = ("aws", "external")
+
 
 def check(path: str | os.PathLike[str]) -> list[Check]:
     """Everything that can be known of a cluster.yaml without a cloud; one finding per question.
 
-    Sources of file_mounts are looked for as `ray up` does: from the current folder. What Ray's own
-    validation refuses is not looked at further.
+    Sources of file_mounts are looked for as `ray up` does: from the current folder. Where Ray's own
+    validation refuses something, our rules are told nevertheless, as far as they can be.
     """
     try:
         plain = read(path)
     except Misuse as error:
         return [Check("cluster.yaml", False, "", str(error))]
     secrets = yaml_secrets.find(plain)
-    findings = [_finding("secrets", [secret.advice for secret in secrets], secrets)]
-    try:
-        prepared = _as_ray_takes_it(plain)
-    except Misuse as error:
-        findings.append(_finding("Ray's validation", [str(error)], secrets))
-        return findings
-    findings.append(Check("Ray's validation", True))
+    prepared, refusals = _as_ray_takes_it(plain)
     cluster = ClusterFile(plain, prepared)
     rules = dict(yaml_rules.RULES)
     if cluster.provider_type == "aws":
         rules |= yaml_aws.RULES
-    return findings + [_finding(name, list(rule(cluster)), secrets) for name, rule in rules.items()]
+    told, unchecked = [], []
+    for name, rule in rules.items():
+        problems: list[str] = []
+        try:
+            problems.extend(rule(cluster))
+        except Exception:  # nearly any type, where a value has a shape that Ray refuses
+            if not refusals:
+                raise
+            unchecked.append(name)
+            continue
+        told.append(_finding(name, problems, secrets))
+    if unchecked:
+        refusals.append(f"Unchecked until that is mended: {', '.join(unchecked)}.")
+    return [
+        _finding("secrets", [secret.advice for secret in secrets], secrets),
+        _finding("Ray's validation", refusals, secrets),
+        *told,
+    ]
 
 
 def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Check:
@@ -49,19 +65,58 @@ def _finding(name: str, problems: list[str], secrets: list[Secret]) -> Check:
     return Check(name, not problems, advice=advice)
 
 
-def _as_ray_takes_it(plain: dict[str, Json]) -> dict[str, Json]:
-    """The file with Ray's defaults, since they run too. Raises Misuse with Ray's reason."""
+def _as_ray_takes_it(plain: dict[str, Json]) -> tuple[dict[str, Json], list[str]]:
+    """The file with Ray's defaults, since they run too; and what Ray refuses in it."""
     from ray.autoscaler._private.util import prepare_config, validate_config
 
+    written = _as_its_provider_fills_it(plain)
+    # As it is written first: filling in defaults trips over values of a wrong type.
+    bare = {"cluster_synced_files": [], "max_workers": sys.maxsize, **written}
+    refusals = _against_schema(bare)
+    prepared = written
     with _quiet() as printed:
         try:
-            # As it is written first: filling in defaults trips over values of a wrong type.
-            validate_config({"cluster_synced_files": [], "max_workers": sys.maxsize, **plain})
-            prepared: dict[str, Json] = prepare_config(copy.deepcopy(plain))
-            validate_config(prepared)
+            if not refusals:
+                validate_config(bare)
+            prepared = prepare_config(copy.deepcopy(written))
+            if not refusals:
+                validate_config(prepared)
         except Exception as error:  # nearly any type, where a value has a shape Ray did not expect
-            raise Misuse(_reason(error, printed.getvalue())) from error
-    return prepared
+            refusals = refusals or [_reason(error, printed.getvalue())]
+    if refusals and {"head_node", "worker_nodes"} & set(plain):
+        refusals.append(
+            "Since Ray 2 nodes are described in available_node_types, as in cluster.yaml of this "
+            "project: write them anew there."
+        )
+    if any("${" in refusal for refusal in refusals):
+        refusals.append("Ray fills in no ${NAME}: write the values, or use `envsubst` before.")
+    return prepared, refusals
+
+
+def _as_its_provider_fills_it(plain: dict[str, Json]) -> dict[str, Json]:
+    """The file after what `ray up` does before it validates: AWS tells what its instances have.
+
+    EC2 is not asked: that the key is there is all that matters here.
+    """
+    types = plain.get("available_node_types")
+    if plain["provider"].get("type") not in FILLS_RESOURCES or not isinstance(types, dict):
+        return plain
+    filled = {
+        name: {"resources": {}, **node} if isinstance(node, dict) else node
+        for name, node in types.items()
+    }
+    return {**plain, "available_node_types": filled}
+
+
+def _against_schema(config: dict[str, Json]) -> list[str]:
+    """All that Ray's schema refuses: its own validation stops at the first."""
+    import ray.autoscaler
+    from jsonschema.validators import validator_for
+
+    file = Path(str(ray.autoscaler.__file__)).with_name("ray-schema.json")
+    schema = json.loads(file.read_text(encoding="utf-8"))
+    errors = validator_for(schema)(schema).iter_errors(config)
+    return [_reason(error, "") for error in sorted(errors, key=lambda error: error.json_path)]
 
 
 @contextlib.contextmanager

@@ -46,6 +46,10 @@ ALEMBIC = "alembic_version"  # a database's table: the revision of its schema
 PROBE = "sweep_doctor"  # an experiment's tag, for an instant
 
 
+class OtherSchema(TrackingError):
+    """A database whose tables are not those of the installed MLflow; says what to do."""
+
+
 def make_client(uri: str) -> MlflowClient:
     """A client for ``uri``; imports mlflow, and makes an SQLite database that is not there yet.
 
@@ -78,7 +82,7 @@ def make_client(uri: str) -> MlflowClient:
 
 
 def refuse_other_schema(uri: str) -> None:
-    """Raise TrackingError for a database with tables that MLflow here would migrate, or add to."""
+    """Raise OtherSchema for a database with tables that MLflow here would migrate, or add to."""
     path = sqlite_path(uri)
     if is_server(uri) or (path is not None and not path.exists()):
         return
@@ -96,18 +100,18 @@ def refuse_other_schema(uri: str) -> None:
     other = f"Give another one, or an MLflow server, with --mlflow or {URI_VARIABLE}"
     schema = ", ".join(revisions)
     if not revisions:
-        raise TrackingError(
+        raise OtherSchema(
             f"the database at {shown(uri)} has tables ({', '.join(sorted(tables)[:3])}), but not "
             f"those of an MLflow: nothing was written into it. {other}."
         )
     if not set(revisions) <= set(known):
-        raise TrackingError(
+        raise OtherSchema(
             f"the database at {shown(uri)} has schema {schema}, which MLflow {VERSION}, installed "
             "here, does not know: it belongs to a newer MLflow, or to another program. Nothing "
             f"was written into it. {other}, or install that MLflow here."
         )
     address = shlex.quote(uri) if shown(uri) == uri else "ADDRESS"
-    raise TrackingError(
+    raise OtherSchema(
         f"MLflow's database at {shown(uri)} belongs to an older MLflow: it has schema {schema}, "
         f"and MLflow {VERSION}, installed here, writes {known[0]}. Nothing was written into it: it "
         "would be migrated, which cannot be undone, and the older MLflow could no longer open it. "

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from sweep.cli.doctor import doctor
+from sweep.cluster import tunnel
 from sweep.doctor import cluster as doctor_cluster
 from sweep.doctor import laptop as doctor_remote
 from sweep.doctor.data import Scope
@@ -206,11 +207,24 @@ def test_a_cluster_that_is_not_up_fails_after_its_file_was_checked(
     checks = json.loads(sweep("doctor", "--address", str(file), "--json", exits=1).stdout)
     names = [check["name"] for check in checks]
     assert "lab.yaml: Ray's validation" in names
-    assert names[-2:] == ["token here", "head"]
+    assert names[-3:] == ["token here", "way in", "head"]
+    assert checks[-2]["found"] == "ssh to me@127.0.0.1, which lab.yaml names"
     assert not checks[-1]["passed"]
     assert "no route to host" in checks[-1]["found"]
     failed = [check for check in checks if not check["passed"] and check["name"] != "head"]
     assert all(check["advice"] for check in failed)
+
+
+def test_of_a_cloud_it_is_said_whom_ray_asks_before_it_is_asked(tmp_path: Path) -> None:
+    file = tmp_path / "aws.yaml"
+    file.write_text(
+        "cluster_name: lab\nprovider: {type: aws, region: us-west-2}\n"
+        "auth: {ssh_user: ubuntu, ssh_private_key: /gone, ssh_proxy_command: ssh -W %h:%p gate}\n"
+    )
+    assert tunnel.way_in(file) == (
+        "ssh as ubuntu to the head of lab, which Ray asks the provider of aws.yaml for (aws), "
+        "through its ssh_proxy_command"
+    )
 
 
 @pytest.mark.parametrize(

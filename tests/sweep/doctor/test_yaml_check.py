@@ -426,14 +426,69 @@ def test_the_token_here_is_looked_at(
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_ray_refuses_is_told_and_ends_the_checks(
+def test_what_ray_refuses_is_told_and_hides_none_of_our_rules(
     plant: Callable[[Json], None], told: str, checked: Callable[[Json], dict[str, Check]]
 ) -> None:
     plain = yaml.safe_load(filled(AWS))
     plant(plain)
+    given("file_mounts", "~/data", to="no/such/folder")(plain)
     found = checked(plain)
-    assert list(found) == ["secrets", RAYS]
+    assert "no no/such/folder" in found["files here"].advice
     assert re.search(told, found[RAYS].advice, flags=re.S), found[RAYS].advice
+
+
+def test_all_that_ray_refuses_is_told_at_once(checked: Callable[[Json], dict[str, Check]]) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    plain |= {"max_workers": "${WORKERS}", "setup_comands": [], "head_start_ray_commands": 3}
+    advice = checked(plain)[RAYS].advice
+    for told in ("max_workers", "setup_comands", "head_start_ray_commands", "`envsubst`"):
+        assert told in advice
+    assert "Unchecked until that is mended: " in advice
+    assert "head, " in advice
+
+
+@pytest.mark.parametrize("left_out", [("head",), ("l4", "a10g"), ("head", "l4", "a10g", "h100")])
+def test_aws_may_tell_what_its_instances_have(
+    left_out: tuple[str, ...], checked: Callable[[Json], dict[str, Check]]
+) -> None:
+    """`ray up` asks EC2 before it validates."""
+    plain = yaml.safe_load(filled(AWS))
+    for name in left_out:
+        del plain["available_node_types"][name]["resources"]
+    found = checked(plain)
+    assert found[RAYS].passed
+    assert set(failed(found)) == ({"lasting head"} if "head" in left_out else set())
+
+
+def test_elsewhere_every_type_without_resources_is_told(
+    checked: Callable[[Json], dict[str, Check]],
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    given("provider", to={"type": "gcp", "region": "us-west1", "project_id": "lab"})(plain)
+    for name in ("l4", "h100"):
+        del plain["available_node_types"][name]["resources"]
+    found = checked(plain)
+    assert ".l4: 'resources' is" in found[RAYS].advice
+    assert ".h100: 'resources' is" in found[RAYS].advice
+    assert found["token"].passed
+
+
+def test_a_file_of_ray_1_is_told_what_has_taken_its_place(
+    checked: Callable[[Json], dict[str, Check]],
+) -> None:
+    plain = yaml.safe_load(filled(AWS))
+    for name in ("available_node_types", "head_node_type"):
+        del plain[name]
+    plain["head_node"] = plain["worker_nodes"] = {"InstanceType": "m5.large"}
+    found = checked(plain)
+    assert "available_node_types" in found[RAYS].advice
+    assert found["token"].passed
+
+
+def test_anchors_of_yaml_are_read(checked: Callable[[Json], dict[str, Check]]) -> None:
+    text = filled(AWS).replace("head_node_type: head", "head_node_type: &head head")
+    assert "&head" in text
+    assert failed(checked(text.replace("cluster_name: ", "cluster_name: &name "))) == {}
 
 
 def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Check]]) -> None:
@@ -449,9 +504,18 @@ def test_what_ray_only_prints_is_told_too(checked: Callable[[Json], dict[str, Ch
         ("- a\n- b\n", r"must be a mapping with a cluster_name and a provider"),
         ("cluster_name: x\nprovider: aws\n", r"must be a mapping"),
         ("cluster_name: a\nprovider: {type: aws}\ncluster_name: b\n", r"line 3: 'cluster_name' is"),
+        ("a: 1\n---\nb: 2\n", r"line 2: a second document begins there"),
+        (
+            "apiVersion: v1\nkind: Secret\n---\napiVersion: ray.io/v1\nkind: RayCluster\n",
+            r"Kubernetes objects \(Secret, RayCluster\).*kubectl apply.*--address",
+        ),
+        ("apiVersion: ray.io/v1\nkind: RayCluster\n", r"Kubernetes objects \(RayCluster\)"),
         ("provider: {type: aws}\nmax_workers: 2026-13-01\n", r"is no YAML: a value looks like"),
     ],
-    ids=["no YAML", "a list", "a provider that is text", "a key twice", "a date that is none"],
+    ids=[
+        *("no YAML", "a list", "a provider that is text", "a key twice", "two documents"),
+        *("Kubernetes objects", "one Kubernetes object", "a date that is none"),
+    ],
 )
 def test_what_is_no_cluster_file_is_a_finding_and_a_misuse(
     content: str, told: str, checked: Callable[[Json], dict[str, Check]], tmp_path: Path
