@@ -28,6 +28,7 @@ from transformers.utils import logging
 from trainables.errors import BadData, InvalidValue, UnknownName
 from trainables.fetching.fetched_folders import on_this_machine
 from trainables.fetching.remote_folders import is_address
+from trainables.fetching.stand_ins import stand_in
 
 # a network, and how images enter it, in either file
 _DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json")
@@ -91,6 +92,9 @@ class Checkpoint:
         except Exception as error:
             if what == "configuration" and not folder.is_dir():
                 raise UnknownName(self._never_downloaded()) from error
+            for file in sorted(_found(folder, ("*.*",))):
+                if (said := stand_in(file)) is not None:
+                    raise BadData(f"{file} {said}") from error
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
             raise BadData(
                 f"cannot read the {what} of checkpoint {self.name!r}: {reason.rstrip('.')}. It "

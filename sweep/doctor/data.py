@@ -22,6 +22,7 @@ from trainables.errors import BadData, StoreError, SweepError
 from trainables.fetching.cache import cache_root
 from trainables.fetching.fetched_folders import listed
 from trainables.fetching.remote_folders import is_address, without_scheme
+from trainables.fetching.stand_ins import stand_in
 from trainables.registry.built_in import INSTRUCTIONS, TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 from trainables.registry.task_facts import DataGroup
@@ -139,9 +140,12 @@ def _at_address(address: str, names: Sequence[str]) -> Found:
 
 
 def _video_data(data: DataConfig) -> Found:
+    from trainables.datasets.video.load import remarks
+
     counts, root, listing = _clips(data)
     place = f"in {root}" if data_set_spec("videos", data.name).reads_folder else "built in"
-    return Found(f"{counts} {place}", _listing_digest(listing))
+    said = "".join(f"; {remark}" for remark in remarks(data))
+    return Found(f"{counts} {place}{said}", _listing_digest(listing))
 
 
 def _text_data(data: DataConfig, group: DataGroup) -> Found:
@@ -266,4 +270,6 @@ def _require_whole(file: Path) -> None:
         with safe_open(file, framework="numpy"):
             pass
     except (SafetensorError, OSError) as error:
+        if (said := stand_in(file)) is not None:
+            raise BadData(f"{file} {said}") from error
         raise BadData(f"{file} is damaged: {error}. Download or copy it again.") from error

@@ -17,6 +17,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from search_spaces.space import SearchSpace, Setting
+from sweep.study.advice import note
 from sweep.study.definition import Definition
 from sweep.study.opening import refuse_key
 from trainables.code_version import DISTRIBUTION
@@ -94,7 +95,9 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
     seen: dict[DataConfig, str] = {}
     for name, run in runs.items():
         try:
-            seen[run.data] = seen.get(run.data) or fingerprinted_data(run).fingerprint
+            if run.data not in seen:
+                seen[run.data] = fingerprinted_data(run).fingerprint
+                _say_how_it_is_read(run)
         except BadData as error:
             gives_none = run.data.folder is None and _reads_folder(run)
             hint = " Give the folder or address with --data, or set SWEEP_DATA." * gives_none
@@ -111,6 +114,15 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
             ) from error
     prints = {name: seen[run.data] for name, run in runs.items()}
     return _with_each(space, "data.fingerprint", prints)
+
+
+def _say_how_it_is_read(run: ArmConfig) -> None:
+    """Tell people what changes the pixels that they gave, or which of them are taken."""
+    if run.facts.data_group == "videos":
+        from trainables.datasets.video.load import remarks
+
+        for remark in remarks(run.data):
+            note(f"{run.data.name}: {remark}")
 
 
 def resolve_checkpoints(space: SearchSpace) -> SearchSpace:

@@ -1,8 +1,10 @@
 """Published layouts: where a data set lies below the given folder, and its clips.
 
-A data set is known by the folders of its two splits. It may be given as its own folder or as one
-that contains it under a usual name; two copies, or one data set in two layouts, are refused, since
-they may differ in their clips or pixels and a guess would be silent.
+A data set is known by the folders of its two splits, and the names of the clips in them. It may be
+given as its own folder or as one that contains it under a usual name. Two copies are refused, since
+they may differ in their clips or pixels and a guess would be silent. Of several layouts in one
+folder the first counts, which is the one as published: what people make from it, such as frames of
+its videos, usually lies beside it. That is said.
 """
 
 from __future__ import annotations
@@ -16,12 +18,14 @@ from pathlib import Path
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.video.clips import RawClip, RawVideo
-from trainables.datasets.video.frame_files import decode_frames, numbered_frames
-from trainables.datasets.video.video_files import decode_video, decoder
+from trainables.datasets.video.frame_files import decode_frames, image_size, numbered_frames
+from trainables.datasets.video.video_files import VIDEO_SUFFIXES, decode_video, decoder, video_size
 from trainables.errors import BadData
+from trainables.fetching.stand_ins import first_stand_in
 from trainables.registry import DataSetSpec
 
 IMAGES = (".jpg", ".jpeg", ".png")
+TIFF = (".tif", ".tiff")
 
 
 class OtherLayout(BadData):
@@ -35,7 +39,9 @@ class Split:
     folder: str  # below the data set's own
     clip: str  # a clip's name without suffix; the groups are numbers, in order of weight
     example: str  # a clip's name, for messages
-    suffixes: tuple[str, ...]  # of a clip's frames; of the clip itself where it is a video file
+    # Of a clip's frames, or of the clip itself where it is a video file: of several kinds side by
+    # side the first counts, which is the one as published.
+    kinds: tuple[tuple[str, ...], ...]
     videos: bool = False  # whether a clip is one video file; else a folder of numbered frames
     flawed: tuple[tuple[int, int], ...] = ()
     # ^ clip and frame, both counted from 1, that are damaged in the archive as it is published
@@ -49,10 +55,26 @@ class Layout:
     test: Split
 
 
-NUMBERED_FRAMES = Layout(
-    Split("training/frames", r"(\d+)", "01", IMAGES),
-    Split("testing/frames", r"(\d+)", "01", IMAGES),
-)
+def layouts_of(folders: Iterable[tuple[str, str]], clip: str, example: str) -> tuple[Layout, ...]:
+    """Layouts of folders of extracted frames: one for each pair of training and test folder."""
+    kinds = (IMAGES, TIFF)
+    return tuple(
+        Layout(Split(train, clip, example, kinds), Split(test, clip, example, kinds))
+        for train, test in folders
+    )
+
+
+def videos_of(folders: Iterable[tuple[str, str]], clip: str, example: str) -> tuple[Layout, ...]:
+    """Layouts of folders of video files, as ``layouts_of``."""
+    kinds = ((".avi",), VIDEO_SUFFIXES)
+    return tuple(
+        Layout(Split(train, clip, example, kinds, True), Split(test, clip, example, kinds, True))
+        for train, test in folders
+    )
+
+
+# As papers on frame prediction share them, and without the folder between.
+EXTRACTED = (("training/frames", "testing/frames"), ("training", "testing"))
 
 
 @dataclass(frozen=True)
@@ -74,10 +96,9 @@ class Published:
         ("01_014"). Raises BadData for every way a folder can be wrong.
         """
         given = given_folder(data, self.expected)
-        root, layout = self._find(data, given)
-        notes: list[str] = []
-        train, train_files = _clips(root, layout.train, data.frame_size, notes)
-        test, test_files = _clips(root, layout.test, data.frame_size, notes)
+        root, layout, *notes = self._find(data, given)
+        train, train_files = self._clips(root, layout.train, data.frame_size, notes)
+        test, test_files = self._clips(root, layout.test, data.frame_size, notes)
         return RawVideo(
             train=train,
             test=test,
@@ -87,14 +108,19 @@ class Published:
             notes=tuple(notes),
         )
 
-    def _find(self, data: DataConfig, given: Path) -> tuple[Path, Layout]:
-        found = [
-            (place, layout)
-            for place in places_of(given, self.folders)
-            for layout in self.layouts
-            if (place / layout.train.folder).is_dir() and (place / layout.test.folder).is_dir()
-        ]
-        if not found:
+    def _find(self, data: DataConfig, given: Path) -> tuple[Path, Layout, *tuple[str, ...]]:
+        """The data set's own folder, its layout, and what is to be said of others there."""
+        found: list[tuple[Path, Layout]] = []
+        halves: list[tuple[Path, Layout]] = []
+        for place in places_of(given, self.folders):
+            for layout in self.layouts:
+                splits = (layout.train, layout.test)
+                if not all((place / split.folder).is_dir() for split in splits):
+                    continue
+                there = [split for split in splits if _named(place / split.folder, split)]
+                if there:
+                    (found if len(there) == len(splits) else halves).append((place, layout))
+        if not found and not halves:
             raise other_layout(data, given, self.expected)
         copies = dict.fromkeys(str(place) for place, _ in found)
         if len(copies) > 1:
@@ -102,13 +128,42 @@ class Published:
                 f"data.folder {given} holds {data.name} more than once: {' and '.join(copies)}. "
                 "They may differ in their clips. Give the one you mean as data.folder."
             )
-        if len(found) > 1:
+        place, layout = (found or halves)[0]
+        notes = [
+            f"training clips lie in {layout.train.folder} and in {other.train.folder}: the former "
+            "are read, as published. To read the others, move those out of the data set's folder."
+            for _, other in found[1:]
+            if other.train.folder != layout.train.folder
+        ]
+        return place, layout, *notes
+
+    def _clips(
+        self, root: Path, split: Split, frame_size: int, notes: list[str]
+    ) -> tuple[tuple[RawClip, ...], list[Path]]:
+        """The clips of one split by their numbers, and all their files; notes what is mended."""
+        folder = root / split.folder
+        places = _named(folder, split)
+        if not places:
+            kind = "files" if split.videos else "folders"
             raise BadData(
-                f"{found[0][0]} holds {data.name} in more than one layout: training clips lie in "
-                f"{' and in '.join(layout.train.folder for _, layout in found)}. Their pixels may "
-                "differ. Move the one you do not mean out of the data set's folder."
+                f"{folder} has no clips: expected {kind} named like {split.example}, one per clip; "
+                f"it holds: {contents(folder) or 'nothing'}. {self.expected}"
             )
-        return found[0]
+        images = None if split.videos else _kind_of(next(iter(places.values())), split)
+        clips, files = [], []
+        for numbers, place in sorted(places.items()):
+            name = f"clip{numbers[0]:02d}" if len(numbers) == 1 else place.stem
+            flawed = [frame for clip_number, frame in split.flawed if (clip_number,) == numbers]
+            clip, of_clip = clip_at(place, name, images, frame_size, flawed)
+            clips.append(clip)
+            files.extend(dict.fromkeys(of_clip))
+            notes.extend(
+                f"frame {frame} of {split.folder}/{place.name} is damaged in the published archive: "
+                "the frame before it stands in its place."
+                for frame in flawed
+                if of_clip[frame - 2 : frame - 1] == of_clip[frame - 1 : frame]
+            )
+        return tuple(clips), files
 
 
 def given_folder(data: DataConfig, expected: str) -> Path:
@@ -137,8 +192,11 @@ def given_folder(data: DataConfig, expected: str) -> Path:
 
 
 def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ...]:
-    """Path below ``root``, bytes and mtime in ns of every file. BadData for what is no file."""
-    found = []
+    """Path below ``root``, bytes and mtime in ns of every file.
+
+    Raises BadData for what is no file, or a pointer to one.
+    """
+    found, sizes = [], []
     for path in files:
         try:
             seen = path.stat()
@@ -153,20 +211,35 @@ def listing(root: Path, files: Iterable[Path]) -> tuple[tuple[str, int, int], ..
                 "away, or copy it again from its source."
             )
         found.append((path.relative_to(root).as_posix(), seen.st_size, seen.st_mtime_ns))
+        sizes.append((path, seen.st_size))
+    if (wrong := first_stand_in(sizes)) is not None:
+        raise BadData(f"{wrong[0]} {wrong[1]}")
     return tuple(found)
 
 
 def places_of(given: Path, names: Iterable[str]) -> list[Path]:
-    """The given folder, and those of these names below it that are there.
+    """The given folder, and those of these names below it.
 
-    By identity: some file systems find one folder under several names.
+    Also twice below: archives are often unpacked into a folder of their own name. Capital letters,
+    blanks and the like make no difference. By identity: some file systems find one folder under
+    several names.
     """
+    wanted = {_plain(part) for name in names for part in name.split("/")}
     places: dict[tuple[int, int], Path] = {}
-    for place in (given, *(given / name for name in names)):
-        if place.is_dir():
+    level = [given]
+    for _ in range(3):
+        below = []
+        for place in level:
             seen = place.stat()
-            places.setdefault((seen.st_dev, seen.st_ino), place)
+            if (seen.st_dev, seen.st_ino) not in places:
+                places[seen.st_dev, seen.st_ino] = place
+                below += [p for p in place.iterdir() if _plain(p.name) in wanted and p.is_dir()]
+        level = sorted(below)
     return list(places.values())
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def other_layout(data: DataConfig, given: Path, expected: str) -> OtherLayout:
@@ -182,46 +255,6 @@ def contents(folder: Path) -> str:
     return ", ".join(sorted(p.name for p in folder.iterdir())[:5])
 
 
-def _clips(
-    root: Path, split: Split, frame_size: int, notes: list[str]
-) -> tuple[tuple[RawClip, ...], list[Path]]:
-    """The clips of one split by their numbers, and all their files; notes what is not as it is."""
-    folder = root / split.folder
-    places: dict[tuple[int, ...], Path] = {}
-    for place in sorted(folder.iterdir()):
-        numbers = _numbers(place, split)
-        if numbers is None:
-            continue
-        if numbers in places:
-            raise BadData(
-                f"{folder} has two clips of the same number: {places[numbers].name} and "
-                f"{place.name}. Keep one of them."
-            )
-        places[numbers] = place
-    if not places:
-        kind = "files" if split.videos else "folders"
-        raise BadData(
-            f"{folder} has no clips: expected {kind} named like {split.example}, one per clip. "
-            "Copy the split again."
-        )
-    clips: list[RawClip] = []
-    files: list[Path] = []
-    for numbers, place in sorted(places.items()):
-        name = f"clip{numbers[0]:02d}" if len(numbers) == 1 else place.stem
-        images = None if split.videos else split.suffixes
-        flawed = [frame for clip, frame in split.flawed if (clip,) == numbers]
-        clip, of_clip = clip_at(place, name, images, frame_size, flawed)
-        clips.append(clip)
-        files.extend(dict.fromkeys(of_clip))
-        notes.extend(
-            f"frame {frame} of {split.folder}/{place.name} is damaged in the published archive: "
-            "the frame before it stands in its place."
-            for frame in flawed
-            if of_clip[frame - 2 : frame - 1] == of_clip[frame - 1 : frame]
-        )
-    return tuple(clips), files
-
-
 def clip_at(
     place: Path,
     name: str,
@@ -234,16 +267,42 @@ def clip_at(
     ``flawed`` frames are those that ``numbered_frames`` may replace by the ones before.
     """
     if images is None:
-        return RawClip(name, partial(decode_video, place, frame_size)), [place]
+        frames_of = partial(decode_video, place, frame_size)
+        return RawClip(name, frames_of, partial(video_size, place)), [place]
     frames = numbered_frames(place, images, flawed)
-    return RawClip(name, partial(decode_frames, frames, frame_size)), frames
+    frames_of = partial(decode_frames, frames, frame_size)
+    return RawClip(name, frames_of, partial(image_size, frames[0])), frames
+
+
+def _named(folder: Path, split: Split) -> dict[tuple[int, ...], Path]:
+    """What is called like a clip of the split, by the numbers in its name."""
+    there = [(place, _numbers(place, split)) for place in sorted(folder.iterdir())]
+    kinds: Iterable[tuple[str, ...]] = split.kinds if split.videos else ((),)
+    for kind in kinds:
+        places: dict[tuple[int, ...], Path] = {}
+        for place, numbers in there:
+            if numbers is None or (split.videos and place.suffix.lower() not in kind):
+                continue
+            if numbers in places:
+                raise BadData(
+                    f"{folder} has two clips of the same number: {places[numbers].name} and "
+                    f"{place.name}. Keep one of them."
+                )
+            places[numbers] = place
+        if places:
+            return places
+    return {}
+
+
+def _kind_of(clip: Path, split: Split) -> tuple[str, ...]:
+    """The suffixes of a split's frames, by what one clip holds."""
+    there = {path.suffix.lower() for path in clip.iterdir() if path.name[0] != "."}
+    return next((kind for kind in split.kinds if there & set(kind)), split.kinds[0])
 
 
 def _numbers(place: Path, split: Split) -> tuple[int, ...] | None:
     """The numbers in a clip's name; None for what is no clip."""
-    if split.videos:
-        could_be = place.suffix.lower() in split.suffixes
-        match = re.fullmatch(split.clip, place.stem) if could_be else None
-    else:
-        match = re.fullmatch(split.clip, place.name) if place.is_dir() else None
+    if place.is_dir() == split.videos:
+        return None
+    match = re.fullmatch(split.clip, place.stem if split.videos else place.name)
     return None if match is None else tuple(int(number) for number in match.groups())

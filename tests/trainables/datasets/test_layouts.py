@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.support.data.data_folders import LAYOUTS, write_video
+from tests.support.data.data_folders import write_frames as write_clip
 from tests.support.data.ped2_folders import config, frame_pixels, write_frames, write_original
 from trainables.config.arm import DataConfig
 from trainables.datasets.video import load as video
@@ -67,6 +69,100 @@ def test_clips_numbered_without_zeros_are_not_sorted_as_text(tmp_path: Path) -> 
             write_video(tmp_path / split / f"{number}.AVI", [frame_pixels("train", number, 0)] * 5)
     raw = video.list_clips(DataConfig(name="cuhk_avenue", folder=str(tmp_path)))
     assert [clip.name for clip in raw.train] == ["clip02", "clip09", "clip10"]
+
+
+AVENUE = [
+    *("AvenueDataset", "avenue_dataset", "CUHK_Avenue", "Avenue Dataset/Avenue Dataset", "Avenue"),
+    *("Avenue_Dataset/avenue-dataset", "AVENUE"),
+]
+CAMPUS = ["shanghai", "Shanghai", "shanghaitech/ShanghaiTech", "ShanghaiTech_Campus"]
+PED2 = ["UCSDPed2", "UCSD_ped2", "ucsd_ped2", "Ped2", "UCSD_Anomaly_Dataset/UCSDped2", "ped2/ped2"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "folder"),
+    [
+        *(("cuhk_avenue as published", folder) for folder in AVENUE),
+        *(("shanghaitech as frames", folder) for folder in CAMPUS),
+        *(("ucsd_ped2 as published", folder) for folder in PED2),
+    ],
+)
+def test_the_names_that_people_give_the_folder_are_known(
+    tmp_path: Path, layout: str, folder: str
+) -> None:
+    root = LAYOUTS[layout].write(tmp_path / "data" / folder)
+    given = DataConfig(name=LAYOUTS[layout].data_set, folder=str(tmp_path / "data"))
+    raw = video.list_clips(given)
+    assert (raw.root, len(raw.train), len(raw.test)) == (str(root), 4, 2)
+
+
+# By data set, where clips of the one or the other split lie, and what they are called.
+ELSEWHERE = {
+    "HF2-VAD": ("ucsd_ped2", "{}ing/frames/{}{:03d}", "jpg"),
+    "converted": ("ucsd_ped2", "{}/{}{:03d}", "png"),
+    "without frames/": ("ucsd_ped2", "{}ing/{:.0}{:02d}", "jpg"),
+    "without frames/, named": ("ucsd_ped1", "{}ing/{}{:03d}", "tif"),
+    "frames in the place of videos": ("cuhk_avenue", "{}ing_videos/{:.0}{:02d}", "jpg"),
+    "videos, sorted": ("cuhk_avenue", "{0}ing/{0}ing_videos/{2:02d}", "avi"),
+    "videos, in folders of videos": ("cuhk_avenue", "{}ing/videos/{:.0}{:02d}", "avi"),
+    "videos, converted": ("cuhk_avenue", "{}ing_videos/{:.0}{:02d}", "mp4"),
+    "campus without frames/": ("shanghaitech", "{}ing/{:.0}{:02d}_001", "jpg"),
+    "campus as videos": ("shanghaitech", "{}ing/videos/{:.0}{:02d}_001", "avi"),
+}
+
+
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_layouts_in_which_others_keep_them_are_read(tmp_path: Path, kind: str) -> None:
+    name, place, suffix = ELSEWHERE[kind]
+    for split in ("train", "test"):
+        for number in (1, 2, 11):
+            word = split.capitalize()
+            first = word if place.startswith("{}/") else split
+            clip = tmp_path / place.format(first, word, number)
+            shown = [frame_pixels(split, number, i) for i in range(5)]
+            if suffix in ("avi", "mp4"):
+                codec = {} if suffix == "avi" else {"codec": "mpeg4", "pixel_format": "yuv420p"}
+                write_video(clip.with_name(f"{clip.name}.{suffix}"), shown, **codec)
+            else:
+                write_clip(clip, shown, f"{{:03d}}.{suffix}")
+    if name == "ucsd_ped2":
+        (tmp_path / "Test" / "Test001_gt").mkdir(parents=True)
+    raw = video.list_clips(DataConfig(name=name, folder=str(tmp_path), frame_size=32))
+    assert len(raw.train) == len(raw.test) == 3
+    assert len(list(raw.test[2].frames())) == 5
+    assert raw.notes == ()
+
+
+def test_converted_videos_of_the_campus_are_read_where_no_others_lie(tmp_path: Path) -> None:
+    root = LAYOUTS["shanghaitech as published"].write(tmp_path / "shanghaitech")
+    data = DataConfig(name="shanghaitech", folder=str(root))
+    names = [clip.name for clip in video.list_clips(data).train]
+    (root / "training" / "videos").rename(root / "training" / "converted_videos")
+    assert [clip.name for clip in video.list_clips(data).train] == names
+
+
+def test_frames_that_were_converted_beside_the_published_ones_change_nothing(
+    tmp_path: Path,
+) -> None:
+    root = write_original(tmp_path / "UCSDped2")
+    before = video.list_clips(config(root)).listing
+    clip = root / "Train" / "Train001"
+    (clip / "001.jpg").write_bytes(b"")
+    assert video.list_clips(config(root)).listing == before
+
+
+# --- pixels that were not recorded ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["ucsd_ped2 as frames", "cuhk_avenue as published"])
+def test_frames_that_are_enlarged_are_said(tmp_path: Path, layout: str) -> None:
+    """Of 64 x 48 pixels."""
+    root = LAYOUTS[layout].write(tmp_path)
+    data = DataConfig(name=LAYOUTS[layout].data_set, folder=str(root))
+    (said,) = video.remarks(data)
+    assert "frames of 64 x 48 pixels are enlarged to 160 x 160" in said
+    assert "Set data.frame_size to 48" in said
+    assert video.remarks(replace(data, frame_size=48)) == ()
 
 
 # --- what can be wrong ----------------------------------------------------------------------------
@@ -144,11 +240,16 @@ def test_a_folder_with_two_copies_is_refused_with_both_named(tmp_path: Path) -> 
         load_video(config(tmp_path / "data"))
 
 
-def test_one_data_set_in_two_layouts_is_refused(tmp_path: Path) -> None:
+def test_of_two_layouts_in_one_folder_the_published_one_is_read_and_said(tmp_path: Path) -> None:
     root = LAYOUTS["shanghaitech as published"].write(tmp_path / "shanghaitech")
-    (root / "training" / "frames" / "01_001").mkdir(parents=True)
-    with pytest.raises(BadData, match=r"lie in training/videos and in training/frames\. Their"):
-        load_video(DataConfig(name="shanghaitech", folder=str(root)))
+    data = DataConfig(name="shanghaitech", folder=str(root))
+    alone = video.list_clips(data)
+    write_clip(root / "training" / "frames" / "01_001", [frame_pixels("train", 1, 0)] * 5)
+    raw = video.list_clips(data)
+    assert (raw.listing, alone.notes) == (alone.listing, ())
+    (said,) = raw.notes
+    assert "in training/videos and in training/frames: the former are read" in said
+    assert said in video.remarks(data)
 
 
 def test_a_split_without_clips_says_how_they_are_named(tmp_path: Path) -> None:

@@ -6,16 +6,15 @@ Liu, Luo, Lian, Gao, CVPR 2018.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Published, Split
+from trainables.datasets.layouts import EXTRACTED, Published, layouts_of, videos_of
 
+_VIDEOS = ("training_videos", "testing_videos")
+_SORTED = ("training/training_videos", "testing/testing_videos")
 DATA_SET = Published(
-    folders=("Avenue Dataset", "Avenue_Dataset", "avenue"),
+    folders=("Avenue Dataset", "Avenue_Dataset", "avenue", "CUHK_Avenue"),
     layouts=(
-        Layout(
-            Split("training_videos", r"(\d+)", "01.avi", (".avi",), videos=True),
-            Split("testing_videos", r"(\d+)", "01.avi", (".avi",), videos=True),
-        ),
-        NUMBERED_FRAMES,
+        *videos_of((_VIDEOS, _SORTED, ("training/videos", "testing/videos")), r"(\d+)", "01.avi"),
+        *layouts_of((*EXTRACTED, _VIDEOS, _SORTED), r"(\d+)", "01"),
     ),
     expected=(
         "Give a folder that is or contains Avenue Dataset/training_videos/01.avi and "

@@ -24,6 +24,7 @@ class RawClip:
 
     name: str
     frames: Callable[[], Iterator[Pixels]]  # decodes anew at every call: frames [S, S] in order
+    size: Callable[[], tuple[int, int]] | None = None  # width and height on disk, read anew
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,7 @@ class RawVideo:
     root: str  # resolved folder, for the cache's key and for messages
     dev: tuple[RawClip, ...] = ()
     decoder: str = ""  # name and version of what decodes video files; "" where there are none
-    notes: tuple[
-        str, ...
-    ] = ()  # what a reader of results must know of these files, a sentence each
+    notes: tuple[str, ...] = ()  # what a reader of results must know of these files, by sentence
 
 
 @dataclass(frozen=True)

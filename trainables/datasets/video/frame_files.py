@@ -13,6 +13,7 @@ import numpy as np
 
 from trainables.datasets.video.clips import Pixels
 from trainables.errors import BadData
+from trainables.fetching.stand_ins import stand_in
 
 if TYPE_CHECKING:  # imported where it is used: texts and machines that only train do without
     from PIL import Image
@@ -112,6 +113,12 @@ def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
         yield scaled(grey, frame_size)
 
 
+def image_size(path: Path) -> tuple[int, int]:
+    """Width and height that an image file declares; no pixel is decoded."""
+    with Image.open(path, formats=_FORMATS) as image:
+        return image.size
+
+
 def scaled(grey: Image.Image, frame_size: int) -> Pixels:
     """A grey image as [S, S]: bilinear, over the whole image where it shrinks."""
     from PIL import Image
@@ -136,6 +143,8 @@ def _decoded(path: Path) -> Image.Image:
                 grey = image.convert("L")
     # Pillow has no error of its own for damage: whatever a parser ran into comes out.
     except Exception as error:
+        if (said := stand_in(path)) is not None:
+            raise BadData(f"the frame {path} {said}") from error
         raise BadData(
             f"the frame {path} cannot be decoded: {error}. It must be a whole image file. "
             "Copy it again from the original archive."

@@ -10,6 +10,7 @@ import dataclasses
 import hashlib
 import importlib.metadata
 import json
+import math
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,6 +25,7 @@ from trainables.fetching.cache import built_once
 from trainables.random_keys import seed_of
 
 FEWEST_DRAWN = 4  # training clips from which a seed draws those of dev
+ENLARGED = 0.9  # of data.frame_size: shorter sides are told; those of Ped1 (158 of 160) are not
 _FORMAT = 1  # raised when what an entry holds, or how frames are decoded, changes
 
 
@@ -78,6 +80,26 @@ def load_video(data: DataConfig, split_seed: int | None = None) -> VideoClips:
 def list_clips(data: DataConfig) -> RawVideo:
     """The clips as they lie on disk, nothing decoded; raises as ``listed_here``."""
     return listed_here("videos", data, RawVideo)
+
+
+def remarks(data: DataConfig) -> tuple[str, ...]:
+    """What the user of these clips should know of how they are read; raises as ``listed_here``."""
+    raw = list_clips(data)
+    try:
+        width, height = raw.train[0].size() if raw.train and raw.train[0].size else (math.inf,) * 2
+    except Exception:  # what is damaged is told where it is decoded
+        return raw.notes
+    if min(width, height) >= ENLARGED * data.frame_size:
+        return raw.notes
+    fits = int(min(width, height)) // data.patch_size * data.patch_size
+    lower = f"data.frame_size to {fits}" if fits else "data.frame_size and data.patch_size lower"
+    return (
+        *raw.notes,
+        f"frames of {width} x {height} pixels are enlarged to {data.frame_size} x "
+        f"{data.frame_size}, which is data.frame_size: between their pixels others are "
+        f"interpolated, so that noise is easier to take away. Set {lower} to train on the pixels "
+        "that were recorded.",
+    )
 
 
 def resolve(data: DataConfig) -> DataConfig:

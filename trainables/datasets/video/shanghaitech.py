@@ -7,15 +7,27 @@ Detection in Stacked RNN Framework, ICCV 2017.
 
 from __future__ import annotations
 
-from trainables.datasets.layouts import IMAGES, Layout, Published, Split
+from trainables.datasets.layouts import (
+    EXTRACTED,
+    IMAGES,
+    TIFF,
+    Layout,
+    Published,
+    Split,
+    layouts_of,
+    videos_of,
+)
 
 _CLIP = r"(\d+)_(\d+)"
-_TEST = Split("testing/frames", _CLIP, "01_0014", IMAGES)
+_TEST = Split("testing/frames", _CLIP, "01_0014", (IMAGES, TIFF))
+# Other tools convert the videos, whose codec some players lack, into a folder beside them.
+_VIDEOS = (("training/videos", "testing/videos"), ("training/converted_videos", "testing/videos"))
 DATA_SET = Published(
-    folders=("shanghaitech", "ShanghaiTech"),
+    folders=("shanghaitech", "ShanghaiTech", "shanghai", "shanghaitech_campus"),
     layouts=(
-        Layout(Split("training/videos", _CLIP, "01_001.avi", (".avi",), videos=True), _TEST),
-        Layout(Split("training/frames", _CLIP, "01_001", IMAGES), _TEST),
+        *(Layout(both.train, _TEST) for both in videos_of(_VIDEOS, _CLIP, "01_001.avi")),
+        *layouts_of(EXTRACTED, _CLIP, "01_001"),
+        *videos_of(_VIDEOS, _CLIP, "01_001.avi"),
     ),
     expected=(
         "Give a folder that is or contains shanghaitech/training/videos/01_001.avi and "

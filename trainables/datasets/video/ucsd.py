@@ -11,14 +11,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from trainables.datasets.layouts import NUMBERED_FRAMES, Layout, Published, Split
+from trainables.datasets.layouts import (
+    EXTRACTED,
+    IMAGES,
+    TIFF,
+    Layout,
+    Published,
+    Split,
+    layouts_of,
+)
 from trainables.registry import DataSetSpec
 
-_TIFF = (".tif", ".tiff")
 # Ground truth (Test001_gt) lies beside the test clips and is none.
+_CLIP = r"(?:Train|Test)?(\d+)"
 _ORIGINAL = Layout(
-    Split("Train", r"(?:Train|Test)(\d+)", "Train001", _TIFF),
-    Split("Test", r"(?:Train|Test)(\d+)", "Test001", _TIFF),
+    Split("Train", _CLIP, "Train001", (TIFF, IMAGES)),
+    Split("Test", _CLIP, "Test001", (TIFF, IMAGES)),
 )
 
 
@@ -32,10 +40,13 @@ def _data_set(original: str, frames: str) -> DataSetSpec:
         f"and {frames}/testing/frames/01/000.jpg."
     )
     return Published(
-        folders=(original, f"UCSD_Anomaly_Dataset.v1p2/{original}", frames),
+        folders=(
+            *(original, f"UCSD_Anomaly_Dataset.v1p2/{original}", frames),
+            *(f"UCSD_Anomaly_Dataset/{original}", f"UCSD_{frames}"),
+        ),
         layouts=tuple(
             replace(layout, test=replace(layout.test, flawed=_FLAWED.get(original, ())))
-            for layout in (_ORIGINAL, NUMBERED_FRAMES)
+            for layout in (_ORIGINAL, *layouts_of(EXTRACTED, _CLIP, "01"))
         ),
         expected=expected,
     ).data_set()

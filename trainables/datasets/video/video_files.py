@@ -20,6 +20,7 @@ import numpy as np
 from trainables.datasets.video.clips import Pixels
 from trainables.datasets.video.frame_files import LARGEST_FRAME, scaled
 from trainables.errors import BadData
+from trainables.fetching.stand_ins import stand_in
 
 if TYPE_CHECKING:  # imported where it is used: it costs 0.2 s that other data sets need not wait
     from av.container import InputContainer
@@ -90,6 +91,15 @@ def decode_video(path: Path, frame_size: int) -> Iterator[Pixels]:
     except Exception as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise _undecodable(path, reason) from error
+
+
+def video_size(path: Path) -> tuple[int, int]:
+    """Width and height that a video file declares; no frame is decoded."""
+    import av
+
+    with av.open(str(path), metadata_errors="replace", options=dict(_OPTIONS)) as container:
+        stream = _video_stream(path, container)
+        return stream.codec_context.width, stream.codec_context.height
 
 
 def _grey_frames(path: Path) -> Iterator[Pixels]:
@@ -181,6 +191,8 @@ def _declared_seconds(container: InputContainer, stream: VideoStream) -> Fractio
 
 
 def _undecodable(path: Path, reason: str) -> BadData:
+    if (said := stand_in(path)) is not None:
+        return BadData(f"the video {path} {said}")
     return BadData(
         f"the video {path} cannot be decoded: {reason}. It must be a whole file of one of "
         f"{', '.join(VIDEO_SUFFIXES)}. {_ADVICE}"
