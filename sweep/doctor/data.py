@@ -22,13 +22,13 @@ from trainables.errors import BadData, StoreError, SweepError
 from trainables.fetching.cache import cache_root
 from trainables.fetching.fetched_folders import listed
 from trainables.fetching.remote_folders import is_address, without_scheme
-from trainables.fetching.stand_ins import stand_in
+from trainables.fetching.stand_ins import first_stand_in, stand_in
 from trainables.registry.built_in import INSTRUCTIONS, TEXTS, VIDEOS
 from trainables.registry.lookup import data_set_spec, facts_of, model_spec
 from trainables.registry.task_facts import DataGroup
 
 Listing = Iterable[tuple[str, int, int]]  # path, size and time of every file
-DATA_ADVICE = "docs/data.md says how each data set must lie on disk, docs/text.md where texts do."
+DATA_ADVICE = "docs/data.md says how each data set must lie on disk."
 CHECKPOINT_ADVICE = "docs/text.md and docs/spaces.md say where checkpoints come from."
 
 
@@ -152,9 +152,17 @@ def _text_data(data: DataConfig, group: DataGroup) -> Found:
     from trainables.datasets.text.load import list_text
 
     raw = list_text(data, group)
+    _require_content(raw.root, raw.listing)
     size_mb = sum(size for _, size, _ in raw.listing) / 1e6
     text = f"{len(raw.listing)} files, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
     return Found(f"{text} in {raw.root}", _listing_digest(raw.listing))
+
+
+def _require_content(root: str, listing: Listing) -> None:
+    """BadData where files hold pointers, web pages or zeros in place of their content."""
+    wrong = first_stand_in((Path(root, path), size) for path, size, _ in listing)
+    if wrong is not None:
+        raise BadData(f"{wrong[0]} {wrong[1]}")
 
 
 def _listing_digest(listing: Listing) -> str:
@@ -175,11 +183,8 @@ def folder_check(folder: str) -> Check:
             return Check("data", False, str(error), DATA_ADVICE)
     folder = without_scheme(folder)
     fits, problems = _published(folder)
-    if not fits and not problems:  # the user's own, which almost any folder could be
-        try:
-            fits["clips"] = _clips(DataConfig(name="clips", folder=folder))[:2]
-        except BadData as error:
-            problems.append(str(error))
+    if not fits and not problems:
+        fits, problems = _own(folder)
     elsewhere = [p for p in problems if not any(root in p for _, root in fits.values())]
     wrong = elsewhere if fits else problems[:1]
     names: dict[str, list[str]] = {}
@@ -194,6 +199,8 @@ _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
     *(("texts", name) for name in TEXTS),
     *(("instructions", name) for name in INSTRUCTIONS),
 )
+_PACKED = (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".rar", ".7z")
+_OPENED = 1e9  # bytes of tables at most
 _Fits = dict[str, tuple[str, str]]  # by data set: what it holds in words, and its root
 
 
@@ -216,10 +223,64 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
     return fits, problems
 
 
+def _own(folder: str) -> tuple[_Fits, list[str]]:
+    """What a folder of the user's own could be: clips or tables; else the nearest refusal."""
+    from trainables.datasets.text.hub import TABLES
+    from trainables.datasets.video.own_clips import IMAGES
+    from trainables.datasets.video.video_files import VIDEO_SUFFIXES
+
+    try:
+        return {"clips": _clips(DataConfig(name="clips", folder=folder))[:2]}, []
+    except BadData as error:
+        refusal = str(error)
+    root = Path(folder).expanduser()
+    if not root.is_dir() or not any(root.iterdir()):
+        return {}, [refusal]
+    files = [path for pattern in ("*", "*/*", "*/*/*") for path in root.glob(pattern)]
+    files = [path for path in files if path.is_file() and path.name[0] != "."]
+    if any(path.suffix.lower() in (*VIDEO_SUFFIXES, *IMAGES) for path in files):
+        return {}, [refusal]
+    if any(path.suffix in TABLES for path in files):
+        return _tables(folder, files)
+    if packed := [path.name for path in files if path.suffix.lower() in _PACKED]:
+        return {}, [
+            f"{root} holds {', '.join(packed[:3])}, which is packed: unpack it, and give the "
+            "folder that it makes."
+        ]
+    known = ", ".join(name for of, name in _BUILT_IN if folders_of(of, DataConfig(name=name)))
+    there = ", ".join(sorted(path.name for path in root.iterdir())[:5])
+    return {}, [
+        f"{root} (it holds: {there}) is none of the known data sets ({known}), and holds neither "
+        "clips of your own nor tables of texts."
+    ]
+
+
+def _tables(folder: str, files: Sequence[Path]) -> tuple[_Fits, list[str]]:
+    """Which texts the tables of a folder could be, read as ``hf:``."""
+    size = sum(path.stat().st_size for path in files)
+    if size > _OPENED:  # the library copies what it opens into its cache
+        return {"hf:NAME": (f"{size / 1e9:.1f} GB of tables, not opened", folder)}, []
+    refusals = {}
+    for group in ("texts", "instructions"):
+        data = DataConfig(name="hf:NAME", folder=folder)
+        try:
+            return {"hf:NAME": _texts(data, group)}, []
+        except SweepError as error:
+            refusals[group] = str(error)
+    is_of_instructions = "instruction" in refusals["texts"]  # its columns are named there
+    nearest_refusal = refusals["instructions" if is_of_instructions else "texts"]
+    return {}, [
+        f"{folder} is none of the known data sets. As tables of texts, which data.name=hf:NAME "
+        f"reads: {nearest_refusal}"
+    ]
+
+
 def _clips(data: DataConfig) -> tuple[str, str, Listing]:
     from trainables.datasets.video.load import list_clips
 
     video = list_clips(data)
+    if data_set_spec("videos", data.name).reads_folder:
+        _require_content(video.root, video.listing)
     counts = f"{len(video.train)} training and {len(video.test)} test clips"
     return counts, video.root, video.listing
 
@@ -228,6 +289,7 @@ def _texts(data: DataConfig, group: DataGroup) -> tuple[str, str]:
     from trainables.datasets.text.load import list_text
 
     raw = list_text(data, group)
+    _require_content(raw.root, raw.listing)
     of = "instructions" if group == "instructions" else f"texts labelled {', '.join(raw.labels)}"
     return f"{len(raw.listing)} files of {of}", raw.root
 

@@ -13,8 +13,8 @@ from tests.support.data.text_folders import TEXT_LAYOUTS
 from tests.support.data.text_runs import checkpoint_in
 from trainables.checkpoints import Checkpoint
 from trainables.config.arm import DataConfig, ModelConfig
-from trainables.datasets.text.load import list_text
-from trainables.datasets.video.load import list_clips, load_video
+from trainables.datasets.text.load import load_text
+from trainables.datasets.video.load import load_video
 from trainables.errors import BadData
 
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -40,7 +40,7 @@ def test_a_tree_of_frames_or_videos_is_not_taken_for_one(
     for path in [*root.rglob("*.tif"), *root.rglob("*.avi")]:
         path.write_bytes(STAND_INS[said])
     with pytest.raises(BadData, match=said):
-        list_clips(DataConfig(name=LAYOUTS[layout].data_set, folder=str(root)))
+        load_video(DataConfig(name=LAYOUTS[layout].data_set, folder=str(root), frames=4))
     check = folder_check(str(root))
     assert not check.passed
     assert said in check.found
@@ -54,13 +54,29 @@ def test_one_frame_among_others_is_named_where_it_is_read(tmp_path: Path, said: 
         load_video(config(root))
 
 
-@pytest.mark.parametrize("said", STAND_INS)
-def test_files_of_texts_are_not_taken_for_them(tmp_path: Path, said: str) -> None:
-    root = TEXT_LAYOUTS["mnli as published"].write(tmp_path / "multinli_1.0")
-    for path in root.glob("*.jsonl"):
-        path.write_bytes(STAND_INS[said])
+NO_ZEROS = sorted(STAND_INS.keys() - {"zeros alone"})  # in texts: null characters
+
+
+@pytest.mark.parametrize("said", NO_ZEROS)
+@pytest.mark.parametrize("kind", ["imdb as published", "mnli as published", "mnli of GLUE"])
+def test_files_of_texts_are_not_taken_for_them(tmp_path: Path, kind: str, said: str) -> None:
+    layout = TEXT_LAYOUTS[kind]
+    root = layout.write(tmp_path / layout.folder)
+    for path in root.rglob("*"):
+        if path.suffix in (".jsonl", ".tsv", ".txt") and not path.name.startswith(("urls", "READ")):
+            path.write_bytes(STAND_INS[said])
     with pytest.raises(BadData, match=said):
-        list_text(DataConfig(name="mnli", folder=str(root)), "texts")
+        load_text(DataConfig(name=layout.data_set, folder=str(root)))
+
+
+@pytest.mark.parametrize("said", STAND_INS)
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow"])
+def test_tables_are_not_taken_for_them(tmp_path: Path, suffix: str, said: str) -> None:
+    pytest.importorskip("datasets", minversion="4")
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.{suffix}").write_bytes(STAND_INS[said])
+    with pytest.raises(BadData, match=rf"test\.{suffix} .*{said}"):
+        load_text(DataConfig(name="hf:mine", folder=str(tmp_path)))
 
 
 @pytest.mark.parametrize("said", STAND_INS)

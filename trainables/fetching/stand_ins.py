@@ -21,20 +21,30 @@ def stand_in(path: Path) -> str | None:
             start = file.read(_LOOKED_AT)
     except OSError:
         return None  # whoever reads it says why it cannot be
-    if start.startswith(b"version https://git-lfs.github.com/spec/"):
-        return (
-            "is a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone, or copy "
-            "the files from where they are whole."
-        )
-    if start.startswith((b"/annex/objects/", b"../.git/annex/", b".git/annex/")):
-        return "is a git-annex pointer, not the file itself. Run `git annex get .` in the clone."
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
-        return (
-            "is a web page, not the file itself: perhaps one that asks to confirm the download. "
-            "Open it in a browser to see what it says, and download the file again."
-        )
     if start and not start.strip(b"\0"):
         return "begins with zeros alone: its copy was never finished. Copy it again."
+    said = pointer_or_page(start)
+    return None if said is None else f"is {said}"
+
+
+def pointer_or_page(start: bytes) -> str | None:
+    """What content that starts so is in place of a file, and what to do; None where it may be it.
+
+    >>> pointer_or_page(b"/annex/objects/MD5-s1--0.jpg")
+    'a git-annex pointer, not the file itself. Run `git annex get .` in the clone.'
+    """
+    if start.startswith(b"version https://git-lfs.github.com/spec/"):
+        return (
+            "a Git LFS pointer, not the file itself. Run `git lfs pull` in the clone, or copy the "
+            "files from where they are whole."
+        )
+    if start.startswith((b"/annex/objects/", b"../.git/annex/", b".git/annex/")):
+        return "a git-annex pointer, not the file itself. Run `git annex get .` in the clone."
+    if start[:_LOOKED_AT].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
+        return (
+            "a web page, not the file itself: perhaps one that asks to confirm the download. Open "
+            "it in a browser to see what it says, and download the file again."
+        )
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -55,7 +56,52 @@ def test_damaged_texts_are_named(tmp_path: Path) -> None:
     check = folder_check(str(half))
     assert not check.passed
     assert "but no multinli_1.0_dev_matched.jsonl" in check.found
-    assert "docs/text.md" in check.advice
+    assert "docs/data.md" in check.advice
+
+
+TABLES = {
+    "a CSV of two files": (
+        {"train.csv": "text,label\na,x\nb,y\n", "test.csv": "text,label\nc,x\nd,y\n"},
+        r"hf:NAME: 2 files of texts labelled x, y in ",
+        True,
+    ),
+    "instructions under another name": (
+        {"alpaca_data_cleaned.json": '[{"instruction": "a", "input": "", "output": "b"}]'},
+        r"hf:NAME: 1 files of instructions in ",
+        True,
+    ),
+    "a CSV of other columns": (
+        {"IMDB Dataset.csv": "review,sentiment\nGood.,positive\nBad.,negative\n"},
+        r"none of the known data sets\. As tables of texts, which data\.name=hf:NAME reads: "
+        r".*columns review, sentiment\. Known are label beside",
+        False,
+    ),
+    "a CSV without test examples": (
+        {"train.csv": "text,label\na,x\nb,y\n"},
+        r"no labelled test split",
+        False,
+    ),
+    "an archive": ({"aclImdb_v1.tar.gz": "x", "notes.md": "y"}, r"packed: unpack it", False),
+    "nothing of the kind": (
+        {"notes.md": "y"},
+        r"\(it holds: notes\.md\) is none of the known data sets \(ucsd_ped2, .*, alpaca\)",
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_folder_of_the_users_own_is_told_what_it_comes_nearest_to(
+    tmp_path: Path, kind: str
+) -> None:
+    pytest.importorskip("datasets", minversion="4")
+    files, said, passes = TABLES[kind]
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    check = folder_check(str(tmp_path))
+    assert check.passed == passes
+    assert re.search(said, check.found), check.found
+    assert "film" not in check.found
 
 
 # --- needs ----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,44 @@ def test_instructions_of_which_none_is_drawn_for_the_test_split_are_refused(
         loaded(written(rows, tmp_path))
 
 
+FEW: dict[str, Callable[[int], Row]] = {
+    "one": lambda i: row("Translate to Chinese.", f"text {i}", f"t{i}"),
+    "three": lambda i: row(f"Task {'abc'[i % 3]}.", f"text {i}", f"t{i}"),
+    "a template": lambda i: row(f"Translate to Chinese.\n\ntext {i}", answer=f"t{i}"),
+}
+
+
+@pytest.mark.parametrize("template", ["alpaca", "plain"])
+@pytest.mark.parametrize("kind", FEW)
+def test_few_instructions_are_divided_with_their_inputs(
+    tmp_path: Path, kind: str, template: str
+) -> None:
+    rows = [FEW[kind](i // 2) for i in range(400)]  # each twice
+    texts = loaded(written(rows, tmp_path), template=template)
+    found = splits_of(texts)
+    prompts = [{text for text, _ in split} for split in found.values()]
+    assert all(prompts)
+    assert sum(map(len, prompts)) == len(set.union(*prompts)) == 200
+    assert len({e.group for e in (*texts.train, *texts.dev, *texts.test)}) == 200
+    assert 8 <= len(prompts[2]) <= 35
+
+
+def test_one_prompt_for_all_rows_cannot_be_divided(tmp_path: Path) -> None:
+    rows = [row("Say something.", answer=f"answer {i}") for i in range(40)]
+    with pytest.raises(BadData, match=r"share a review, premise or prompt|test split .* is empty"):
+        loaded(written(rows, tmp_path))
+
+
+def test_a_row_may_leave_its_input_out_and_a_file_may_have_a_row_a_line(tmp_path: Path) -> None:
+    whole = loaded(written(ROWS, tmp_path / "whole")).fingerprint
+    short = [{k: v for k, v in r.items() if v or k != "input"} for r in ROWS]
+    assert loaded(written(short, tmp_path / "short")).fingerprint == whole
+    (tmp_path / "lines").mkdir()
+    lines = "".join(f"{json.dumps(r)}\n" for r in short)
+    (tmp_path / "lines" / "alpaca_data.json").write_text(lines)
+    assert loaded(tmp_path / "lines").fingerprint == whole
+
+
 def test_prompts_that_come_out_alike_are_in_one_split(tmp_path: Path) -> None:
     """An input may also be written into the instruction; with "plain" both prompts are the same."""
     rows = [row(f"Shorten {i}.", f"text {i}") for i in range(100)]
@@ -294,7 +332,7 @@ def test_a_file_that_is_no_list_is_refused(tmp_path: Path, content: str, says: s
     with pytest.raises(BadData) as caught:
         loaded(tmp_path)
     assert f"{tmp_path / 'alpaca_data.json'} {says}" in str(caught.value)
-    assert str(caught.value).endswith("Copy it again.")
+    assert "opy " in str(caught.value).rpartition(". ")[2]
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
@@ -317,10 +355,11 @@ def test_all_damaged_rows_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(BadData) as caught:
         loaded(tmp_path)
     assert str(caught.value) == (
-        f"{tmp_path / 'alpaca_data.json'} cannot be read: row 4: it has no input, output; row 5: "
-        "its output is no text; row 6: its instruction is empty; row 7: it is no object; row 8: it "
-        "holds null characters, as an interrupted copy does; and 2 more. Each row must be an "
-        "object of the texts instruction, input, output. Copy it again."
+        f"{tmp_path / 'alpaca_data.json'} cannot be read: row 4: it has no output; it has "
+        "instruction; row 5: its output is no text; row 6: its instruction is empty; row 7: it is "
+        "no object; row 8: it holds null characters, as an interrupted copy does; and 2 more. Each "
+        "row must be an object of the texts instruction, input, output (input may be left out). "
+        "Write rows of your own so; copy published ones again."
     )
 
 

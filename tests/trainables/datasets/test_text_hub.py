@@ -209,6 +209,68 @@ def test_missing_splits_are_told(library: Any, tmp_path: Path) -> None:
         load_text(hub(saved(made, tmp_path / "no train")))
 
 
+def test_one_split_saved_by_itself_is_told_what_is_missing(library: Any, tmp_path: Path) -> None:
+    made = reviews(library)
+    with pytest.raises(BadData) as caught:
+        load_text(hub(saved(made["train"], tmp_path / "one")))
+    said = str(caught.value)
+    assert "has splits train, but no labelled test split" in said
+    assert "DatasetDict with train and test" in said
+    assert "load_from_disk" not in said
+
+
+def test_the_librarys_message_is_told_to_its_end(library: Any, tmp_path: Path) -> None:
+    """That names the configurations in a second line."""
+    for name in ("alpha", "beta"):
+        (tmp_path / name).mkdir()
+        for split in ("train", "test"):
+            reviews(library)[split].to_parquet(str(tmp_path / name / f"{split}.parquet"))
+    configs = "".join(
+        f"- config_name: {name}\n  data_files:\n  - split: train\n    path: {name}/train.parquet\n"
+        f"  - split: test\n    path: {name}/test.parquet\n"
+        for name in ("alpha", "beta")
+    )
+    (tmp_path / "README.md").write_text(f"---\nconfigs:\n{configs}---\n")
+    with pytest.raises(BadData, match=r"'alpha', 'beta'.*hf:NAME:CONFIGURATION"):
+        load_text(hub(tmp_path))
+    assert load_text(hub(tmp_path, "hf:x:beta")).lengths["test"] == len(REVIEWS_TEST)
+
+
+def test_csv_files_of_ones_own_are_read(library: Any, tmp_path: Path) -> None:
+    rows = {"train": REVIEWS, "test": REVIEWS_TEST}
+    for split, those in rows.items():
+        table = library.Dataset.from_dict(
+            {"text": [r[0] for r in those], "label": [("neg", "pos")[r[2]] for r in those]}
+        )
+        table.to_csv(str(tmp_path / f"{split}.csv"), index=False)
+    own = load_text(hub(tmp_path))
+    assert own.labels == ("neg", "pos")
+    assert own.lengths["test"] == len(REVIEWS_TEST)
+    with open(tmp_path / "train.csv", "a") as file:
+        file.write(",pos\n")
+    with pytest.raises(
+        BadData, match=rf"row {len(REVIEWS)}: its text is no text, but empty\. Corr"
+    ):
+        load_text(hub(tmp_path))
+
+
+def test_other_columns_of_a_csv_are_told_with_how_to_call_them(
+    library: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "IMDB Dataset.csv").write_text("review,sentiment\nGood.,positive\nBad.,negative\n")
+    with pytest.raises(BadData, match=r"columns review, sentiment\..* first line of a CSV"):
+        load_text(hub(tmp_path))
+
+
+def test_a_prompt_id_that_all_rows_share_divides_nothing(library: Any, tmp_path: Path) -> None:
+    made = pairs(library)
+    with_ids = library.DatasetDict(
+        {name: table.add_column("promptID", ["7"] * len(table)) for name, table in made.items()}
+    )
+    whole = load_text(hub(saved(made, tmp_path / "without")))
+    assert load_text(hub(saved(with_ids, tmp_path / "with"))).lengths == whole.lengths
+
+
 def test_a_damaged_copy_is_told(library: Any, tmp_path: Path) -> None:
     root = saved(reviews(library), tmp_path / "saved")
     for path in root.rglob("*.arrow"):

@@ -2,7 +2,8 @@
 
 An example's first text is the prompt that ``data.template`` makes, its second the answer. A group
 is an instruction, known by its first paragraph, with all its inputs. There is one file only: a
-tenth of the instructions, drawn by a hash, are the test split.
+tenth of the instructions, drawn by a hash, are the test split. Data for one task have one or a few
+instructions for all rows: where these cannot be divided, a group is an instruction with its input.
 
 Source: Taori et al., Stanford Alpaca, 2023 (github.com/tatsu-lab/stanford_alpaca): the file's
 fields and both forms of the prompt.
@@ -28,13 +29,18 @@ from trainables.registry import DataSetSpec
 FOLDERS = ("alpaca", "stanford_alpaca")
 FILE = "alpaca_data.json"
 FIELDS = ("instruction", "input", "output")
+NEEDED = ("instruction", "output")  # tables of others leave out an input that no row has
+FEW = 30  # instructions: fewer may be divided with their inputs
 LABELS = ("answer",)  # there are no classes
 TEST_SHARE = 0.1  # of the instructions
 _EXPECTED = (
     f"Give a folder that holds {FILE}, or one that contains it as alpaca/, as published "
     "(https://github.com/tatsu-lab/stanford_alpaca)."
 )
-_COPY = f"Each row must be an object of the texts {', '.join(FIELDS)}. Copy it again."
+_COPY = (
+    f"Each row must be an object of the texts {', '.join(FIELDS)} (input may be left out). Write "
+    "rows of your own so; copy published ones again."
+)
 
 Split = Literal["train", "test"]
 
@@ -67,13 +73,13 @@ def list_tables(data: DataConfig) -> RawText:
     tables = opened_tables(data)
     splits = {name: tables.splits.get(name) for name in ("train", "test")}
     for split, table in splits.items():
-        if (table is None and split == "test") or set(FIELDS) <= set(_columns(table)):
+        if (table is None and split == "test") or set(NEEDED) <= set(_columns(table)):
             continue
         raise BadData(
             f"{data.name} in {tables.root} has splits {', '.join(tables.splits) or 'none'}; its "
             f"{split} split has columns {', '.join(_columns(table)) or 'none'}. Of instructions "
-            f"there must be a train split with {', '.join(FIELDS)}. Rename its columns "
-            "(rename_column) and save it again, or give another data set."
+            f"there must be a train split with {' and '.join(NEEDED)}, and input where rows have "
+            "one. Rename its columns (rename_column) and save it again, or give another data set."
         )
 
     def read(split: Split) -> RawSplit:
@@ -128,24 +134,44 @@ def _read(
     rows: Callable[[], Iterable[object]], what: str, template: str, is_whole: bool, split: Split
 ) -> RawSplit:
     """The examples of a split; where ``is_whole``, the rows are of both. All rows are checked."""
-    damage, examples, skipped = Damage(), [], 0
+    damage, skipped = Damage(), 0
+    found: list[tuple[str, str, str]] = []
     for number, row in enumerate(rows()):
         try:
-            instruction, context, answer = _texts(row)
+            found.append(_texts(row))
         except Damaged as error:
             damage.add(f"row {number}", error)
-            continue
-        # equal prompts have equal first paragraphs, in either template
-        key = instruction.strip().partition("\n\n")[0].strip()
-        if is_whole and is_test(key) != (split == "test"):
+    key = _key_of(found, is_whole)
+    examples = []
+    for instruction, context, answer in found:
+        group = key(instruction, context)
+        if is_whole and is_test(group) != (split == "test"):
             continue
         if not answer.strip():
             skipped += 1
             continue
         text = prompt(template, instruction, context)
-        examples.append(RawExample(text, answer, 0, (key,)))
+        examples.append(RawExample(text, answer, 0, (group,)))
     damage.refuse(what, _COPY)
     return RawSplit(examples, skipped)
+
+
+def _key_of(rows: Iterable[tuple[str, str, str]], is_whole: bool) -> Callable[[str, str], str]:
+    """What rows are of one group by: their instruction, or where that cannot be, with its input."""
+    keys = {_by_instruction(instruction, "") for instruction, _, answer in rows if answer.strip()}
+    drawn = sum(map(is_test, keys)) if is_whole else 1
+    held_in = len(keys) - (drawn if is_whole else 0)
+    is_coarse = len(keys) < FEW and (drawn < 1 or held_in < 2)
+    return _by_prompt if is_coarse else _by_instruction
+
+
+def _by_instruction(instruction: str, _: str) -> str:
+    # equal prompts have equal first paragraphs, in either template
+    return instruction.strip().partition("\n\n")[0].strip()
+
+
+def _by_prompt(instruction: str, context: str) -> str:
+    return prompt("plain", instruction.strip(), context.strip()).strip()
 
 
 def _rows(path: Path) -> Iterator[object]:
@@ -154,30 +180,41 @@ def _rows(path: Path) -> Iterator[object]:
     except Damaged as error:
         raise BadData(f"{path} cannot be read: {error}. Copy it again.") from error
     except (ValueError, RecursionError) as error:
-        raise BadData(f"{path} is not JSON: {error}. Copy it again.") from error
+        found = _json_lines(path)
+        if found is None:
+            raise BadData(f"{path} is not JSON: {error}. Copy it again.") from error
     if not isinstance(found, list) or not found:
         kind = "an empty list" if found == [] else f"a {type(found).__name__}"
         raise BadData(
-            f"{path} holds {kind}; it must be a list of objects with {', '.join(FIELDS)}. Copy it "
-            "again."
+            f"{path} holds {kind}; it must be a list of objects with {', '.join(FIELDS)}. Write "
+            "rows of your own so; copy the published file again."
         )
     yield from found
 
 
-def _texts(row: object) -> list[str]:
+def _json_lines(path: Path) -> list[object] | None:
+    """The rows of a file that has one a line, as many tools write them; None where it has not."""
+    try:
+        return [json.loads(line) for line in whole_text(path).split("\n") if line.strip()]
+    except (ValueError, RecursionError):
+        return None
+
+
+def _texts(row: object) -> tuple[str, str, str]:
     """Instruction, input and output of a row."""
     if not isinstance(row, Mapping):
         raise Damaged("it is no object")
-    if missing := [name for name in FIELDS if name not in row]:
-        raise Damaged(f"it has no {', '.join(missing)}")
-    if row["input"] is None:  # some tables write null for none
+    if missing := [name for name in NEEDED if name not in row]:
+        raise Damaged(f"it has no {', '.join(missing)}; it has {', '.join(map(str, row))}")
+    if row.get("input") is None:  # some tables write null for none, others leave it out
         row = {**row, "input": ""}
     for name in FIELDS:
         if not isinstance(row[name], str):
             raise Damaged(f"its {name} is no text")
     if not row["instruction"].strip():
         raise Damaged("its instruction is empty")
-    return [require_whole(row[name]) for name in FIELDS]
+    instruction, context, answer = (require_whole(row[name]) for name in FIELDS)
+    return instruction, context, answer
 
 
 def _columns(table: Any) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainables.errors import BadData
+from trainables.fetching.stand_ins import pointer_or_page
 
 _SHOWN = 5  # places that one message names
 
@@ -45,6 +46,8 @@ def whole_text(path: Path) -> str:
         content = path.read_bytes()
     except OSError as error:
         raise Damaged(error.strerror or str(error)) from error
+    if (said := pointer_or_page(content)) is not None:
+        raise Damaged(f"it is {said}")
     text = decoded(content)
     if not text.strip():
         raise Damaged("it is empty")
@@ -57,11 +60,13 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
     Texts hold other characters that some libraries take for line ends (U+0085, U+2028).
 
     Raises:
-        Damaged: the file cannot be read.
+        Damaged: the file cannot be read, or is a pointer to one.
     """
     try:
         with open(path, "rb") as stream:
             for number, line in enumerate(stream, 1):
+                if number == 1 and (said := pointer_or_page(line)) is not None:
+                    raise Damaged(f"it is {said}")
                 yield number, line.rstrip(b"\r\n")
     except OSError as error:
         raise Damaged(error.strerror or str(error)) from error

@@ -1,8 +1,8 @@
 """Data sets of the library `datasets`, from disk: tables, and classification.
 
 The one place that knows that library, which is optional. ``hf:NAME`` or ``hf:NAME:CONFIGURATION``
-is read from ``data.folder`` (written by ``save_to_disk``, or a copy of its repository), else from
-the Hub's cache. Nothing is downloaded.
+is read from ``data.folder`` (written by ``save_to_disk``, a copy of its repository, or tables such
+as train.csv and test.csv), else from the Hub's cache. Nothing is downloaded.
 
 The test split is the one called so, unless its labels are hidden (-1), as in GLUE: then, and where
 there is none, a validation split. Dev is always carved from train.
@@ -11,6 +11,7 @@ there is none, a validation split. Dev is always carved from train.
 from __future__ import annotations
 
 import importlib
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from trainables.datasets.layouts import given_folder, listing
 from trainables.datasets.text.examples import RawExample, RawSplit, RawText
 from trainables.datasets.text.files import Damage, Damaged, require_whole
 from trainables.errors import BadData
+from trainables.fetching.stand_ins import first_stand_in, stand_in
 from trainables.registry import DataSetSpec
 
 PAIRS = (  # columns of two texts, the one that groups first
@@ -34,7 +36,15 @@ PAIRS = (  # columns of two texts, the one that groups first
     ("text1", "text2"),
 )
 SINGLE = ("text", "sentence", "review", "content")
+MEND = "Correct these rows, or leave them out, in files of your own"
 _OLDEST = 4  # earlier versions may run a script that lies beside the data
+TABLES = (".arrow", ".parquet", ".csv", ".tsv", ".json", ".jsonl")  # files that may hold rows
+READERS = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet"}
+_LAYOUT = (
+    "It must be a folder written by save_to_disk (a DatasetDict with train and test), a copy of "
+    "the data set's repository, or tables of its splits, such as train.csv and test.csv"
+)
+_SHOWN = 600  # characters of the library's own message: it lists configurations, for example
 TESTS = ("test", "validation_matched", "validation")  # the first one whose labels are known
 
 Table = Any  # a datasets.Dataset
@@ -82,6 +92,9 @@ def opened_tables(data: DataConfig) -> Tables:
     root = _root(data, name, configuration)
     files = sorted(path for path in root.rglob("*") if not path.is_dir() and path.name[0] != ".")
     seen = listing(root, files)
+    sizes = [(root / path, size) for path, size, _ in seen if Path(path).suffix in TABLES]
+    if (wrong := first_stand_in(sizes)) is not None:
+        raise BadData(f"{wrong[0]} {wrong[1]}")
     splits = _opened(library, root, configuration, data)
     return Tables(splits, root, seen, f"datasets {library.__version__}")
 
@@ -127,27 +140,50 @@ def _opened(library: Any, root: Path, configuration: str, data: DataConfig) -> d
     try:
         if (root / "dataset_dict.json").exists():
             return dict(library.load_from_disk(str(root)))
+        if (root / "state.json").exists() and (root / "dataset_info.json").exists():
+            return {"train": library.load_from_disk(str(root))}  # one split, saved by itself
+        if not configuration and (own := _tables_by_split(root)):
+            reader, files = own
+            return dict(library.load_dataset(reader, data_files=files))
         return dict(library.load_dataset(str(root), configuration or None))
     # the library's own errors are many, and pyarrow's and fsspec's come through
     except Exception as error:
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        for path in sorted(path for path in root.rglob("*") if path.suffix in TABLES):
+            if (said := stand_in(path)) is not None:
+                raise BadData(f"{path} {said}") from error
+        words = " ".join(str(error).split()) or type(error).__name__
+        reason = textwrap.shorten(words, _SHOWN, placeholder=" ...").rstrip(".")
         raise BadData(
-            f"{data.name} in {root} cannot be opened: {reason}. It must be a folder written by "
-            "save_to_disk, or a copy of the data set's repository; a configuration is given as "
-            "hf:NAME:CONFIGURATION. Copy it again."
+            f"{data.name} in {root} cannot be opened: {reason}. {_LAYOUT}; a configuration is "
+            "given as hf:NAME:CONFIGURATION. Where its files are damaged: Copy it again."
         ) from error
     finally:
         if showed_bars:
             library.enable_progress_bars()
 
 
+def _tables_by_split(root: Path) -> tuple[str, dict[str, str]] | None:
+    """The reader and the files of tables that are called by their split; None where there are none.
+
+    The library would also take a word in the path of the folder for the name of a split.
+    """
+    for suffix, reader in READERS.items():
+        names = ("train", *TESTS)
+        files = {name: str(root / f"{name}{suffix}") for name in names}
+        files = {name: file for name, file in files.items() if Path(file).is_file()}
+        if "train" in files:
+            return reader, files
+    return None
+
+
 def _required(
     table: Table | None, split: str, splits: dict[str, Table], data: DataConfig, root: Path
 ) -> Table:
     if table is None:
+        wanted = "called train" if split == "train" else f"called one of {', '.join(TESTS)}"
         raise BadData(
             f"{data.name} in {root} has splits {', '.join(splits) or 'none'}, but no labelled "
-            f"{split} split (train; and one of {', '.join(TESTS)}). Give another data set."
+            f"{split} split, {wanted}. Add it, or give another data set. {_LAYOUT}."
         )
     return table
 
@@ -169,8 +205,8 @@ def _columns(table: Table, data: DataConfig, root: Path) -> tuple[str, ...]:
         pairs = ", ".join(f"{a} and {b}" for a, b in PAIRS)
         raise BadData(
             f"{data.name} in {root} has columns {', '.join(have)}. Known are label beside one of "
-            f"{', '.join(SINGLE)}, or beside two: {pairs}. Rename its columns (rename_column) and "
-            "save it again."
+            f"{', '.join(SINGLE)}, or beside two: {pairs}. Rename its columns: in the first line "
+            "of a CSV, or with rename_column, and save it again."
         )
     return found[0]
 
@@ -212,7 +248,7 @@ def _read(
             continue
         keys = (f"prompt {row['promptID']}",) if has_prompts and row["promptID"] is not None else ()
         examples.append(RawExample(texts[0], texts[1] if len(texts) > 1 else None, label, keys))
-    damage.refuse(f"the {split} split in {root}", "Copy it again.")
+    damage.refuse(f"the {split} split in {root}", f"{MEND}. Copy it again where it is not yours.")
     return RawSplit(examples, skipped)
 
 
@@ -226,7 +262,7 @@ def rows_of(table: Table, root: str) -> Iterator[dict[str, Any]]:
 
 def _text(value: object, column: str) -> str:
     if not isinstance(value, str):
-        raise Damaged(f"its {column} is no text")
+        raise Damaged(f"its {column} is no text" + (", but empty" if value is None else ""))
     return value
 
 

@@ -24,7 +24,7 @@ from trainables.datasets.text.examples import (
     split_digest,
     write_examples,
 )
-from trainables.datasets.text.splits import carved, grouped, in_order, limited
+from trainables.datasets.text.splits import carved, grouped, in_order, limited, without_shared_keys
 from trainables.errors import BadData
 from trainables.fetching.cache import built_once
 from trainables.plain import Json
@@ -118,7 +118,7 @@ def resolve_instructions(data: DataConfig) -> DataConfig:
 def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
     """Write train.jsonl, dev.jsonl and what is known of all splits into ``folder``."""
     read = raw.read("train")
-    train, dev = carved(grouped(read.examples), data.dev_share)
+    train, dev = carved(grouped(without_shared_keys(read.examples)), data.dev_share)
     held_in = {"train": limited(train, data.max_items), "dev": limited(dev, data.max_items)}
     _check(held_in["train"], held_in["dev"], raw, data)
     test, skipped = _test(raw, data)
@@ -126,7 +126,7 @@ def _write_held_in(folder: Path, *, raw: RawText, data: DataConfig) -> None:
         raise BadData(
             f"the test split of {data.name} in {raw.root} is empty, so that no winner could be "
             "confirmed. Add the data set's test examples; of instructions without a split of their "
-            "own a tenth is drawn: add more of them."
+            "own a tenth is drawn: add more of them, or of inputs to them."
         )
     for split, examples in held_in.items():
         write_examples(folder / f"{split}.jsonl", examples)
@@ -193,9 +193,10 @@ def _check(train: list[Example], dev: list[Example], raw: RawText, data: DataCon
     if not dev or not train:
         groups = len({example.group for example in train + dev})
         raise BadData(
-            f"{data.name} in {raw.root} has {groups} group(s) of training examples (reviews or "
-            "films, premises, instructions), but needs at least 2 of one label: one is held out as "
-            "dev. Add the data set's other training examples."
+            f"{data.name} in {raw.root} has {groups} group(s) of training examples (those that "
+            "share a review, premise or prompt, or what they are about: film, promptID, "
+            "instruction), but needs at least 2 of one label: one is held out as dev. Add training "
+            "examples of other groups."
         )
     missing = [
         label for i, label in enumerate(raw.labels) if i not in {example.label for example in train}

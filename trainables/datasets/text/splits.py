@@ -6,6 +6,7 @@ every layout of a data set gives the same splits.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 from collections import Counter, defaultdict
@@ -38,6 +39,20 @@ def grouped(examples: Iterable[RawExample]) -> list[Example]:
         for e, text in zip(held, texts, strict=True)
     ]
     return in_order(made)
+
+
+def without_shared_keys(examples: Sequence[RawExample]) -> Sequence[RawExample]:
+    """The examples without keys that all of them carry: they would be one group.
+
+    A column of prompts that holds one value, or reviews of one film, divide nothing.
+    """
+    shared = set.intersection(*(set(example.keys) for example in examples)) if examples else set()
+    if not shared:
+        return examples
+    return [
+        dataclasses.replace(example, keys=tuple(key for key in example.keys if key not in shared))
+        for example in examples
+    ]
 
 
 def in_order(examples: Iterable[Example]) -> list[Example]:

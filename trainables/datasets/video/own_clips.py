@@ -23,7 +23,7 @@ from trainables.registry import DataSetSpec
 
 TEST_SHARE = 0.25  # of all clips, where they are not divided already
 _FEWEST = 3  # one to train on, one for dev, one for test
-_IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp")
+IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp")
 _FILE_TYPES = mimetypes.MimeTypes()  # Python's own table: the same on every machine
 _EXPECTED = (
     f"Give a folder of clips: video files ({', '.join(VIDEO_SUFFIXES)}) or folders of numbered "
@@ -78,7 +78,7 @@ def _divided(root: Path) -> tuple[list[Path], list[Path]]:
 def _undivided(folder: Path) -> tuple[list[Path], list[Path]]:
     """All clips but the last, and the last ones."""
     clips = _ordered(folder)
-    if not clips and any(p.suffix.lower() in _IMAGES for p in folder.iterdir()):
+    if not clips and any(p.suffix.lower() in IMAGES for p in folder.iterdir()):
         raise BadData(
             f"{folder} holds frames itself, so it is one clip; at least {_FEWEST} clips are needed "
             f"to train, select and test on different ones. {_EXPECTED}"
@@ -140,4 +140,4 @@ def _name(place: Path) -> str:
 
 
 def _clip(place: Path, frame_size: int) -> tuple[RawClip, list[Path]]:
-    return clip_at(place, _name(place), None if _is_video(place) else _IMAGES, frame_size)
+    return clip_at(place, _name(place), None if _is_video(place) else IMAGES, frame_size)
