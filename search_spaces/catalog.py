@@ -14,6 +14,7 @@ import json
 import math
 import pkgutil
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -363,6 +364,8 @@ def _run_file(path: Path) -> dict[str, Json]:
     """The names that a Python file defines; its own errors become one line that says where."""
     import runpy  # no built-in space needs it
 
+    beside, before = str(path.absolute().parent), set(sys.modules)
+    sys.path.append(beside)  # last: what lies there hides nothing that is installed
     try:
         return runpy.run_path(str(path), run_name=f"space_file_{path.stem}")
     except Misuse as error:
@@ -373,9 +376,16 @@ def _run_file(path: Path) -> dict[str, Json]:
         line, what = _line_in(error, path), error.msg if isinstance(error, SyntaxError) else error
         named = re.fullmatch(r"SearchSpace.* unexpected keyword argument '(\w+)'", str(error))
         hint = f" {UnknownName.of('field', named[1], SPACE_FIELDS)}" if named else ""
+        if isinstance(error, ImportError):
+            hint = f" It may import what lies in {beside} or is installed: put the module there."
         raise Misuse(
             f"space file {path}{line} stops with {type(error).__name__}: {what}.{hint}"
         ) from error
+    finally:
+        sys.path.remove(beside)
+        for name in sys.modules.keys() - before:
+            if Path(getattr(sys.modules[name], "__file__", None) or "").is_relative_to(beside):
+                del sys.modules[name]
 
 
 def _line_in(error: BaseException, path: Path) -> str:

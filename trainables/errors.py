@@ -4,6 +4,7 @@ SweepError                   every error of this project; the command line print
 ├── Misuse                   the request is wrong: exit 2
 │   ├── InvalidValue         a value out of range or of the wrong type (also a ValueError)
 │   ├── UnknownName          a field, search space, model, data set or sweep that does not exist
+│   │   └── UnknownPlugin    what a package may bring that is not installed here
 │   └── BadData              a data folder that is missing, empty, of the wrong layout, or damaged
 └── Failure                  the request was right, the world was not: exit 1
     └── StoreError           the store cannot be read or written
@@ -73,6 +74,19 @@ class UnknownName(Misuse, LookupError):
         else:
             shown = f"Known: {', '.join(names) or 'none'}"
         return cls(f"unknown {kind} {got!r}. {shown}.{hint}")
+
+
+class UnknownPlugin(UnknownName):
+    """A model, task or data set that is not built in, and of no package that is installed here."""
+
+    name = ""  # what was asked for
+
+
+def missing_plugin(error: BaseException | None) -> str | None:
+    """The plug-in that an error came from the lack of; None of any other error."""
+    while error is not None and not isinstance(error, UnknownPlugin):
+        error = error.__cause__
+    return None if error is None else error.name
 
 
 class BadData(Misuse):

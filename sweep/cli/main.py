@@ -6,11 +6,14 @@ Exit 0: done. 1: something outside the request failed. 2: the request cannot be 
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 import click
 
+from sweep.study.advice import ADDRESS, BY_ADDRESS, command
 from trainables.errors import SweepError
 
 # Where each verb is, and what `sweep --help` says of it, which loads none of them.
@@ -100,11 +103,26 @@ class _Verbs(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb."""
+        words = list(ctx.args)  # which click takes away
         try:
             return super().invoke(ctx)
         except SweepError as error:
-            click.echo(f"sweep: {error}", err=True)
+            click.echo(f"sweep: {error}{_sent_away(ctx.invoked_subcommand or '', words)}", err=True)
             raise SystemExit(error.exit_code) from error
+
+
+def _sent_away(verb: str, words: Sequence[str]) -> str:
+    """Where SWEEP_ADDRESS, and no option, sent a verb to a cluster: that, and how it stays here."""
+    cluster = os.environ.get(ADDRESS)
+    is_given = any(word.partition("=")[0] == "--address" for word in words)
+    if not cluster or is_given or verb not in BY_ADDRESS:
+        return ""
+    from sweep.tracking.address import shown
+
+    sent = f" {ADDRESS}={shown(cluster)} sent `sweep {verb}` to that cluster"
+    if verb in ("submit", "logs"):
+        return f"{sent}."
+    return f"{sent}; `{command(verb, *words)}` is about this machine."
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -191,7 +191,7 @@ _OF_PYTHON = {"True": "true", "False": "false", "None": "null"}  # as space file
 def parse_values(texts: Sequence[str]) -> dict[str, Json]:
     """``--set name=value``, repeated: JSON, Python's True, False and None, or text; no name twice.
 
-    >>> parse_values(["steps=500", "sampler=random", "data.folder=null", "early_stop=False"])
+    >>> parse_values(["steps=5e2", "sampler=random", "data.folder=null", "early_stop=False"])
     {'steps': 500, 'sampler': 'random', 'data.folder': None, 'early_stop': False}
     """
     values: dict[str, Json] = {}
@@ -205,6 +205,9 @@ def parse_values(texts: Sequence[str]) -> dict[str, Json]:
             values[name] = json.loads(_OF_PYTHON.get(value, value))
         except ValueError:
             values[name] = value
+        number = values[name]
+        if isinstance(number, float) and "e" in value.lower() and number.is_integer():
+            values[name] = int(number)  # 1e3: how people write a whole one; other fields take it
     return values
 
 

@@ -50,7 +50,7 @@ from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
-from trainables.errors import SweepError
+from trainables.errors import SweepError, missing_plugin
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
@@ -70,7 +70,8 @@ def list_(at: Place, as_json: bool) -> None:
 
     The state is running (a driver works on it), finished, failed (finished, and every proposal
     failed), stopped (`sweep resume` continues it), other version (another training version of this
-    program trained it, and reads it), or damaged (`sweep rm` removes it).
+    program trained it, and reads it), damaged (`sweep rm` removes it), or needs a plug-in that is
+    not installed here.
     """
     if at.address is None:
         objects = open_store(at.storage)
@@ -93,6 +94,8 @@ def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -
         shown = ("name", "space", "state", "proposals")
         rows = [{key: e[key] or "" for key in shown} for e in entries]
         for row, entry in zip(rows, entries, strict=True):
+            if entry["plug_in"]:
+                row["state"] += f": {entry['plug_in']}"
             row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
         console().print(table(rows, whole=("name", "space")))
     else:
@@ -101,7 +104,7 @@ def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -
 
 def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
     entry: dict[str, Json] = {"name": name, "space": None, "state": "damaged", "proposals": None}
-    entry["retired"] = []  # settings whose search ended early
+    entry |= {"retired": [], "plug_in": None}  # settings whose search ended early
     try:
         view = load_sweep(objects, name, "outcomes")
     except OtherVersion as error:
@@ -110,6 +113,8 @@ def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
         entry["state"] = "other version"
     except SweepError as error:  # the other sweeps can still be listed
         note(str(error))
+        if (plug_in := missing_plugin(error)) is not None:
+            entry |= {"state": "needs a plug-in", "plug_in": plug_in}
     else:
         space = view.definition.space
         wanted = sum(map(space.proposals_of, space.settings))

@@ -40,7 +40,7 @@ from sweep.tracking.address import (
     tracking_uri,
 )
 from sweep.tracking.client import refuse_other_schema
-from trainables.errors import Failure, Misuse, SweepError
+from trainables.errors import Failure, Misuse, SweepError, missing_plugin
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
@@ -193,9 +193,8 @@ def rm(name: str, yes: bool, storage: str) -> None:
     if own & others:
         click.echo(f"{len(own & others)} arms stay: other sweeps use them")
     if unknown:
-        click.echo(
-            f"no arm goes: it is not known which ones {', '.join(unknown)} uses (it cannot be read)"
-        )
+        why = ", ".join(f"{sweep} uses ({reason})" for sweep, reason in unknown.items())
+        click.echo(f"no arm goes: it is not known which ones {why}")
     left = readings.left_by(objects, name, own)
     if left is not None:
         click.echo(
@@ -225,17 +224,18 @@ def _refuse_running(objects: ObjectStore, name: str) -> None:
         raise AlreadyRunning(f"{name} is running ({driver}): `{end}` first.")
 
 
-def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], list[str]]:
-    """The stored arms of a sweep, those of all others, and the sweeps that cannot be read."""
+def _claims(objects: ObjectStore, name: str) -> tuple[set[str], set[str], dict[str, str]]:
+    """The stored arms of a sweep, those of all others, and why sweeps cannot be read, by name."""
     there = set(objects.names("arms"))
     claimed: dict[str, set[str]] = {}
-    unknown = []
+    unknown = {}
     for sweep in sweep_names(objects):
         try:
             arms = stored_arms(objects, definition_of_any_version(objects, sweep))
             named = judged_arms(objects, sweep)  # also those of another training version
             claimed[sweep] = ({arm.signature for arm in arms} | named) & there
-        except SweepError:
-            unknown.append(sweep)
+        except SweepError as error:
+            plug_in = missing_plugin(error)
+            unknown[sweep] = "damaged" if plug_in is None else f"needs a plug-in: {plug_in}"
     own = claimed.pop(name, set())
     return own, set().union(*claimed.values()), unknown

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from search_spaces import catalog
-from search_spaces.space import (
-    SearchSpace,
-)
+from search_spaces.space import SearchSpace, Uniform
 from tests.support.oracles import TINY
 from tests.support.sweeps import SPACE
 from trainables.errors import InvalidValue, Misuse, UnknownName
@@ -61,7 +60,11 @@ def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
     [
         ("a.py", "SPACE = 3", "must be a SearchSpace, got int"),
         ("a.py", "", "must define SPACE"),
-        ("a.py", "import nothing_like_this", "line 1, stops with ModuleNotFoundError"),
+        (
+            "a.py",
+            "import nothing_like_this",
+            "line 1, stops with ModuleNotFoundError: .*It may import what lies in .* or is inst",
+        ),
         ("a.py", "\n\nSPACE = ", r"line 3, stops with SyntaxError: invalid syntax\.$"),
         (
             "a.py",
@@ -163,3 +166,32 @@ def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> Non
         catalog.find(str(tmp_path))
     with pytest.raises(Misuse, match="cannot be looked up"):
         catalog.find("x" * 300 + ".py")
+
+
+def high_of(space: SearchSpace) -> float:
+    (only,) = space.ranges.values()
+    assert isinstance(only, Uniform)
+    return only.high
+
+
+def test_a_space_file_finds_what_lies_beside_it(tmp_path: Path) -> None:
+    """Of every folder its own, as it is now, and nothing that hides what is installed."""
+    alphas = {"one": 0.2, "other": 0.3}
+    before = list(sys.path)
+    for folder, alpha in alphas.items():
+        (tmp_path / folder / "parts").mkdir(parents=True)
+        (tmp_path / folder / "queue.py").write_text("raise SystemExit('not the real one')")
+        (tmp_path / folder / "common_mine.py").write_text("from parts.more import HIGH")
+        (tmp_path / folder / "parts" / "more.py").write_text(f"HIGH = {alpha}")
+        text = SPACE_FILE.replace("0.05, 0.2", "0.05, HIGH")
+        assert "HIGH" in text
+        (tmp_path / folder / "space.py").write_text(
+            f"import queue\nfrom common_mine import HIGH\n{text}"
+        )
+    for folder, alpha in alphas.items():
+        space = catalog.find(str(tmp_path / folder / "space.py")).space
+        assert high_of(space) == alpha
+    assert sys.path == before
+    (tmp_path / "one" / "parts" / "more.py").write_text("HIGH = 0.4  # mended")
+    space = catalog.find(str(tmp_path / "one" / "space.py")).space
+    assert high_of(space) == 0.4

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from trainables.errors import Misuse, SweepError, UnknownName
+from trainables.errors import Misuse, SweepError, UnknownName, UnknownPlugin
 from trainables.registry.built_in import BUILT_IN, Group
 from trainables.registry.specs import DataSetSpec, Function, ModelSpec, TaskSpec
 from trainables.registry.task_facts import DataGroup, TaskFacts
@@ -157,7 +157,9 @@ def _of_package(group: Group, name: str) -> object:
     if not points:
         names = [point.name for point in _entry_points(group)]
         unknown = UnknownName.of(KINDS[group], name, {*BUILT_IN[group], *filter(_is_name, names)})
-        raise UnknownName(f"{unknown} Plug-ins are known where their package is installed.")
+        missing = UnknownPlugin(f"{unknown} Plug-ins are known where their package is installed.")
+        missing.name = name
+        raise missing
     if len(points) > 1:
         packages = " and ".join(_package(point) for point in points)
         raise Misuse(

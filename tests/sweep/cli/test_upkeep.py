@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from sweep.cli.main import main
 from sweep.results.sweep_view import load_sweep
 from sweep.study.lock import driver_lock
 from tests.support.command_line import contents, refused, sweep
@@ -73,6 +75,22 @@ def test_a_damaged_sweep_is_listed_as_such_and_can_be_removed(stored: ObjectStor
     assert stored.names("sweeps") == []
 
 
+def test_a_sweep_whose_plug_in_is_not_installed_is_not_called_damaged(stored: ObjectStore) -> None:
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="hers")
+    plain: dict[str, Any] = stored.get_json("sweeps/hers/definition.json")
+    plain["space"]["base"]["model"]["name"] = "tiny_former"
+    stored.put_json("sweeps/hers/definition.json", plain)
+    result = sweep("list", "--json")
+    entries = {entry["name"]: entry for entry in json.loads(result.stdout)}
+    assert entries["hers"]["state"] == "needs a plug-in"
+    assert entries["hers"]["plug_in"] == "tiny_former"
+    assert entries["tiny"]["plug_in"] is None
+    assert "unknown model 'tiny_former'" in result.stderr
+    assert "needs a plug-in: tiny_former" in sweep("list").stdout
+    said = sweep("rm", "tiny", answer="n\n").stdout
+    assert "which ones hers uses (needs a plug-in: tiny_former)" in said
+
+
 def test_verbs_that_ask_no_cluster_say_so_where_others_do(
     stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,6 +99,25 @@ def test_verbs_that_ask_no_cluster_say_so_where_others_do(
     monkeypatch.setenv("SWEEP_ADDRESS", "cluster.yaml")
     assert "but `sweep rm` is about this machine" in sweep(*words, answer="n\n").stderr
     assert "`sweep submit`" in refused("run", "no-such-space")
+
+
+def command_line(*words: str) -> Result:
+    """A verb that cannot be met, whatever it exits with."""
+    return CliRunner().invoke(main, list(words))
+
+
+def test_what_sweep_address_sent_away_says_so(
+    stored: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SWEEP_ADDRESS", "http://127.0.0.1:9")
+    result = command_line("best", "tiny", "--only", "a*")
+    assert "SWEEP_ADDRESS=http://127.0.0.1:9 sent `sweep best` to that cluster" in result.stderr
+    assert "`SWEEP_ADDRESS= sweep best tiny --only 'a*'` is about this machine." in result.stderr
+    given = command_line("best", "tiny", "--address", "http://127.0.0.1:9")
+    assert "SWEEP_ADDRESS" not in given.stderr
+    assert "this machine" not in command_line("logs", "tiny").stderr
+    monkeypatch.delenv("SWEEP_ADDRESS")
+    assert "SWEEP_ADDRESS" not in command_line("best", "none").stderr
 
 
 # --- doctor ---------------------------------------------------------------------------------------
