@@ -219,7 +219,7 @@ def find(text: str, *, full: bool = False) -> Found:
         UnknownName: no built-in space has this name.
         Misuse: the file is not there or defines no space.
     """
-    if re.fullmatch(r"\w+", text):
+    if re.fullmatch(r"[\w-]+", text):
         if text not in space_names():
             is_here = not _looked_up(f"{text}.py")[1]
             found = f" The file {text}.py is here." * is_here

@@ -36,3 +36,8 @@ def __getattr__(name: str) -> Any:
 
         return load
     raise AttributeError(f"module 'sweep' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What a notebook completes, before any of it is imported."""
+    return sorted({*globals(), *__all__})

@@ -36,6 +36,7 @@ from sweep.tracking.address import (
     place_of,
     remember_place,
     shown,
+    sqlite_path,
     sweep_id,
     tracking_uri,
 )
@@ -87,6 +88,13 @@ def ui(name: str | None, port: int, only_url: bool, mlflow: str | None, at: Plac
         again = advice.command("sync", name or "NAME", storage=objects.root)
         tracking_ui.refuse_damaged(uri, again)
         refuse_other_schema(uri)
+        file = sqlite_path(uri)
+        if name is None and file is not None and not file.exists():
+            first = advice.command("run", "quickstart", storage=objects.root)
+            raise Misuse(
+                f"no sweeps below {objects.root}, so there is no MLflow to show. Start one with "
+                f"`{first}`, or name the MLflow that you mean with --mlflow."
+            )
     base = uri if served else f"http://{tracking_ui.HOST}:{port}"
     pages = {"": base}
     if name is not None:

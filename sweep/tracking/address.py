@@ -50,10 +50,12 @@ def tracking_uri(store_root: str, override: str | None = None) -> str:
     if uri is None:
         return _below(ObjectStore(store_root))
     if "://" not in uri or uri.startswith("file:"):
+        is_folder = re.search(r"^file:|^[.~]|/", uri) is not None
         raise Misuse(
             f"an MLflow address must be like http://host:5000, sqlite:////folder/mlflow.db or "
-            f"postgresql://..., got {shown(uri)!r}: MLflow no longer keeps runs in plain folders. "
-            f"Change --mlflow or {URI_VARIABLE}."
+            f"postgresql://..., got {shown(uri)!r}"
+            + ": MLflow no longer keeps runs in plain folders" * is_folder
+            + f". Change --mlflow or {URI_VARIABLE}."
         )
     if uri.lower().partition("://")[0].partition("+")[0] not in SCHEMES:
         raise Misuse(

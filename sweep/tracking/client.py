@@ -217,6 +217,11 @@ def trouble(uri: str, error: Exception) -> TrackingError:
         advice = (
             " Its file is damaged: move it away, and `sweep sync NAME` sends all arms to a new one."
         )
+    elif "database is locked" in said:
+        advice = (
+            " Another program holds it: try again when that has ended. An MLflow server, unlike a "
+            "file, takes what several programs write."
+        )
     return TrackingError(
         f"MLflow at {shown(uri)} could not be reached, or refused: {said}.{advice}"
     )

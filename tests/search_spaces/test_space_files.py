@@ -159,6 +159,12 @@ def test_a_damaged_configuration_is_refused_when_it_is_read(
         catalog.find(str(path))
 
 
+@pytest.mark.parametrize("name", ["quick-start", "quickstrat", "ped2-ut"])
+def test_a_name_that_is_nearly_one_of_ours_is_told_it(name: str) -> None:
+    with pytest.raises(UnknownName, match=r"Did you mean '(quickstart|ped2_ut)'\?"):
+        catalog.find(name)
+
+
 def test_a_file_that_is_not_there_lists_what_can_be_given(tmp_path: Path) -> None:
     with pytest.raises(Misuse, match=r"does not exist.*quickstart"):
         catalog.find(str(tmp_path / "gone.py"))

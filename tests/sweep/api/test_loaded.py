@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import escape
@@ -373,3 +375,10 @@ def plain(frame: Any) -> list[dict[str, Any]]:
 
     rows = frame.astype(object).to_dict("records")
     return [{n: v for n, v in row.items() if not pd.isna(v)} for row in rows]
+
+
+def test_a_notebook_completes_what_is_not_imported_yet() -> None:
+    ran = subprocess.run(
+        (sys.executable, "-c", "import sweep; print(*dir(sweep))"), capture_output=True, text=True
+    )
+    assert {"load", "run"} <= set(ran.stdout.split())

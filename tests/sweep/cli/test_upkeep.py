@@ -14,6 +14,7 @@ from sweep.cli.main import main
 from sweep.results.sweep_view import load_sweep
 from sweep.study.lock import driver_lock
 from tests.support.command_line import contents, refused, sweep
+from tests.support.servers.mlflow_servers import free_port
 from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
 from trainables.records.objects import ObjectStore
 
@@ -99,6 +100,13 @@ def test_verbs_that_ask_no_cluster_say_so_where_others_do(
     monkeypatch.setenv("SWEEP_ADDRESS", "cluster.yaml")
     assert "but `sweep rm` is about this machine" in sweep(*words, answer="n\n").stderr
     assert "`sweep submit`" in refused("run", "no-such-space")
+
+
+def test_ui_of_a_folder_without_sweeps_says_so(root: Path) -> None:
+    said = refused("ui", "--storage", str(root), "--port", str(free_port()))
+    assert f"no sweeps below {root}" in said
+    assert "sweep run quickstart" in said
+    assert not root.exists()
 
 
 def command_line(*words: str) -> Result:

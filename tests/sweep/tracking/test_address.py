@@ -23,6 +23,8 @@ def test_where_arms_are_tracked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert tracking_uri("s3://bucket/sweeps", "http://other:1") == "http://other:1"
     with pytest.raises(Misuse, match="plain folders"):
         tracking_uri(str(tmp_path), "./mlruns")
+    with pytest.raises(Misuse, match=r"got 'databricks'\. Change"):
+        tracking_uri(str(tmp_path), "databricks")
 
 
 @pytest.mark.parametrize(

@@ -243,6 +243,12 @@ def test_an_empty_database_may_be_filled(tmp_path: Path) -> None:
     refuse_other_schema(f"sqlite:///{tmp_path}/new.db")
 
 
+def test_of_a_locked_database_it_is_said_what_to_do() -> None:
+    locked = OSError("(sqlite3.OperationalError) database is locked\n[SQL: INSERT ...]")
+    assert "try again when that has ended" in str(trouble("sqlite:////a/mlflow.db", locked))
+    assert "try again" not in str(trouble("sqlite:////a/mlflow.db", OSError("no such table")))
+
+
 # --- writing --------------------------------------------------------------------------------------
 
 
