@@ -201,6 +201,19 @@ def test_a_database_of_an_older_mlflow_is_refused_and_untouched(
     assert os.listdir(team_database.parent) == ["team.db"]
 
 
+def test_whatever_holds_a_database_its_schema_is_read(uri: str) -> None:
+    """In a file, and in PostgreSQL."""
+    import sqlalchemy
+
+    make_client(uri).search_experiments()
+    engine = sqlalchemy.create_engine(uri)
+    with engine.begin() as there:
+        there.execute(sqlalchemy.text(f"UPDATE alembic_version SET version_num = '{OLDER}'"))
+    engine.dispose()
+    with pytest.raises(TrackingError, match=f"schema {OLDER}, and MLflow"):
+        make_client(uri)
+
+
 def test_sweep_ui_serves_no_database_that_its_server_would_migrate(
     team_database: Path, tmp_path: Path
 ) -> None:
