@@ -149,7 +149,8 @@ class Published:
                 f"it holds: {contents(folder) or 'nothing'}. {self.expected}"
             )
         images = None if split.videos else _kind_of(next(iter(places.values())), split)
-        clips, files = [], []
+        clips: list[RawClip] = []
+        files: list[Path] = []
         for numbers, place in sorted(places.items()):
             name = f"clip{numbers[0]:02d}" if len(numbers) == 1 else place.stem
             flawed = [frame for clip_number, frame in split.flawed if (clip_number,) == numbers]
@@ -157,8 +158,8 @@ class Published:
             clips.append(clip)
             files.extend(dict.fromkeys(of_clip))
             notes.extend(
-                f"frame {frame} of {split.folder}/{place.name} is damaged in the published archive: "
-                "the frame before it stands in its place."
+                f"frame {frame} of {split.folder}/{place.name} is damaged in the published "
+                "archive: the frame before it stands in its place."
                 for frame in flawed
                 if of_clip[frame - 2 : frame - 1] == of_clip[frame - 1 : frame]
             )
