@@ -122,7 +122,8 @@ def _sent_away(verb: str, words: Sequence[str]) -> str:
     sent = f" {ADDRESS}={shown(cluster)} sent `sweep {verb}` to that cluster"
     if verb in ("submit", "logs"):
         return f"{sent}."
-    return f"{sent}; `{command(verb, *words)}` is about this machine."
+    told = [shown(word) if "://" in word else word for word in words]  # maybe with a key
+    return f"{sent}; `{command(verb, *told)}` is about this machine."
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -82,7 +82,8 @@ def test_no_benchmark_is_left_out_here() -> None:
         if "__main__" in file.read_text("utf-8") or file.stem == "__main__"
     }
     tried = {name.partition(" ")[0] for name in (*FAST, *SLOW, *IN_A_BROWSER)}
-    assert there == tried | set(ON_REAL_DATA) | set(ON_A_DECODER)
+    of_a_gpu = {"gpu"}  # tests/benchmarks/test_gpu_course.py, test_gpu_measurements.py
+    assert there == tried | set(ON_REAL_DATA) | set(ON_A_DECODER) | of_a_gpu
 
 
 def test_make_bench_runs_those_that_need_no_files_of_ones_own() -> None:

@@ -18,6 +18,7 @@ from sweep.executors.executor import Executor
 from sweep.results.sweep_view import load_sweep
 from sweep.run.run_sweep import run_sweep
 from sweep.study.definition import Definition, put_definition
+from sweep.study.proposals import StoredProposal
 from tests.support.oracles import TINY
 from tests.support.proposals import stored_proposals
 from trainables.records.arm_record import ArmRecord
@@ -169,5 +170,15 @@ def undisturbed(objects: ObjectStore, asked: Definition) -> Any:
 
 
 def _proposals(objects: ObjectStore, asked: Definition) -> Any:
-    """By setting; outcomes say nothing of when."""
-    return {s.name: stored_proposals(objects, asked.name, s.name) for s in asked.space.settings}
+    """By setting; but for when arms ended, and for which sweep."""
+
+    def plain(proposal: StoredProposal) -> StoredProposal:
+        if proposal.outcome is None:
+            return proposal
+        arms = tuple(replace(a, trained_for="", ended_ms=0) for a in proposal.outcome.arms)
+        return replace(proposal, outcome=replace(proposal.outcome, arms=arms))
+
+    return {
+        s.name: [plain(one) for one in stored_proposals(objects, asked.name, s.name)]
+        for s in asked.space.settings
+    }

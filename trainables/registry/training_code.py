@@ -32,6 +32,7 @@ DECIDES_NOTHING = tuple(
         "contracts", "fetching", "trial", "predictor", "environment", "code_version", "errors",
         "retries", "records.arms", "records.objects", "records.parallel_reads", "records.retrying",
         "registry.built_in", "registry.lookup", "registry.training_code", "datasets.places",
+        "machine",
     )
 )  # fmt: skip
 _ROOT = Path(__file__).parents[2]

@@ -74,7 +74,9 @@ def exported(**texts: str) -> dict[str, str]:
 def test_an_export_made_elsewhere_replaces_an_earlier_one(tmp_path: Path) -> None:
     out = tmp_path / "out"
     write_files(out, "mine", exported(a="1", b="2"))
-    assert write_files(out, "mine", exported(a="3")) == ["a", MANIFEST]
+    with pytest.raises(Misuse, match="b, which this one lacks"):
+        write_files(out, "mine", exported(a="3"))
+    assert write_files(out, "mine", exported(a="3"), replace=True) == ["a", MANIFEST]
     assert contents(out).keys() == {"a", MANIFEST}
     assert contents(out)["a"] == b"3"
     with pytest.raises(Misuse, match="not of 'other'"):

@@ -115,6 +115,8 @@ def decode_frames(paths: list[Path], frame_size: int) -> Iterator[Pixels]:
 
 def image_size(path: Path) -> tuple[int, int]:
     """Width and height that an image file declares; no pixel is decoded."""
+    from PIL import Image
+
     with Image.open(path, formats=_FORMATS) as image:
         return image.size
 
