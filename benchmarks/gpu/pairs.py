@@ -36,6 +36,7 @@ from trainables.records.objects import ObjectStore
 from trainables.tasks.base import Batch, Task, Tokens
 from trainables.training import Training
 
+WITHIN = 0.15  # of an estimate of memory, either way
 ANY_GPU = "h100"  # the estimate's bytes are the same for all
 COMPARED = {"ut": 20, "dust": 10, "distilbert": 2}  # steps beside the CPU's; others are too large
 CLOCKS = (
@@ -172,6 +173,12 @@ def from_the_cpu(config: ArmConfig, steps: int) -> dict[str, Any]:
     return {"steps": steps, **{f"{name}, by step": values for name, values in worst.items()}}
 
 
+def _beyond(memory: dict[str, float]) -> str:
+    """Says where an estimate is to be mended."""
+    ratio = memory["training_over_estimate"]
+    return "" if abs(ratio - 1) <= WITHIN else ": beyond 15 %"
+
+
 def line_of(found: dict[str, Any]) -> list[str]:
     """What the table says of it."""
     lines = []
@@ -181,7 +188,7 @@ def line_of(found: dict[str, Any]) -> list[str]:
         if isinstance(memory, dict):
             memory = (
                 f"peak {memory['training_mb']:,.0f} MiB of {memory['estimated_tensors_mb']:,.0f} "
-                f"estimated ({memory['training_over_estimate']:.2f}), whole arm "
+                f"estimated ({memory['training_over_estimate']:.2f}{_beyond(memory)}), whole arm "
                 f"{memory['whole_mb']:,.0f} ({memory['whole_over_estimate']:.2f}), with CUDA's own "
                 f"{memory['used_over_estimate']:.2f} of `sweep spaces`"
             )

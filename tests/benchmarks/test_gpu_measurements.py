@@ -69,9 +69,10 @@ def test_a_case_that_is_too_large_for_the_gpu_is_left_out(
 ) -> None:
     options = decoder_8b.parser("").parse_args(["--small"])
     config = decoder_8b.run_of(tmp_path, options)
-    assert decoder_8b.measured(config, tmp_path)["peak_over_estimate"] > 0
+    measured = decoder_8b.measured(config, tmp_path)
+    assert decoder_8b.estimated(config, measured)["peak_over_estimate"] > 0
     monkeypatch.setattr(decoder_8b, "MOST", 0.0)
-    found = decoder_8b.measured(config, tmp_path)
+    found = decoder_8b.estimated(config, {"failed": "CUDA out of memory."})
     assert decoder_8b.line_of("exact", found).startswith("exact: needs more than the ")
 
 
