@@ -23,13 +23,13 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from benchmarks.gpu.course import ROOT, Part, asked_device, course, refused_device
 
+NEEDED = ("torch", "psutil", "ray", "optuna", "mlflow", "click", "rich", "yaml", "PIL")
 SWEEP = (sys.executable, "-m", "sweep.cli")
 LIMITS = {
     "wheels": 90,
@@ -139,6 +139,19 @@ def lay(packages: Path, wheels: Path) -> dict[str, Any]:
     return {"lines": [f"{len(chosen)} of {len(every)} wheels"]}
 
 
+def refusal(wheels: str | None) -> str:
+    """Why the course cannot be run; empty where it can."""
+    if wheels is not None:
+        return "" if any(Path(wheels).glob("*.whl")) else f"{wheels} has no wheels."
+    missing = [package for package in NEEDED if find_spec(package) is None]
+    if not missing:
+        return ""
+    return (
+        f"{sys.executable} lacks {', '.join(missing)}: give a folder of wheels of what it lacks "
+        "(.ci/gpu-service FOLDER), or set PYTHON to one that has all."
+    )
+
+
 def finals_of(storage: Path) -> dict[str, str]:
     """The final records below a storage root, by arm."""
     found = sorted((storage / "arms").glob("*/record.json"))
@@ -189,6 +202,8 @@ def train(storage: Path, command: list[str]) -> dict[str, Any]:
 
 def end_all(mark: str) -> None:
     """End what still runs of this course, wherever it went."""
+    import psutil
+
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.environ().get(MARK) == mark and process.pid != os.getpid():
@@ -219,6 +234,9 @@ def main(arguments: list[str] | None = None) -> int:
     mark = secrets.token_hex(8)
     wheels = next(iter(options.given), os.environ.get("WHEELS") or None)
     wheels = None if wheels is None else str(Path(wheels).absolute())
+    if why := refusal(wheels):
+        print(why, file=sys.stderr)
+        return 2
     with tempfile.TemporaryDirectory(  # short: paths of sockets end at 107 characters
         prefix="dsw-", dir="/tmp", ignore_cleanup_errors=True
     ) as made_here:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import click
 from rich.markup import escape
 
+from search_spaces.space import SearchSpace
 from sweep.cli.asked import Place, SpaceOptions, collected
 from sweep.cli.options import (
     complete_spaces,
@@ -79,7 +81,19 @@ def doctor(
         from sweep.doctor import machine
 
         found = machine.checks(open_store(at.storage).root, scope)
+        if space is not None:
+            found = chain(found, _device(options.space_of(space, {})))
     raise SystemExit(_print(_with_notice(found, notify), as_json=as_json))
+
+
+def _device(space: SearchSpace) -> Iterator[Check]:
+    """Whether this machine has the device that a space trains on."""
+    from sweep.study.requirements import require_device
+
+    try:
+        require_device(space)
+    except Misuse as error:
+        yield Check("device", False, str(error), "")
 
 
 def _needs(space: str | None, data: str | None, options: SpaceOptions) -> tuple[Requirement, ...]:

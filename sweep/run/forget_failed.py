@@ -14,7 +14,6 @@ from functools import cached_property
 
 from sweep.errors import CodeDiffers
 from sweep.run.alike import drop_failed_alike, failed_alike
-from sweep.study import advice
 from sweep.study.arms import Arm, all_judged, arms_by_proposal, baselines
 from sweep.study.definition import Definition
 from sweep.study.proposals import ArmEnd, ProposalOutcome, drop_outcomes
@@ -213,7 +212,6 @@ class CodeOfArms:
         there = {part for code in self.others.values() for part in code.split(", ")}
         here = {part for code in self._here.values() for part in code.split(", ")}
         theirs, ours = (", ".join(sorted(parts)) for parts in (there - here, here - there))
-        again = advice.resume(name, self._objects.root, more=["--accept-code"])
         raise CodeDiffers(
             f"{count} arm{'s' * (count > 1)} that {name} uses {'were' if count > 1 else 'was'} "
             f"trained by other code than this ({theirs}; here {ours}): beside arms that are "
@@ -221,7 +219,8 @@ class CodeOfArms:
             "Nothing was trained. Restore the code, give what was changed another name (of a "
             "plug-in: its model, task or data set) and run it under another --name, "
             "train these arms anew with --retrain (other sweeps that share them get the new ones), "
-            f"or take them as they are, marked in every table, with --accept-code, as in `{again}`."
+            "or take them as they are, marked in every table: give the same command again with "
+            "--accept-code."
         )
 
     def told(self) -> str:

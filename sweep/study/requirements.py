@@ -274,10 +274,17 @@ def require_device(space: SearchSpace) -> None:
     import torch
 
     if not torch.cuda.is_available():
-        raise Misuse(
-            "device must be 'cpu' on this machine, got 'cuda': torch finds no GPU here. Set "
-            "device=cpu, or install a CUDA build of torch where there is one."
-        )
+        if torch.version.cuda is None:
+            why = (
+                f"torch {torch.__version__} is built without CUDA. Set device=cpu, or, where this "
+                "machine has a GPU, install a CUDA build of torch (docs/running.md)."
+            )
+        else:
+            why = (
+                f"torch {torch.__version__} finds no GPU here. Set device=cpu, or look at "
+                "`nvidia-smi` and at CUDA_VISIBLE_DEVICES."
+            )
+        raise Misuse(f"device must be 'cpu' on this machine, got 'cuda': {why}")
 
 
 def with_folder(definition: Definition, folder: str | None) -> Definition:

@@ -33,8 +33,8 @@ def installed(site: Path, name: str, *files: str) -> None:
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where packages are installed; nothing else is."""
     monkeypatch.setattr(sys, "path", [str(tmp_path)])
-    importlib.invalidate_caches()
     installed(tmp_path, "descent-sweep", "sweep/__init__.py", "trainables/training.py")
+    importlib.invalidate_caches()
     return tmp_path
 
 
