@@ -195,8 +195,14 @@ def peaks(name: str) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {arm: [] for arm in ARMS}
     for _ in range(3):
         for arm in ARMS:
-            command = [sys.executable, __file__, "--case", name, "--peak-of", arm]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            own = ["-m", "benchmarks.training_step", "--case", name, "--peak-of", arm]
+            done = subprocess.run(
+                [sys.executable, *own],
+                cwd=Path(__file__).parents[1],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             found[arm].append(float(done.stdout))
     return found
 

@@ -296,7 +296,10 @@ def _kind_of(clip: Path, split: Split) -> tuple[str, ...]:
 
 def _numbers(place: Path, split: Split) -> tuple[int, ...] | None:
     """The numbers in a clip's name; None for what is no clip."""
-    if place.is_dir() == split.videos:
+    is_folder = place.is_dir()
+    # a folder in a video's place and with its name is told, not left out
+    is_video = not is_folder or place.suffix.lower() in VIDEO_SUFFIXES
+    if not (is_video if split.videos else is_folder):
         return None
     match = re.fullmatch(split.clip, place.stem if split.videos else place.name)
     return None if match is None else tuple(int(number) for number in match.groups())
