@@ -60,5 +60,6 @@ def _norms(gradients: Sequence[Tensor]) -> Tensor:
 
 
 def _are_halved(gradients: Sequence[Tensor]) -> bool:
-    count = sum(g[0].numel() for g in gradients)
-    return bool(gradients) and gradients[0].is_cuda and count <= MOST_HALVED
+    if not gradients or not gradients[0].is_cuda:
+        return False
+    return sum(g[0].numel() for g in gradients) <= MOST_HALVED

@@ -7,16 +7,11 @@ from typing import Any
 
 from sweep.study.definition import Definition
 from tests.support.drivers import undisturbed
-from tests.support.gpu.cuda import imitated_cuda
-from trainables.environment import environment
+from tests.support.gpu.devices import imitated_gpu
 from trainables.records.objects import ObjectStore
 
 
 def trained_alone(asked: Definition, folder: Path) -> Any:
     """The table of a sweep whose arms this process trains, one after the other."""
-    environment.cache_clear()  # which may know the CPU alone, and must not go on knowing this GPU
-    try:
-        with imitated_cuda():
-            return undisturbed(ObjectStore(folder), asked)
-    finally:
-        environment.cache_clear()
+    with imitated_gpu():
+        return undisturbed(ObjectStore(folder), asked)
