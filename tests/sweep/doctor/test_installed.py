@@ -8,6 +8,7 @@ import importlib
 import sys
 from pathlib import Path
 
+import importlib_metadata
 import pytest
 
 from sweep.doctor.installed import own_files
@@ -59,6 +60,15 @@ def test_files_that_went_with_another_package_are_named(site: Path) -> None:
     check = own_files(REINSTALL)
     assert check.found == "not as installed: sweep/__init__.py (missing)"
     assert check.advice == REINSTALL
+
+
+def test_missing_files_are_named_whichever_finder_answers(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mlflow brings importlib_metadata, whose finder takes the place of Python's own."""
+    (site / "sweep/__init__.py").unlink()
+    monkeypatch.setattr(sys, "meta_path", [importlib_metadata.MetadataPathFinder()])
+    assert own_files(REINSTALL).found == "not as installed: sweep/__init__.py (missing)"
 
 
 def test_a_checkout_passes() -> None:
