@@ -242,7 +242,7 @@ def _of_modules(modules: tuple[str, ...]) -> tuple[str, frozenset[str]]:
     ours: set[str] = set()
     seen: set[str] = set()
     left = sorted({module.partition(".")[0] for module in modules})
-    folders: list[Path] = []  # where their authors work: modules beside them are theirs, too
+    folders: set[Path] = set()  # where their authors work: modules beside them are theirs, too
     while left:
         top = left.pop()
         if top in seen:
@@ -253,12 +253,12 @@ def _of_modules(modules: tuple[str, ...]) -> tuple[str, frozenset[str]]:
                 files[place] = hashlib.sha256(path.read_bytes()).hexdigest()
                 continue
             if not _is_installed(path):
-                folders.append(path.parents[place.count("/")])
+                folders.add(path.parents[place.count("/")])
             read = _read(path)
             files[place] = read.digest
             ours |= {name for name in read.imports if _is_ours(name)}
-            beside = {name.partition(".")[0] for name in read.imports} - {OURS, ""}
-            left += sorted(n for n in beside if any(_is_beside(folder, n) for folder in folders))
+            named = {name.partition(".")[0] for name in read.imports} - {OURS, "", *seen, *left}
+            left += sorted(n for n in named if any(_is_beside(folder, n) for folder in folders))
     return _short(f"{place} {digest}" for place, digest in sorted(files.items())), frozenset(ours)
 
 
