@@ -42,7 +42,7 @@ COLUMNS: dict[str, tuple[str, str]] = {  # unit, meaning
     "n_proposals_finished": ("proposals", "those whose arms are final on every seed"),
     "n_seeds": ("seeds", "search seeds; numbers of a setting are means over them"),
     "vacuous": ("yes or no", "plain training meets the constraint, too, so the pair says nothing"),
-    "selection_biased": ("yes or no", "the pair was chosen by these scores: its difference is no "
+    "selection_biased": ("yes or no", "the pair was chosen by these scores: its gain is no "
                          "result before fresh seeds confirm it"),
     "demanded_descent": ("share of f0", "what all layers together are asked to remove"),
     "tolerance": ("share", "missing share that is still feasible"),
@@ -103,12 +103,12 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "family": ("", "data set and network"),
     "seeds": ("seeds", "fresh seeds that count"),
     "seeds_ended": ("seeds", "fresh seeds that ended"),
-    "difference": ("{unit}", "mean paired difference; above 0 the constrained network is better"),
+    "gain": ("{unit}", "mean over paired seeds; above 0 the constrained network is better"),
     "low": ("{unit}", "lower end of its interval over seeds"),
     "high": ("{unit}", "upper end of its interval over seeds"),
     "interval": ("", "name and level of that interval"),
-    "ended_difference": ("{unit}", "the difference over all fresh seeds that ended, which decides "
-                         "nothing; above 0 the constrained network is better"),
+    "ended_gain": ("{unit}", "the gain over all fresh seeds that ended, which decides "
+                   "nothing; above 0 the constrained network is better"),
     "ended_low": ("{unit}", "lower end of its interval; empty between two looks"),
     "ended_high": ("{unit}", "upper end of its interval"),
     "ended_interval": ("", "name and level of that interval"),
@@ -116,14 +116,14 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "p_adjusted": ("", "the same, adjusted for families and settings"),
     "p_equivalent": ("", "p of two one-sided tests for equivalence"),
     "e_value": ("", "evidence of a test that may look at any time; above 20 is 5 %"),
-    "d_z": ("sd of the differences", "mean difference over their standard deviation"),
+    "d_z": ("sd of the gains", "mean gain over their standard deviation"),
     "outcome": ("", "better, worse, equivalent, undecided, vacuous: what may be claimed"),
     "decided_at": ("seeds", "at how many seeds it was decided"),
     "sign_flip_p": ("", "p of the sign-flip test"),
     "sign_flip_least_p": ("", "the least p that so many seeds can give there"),
     "wilcoxon_p": ("", "p of Wilcoxon's signed-rank test"),
     "wilcoxon_least_p": ("", "the least p that so many seeds can give there"),
-    "hodges_lehmann": ("{unit}", "Hodges-Lehmann estimate of the difference"),
+    "hodges_lehmann": ("{unit}", "Hodges-Lehmann estimate of the gain"),
     "hodges_lehmann_low": ("{unit}", "lower end of its interval"),
     "hodges_lehmann_high": ("{unit}", "upper end of its interval"),
     "constrained_mean": ("{unit}", "the tested measure of the constrained networks, mean over the "
@@ -135,17 +135,17 @@ CONTRASTS: dict[str, tuple[str, str]] = {
     "units_high": ("{unit}", "upper end of the interval over seeds and test units"),
     "units": ("units", "test units that interval is over"),
     "unit_groups": ("groups", "groups that they are drawn in: clips, of windows; else the units"),
-    "variance_seed": ("{unit} squared", "variance of the difference over seeds"),
-    "variance_unit": ("{unit} squared", "variance of the difference over groups of test units"),
+    "variance_seed": ("{unit} squared", "variance of the gain over seeds"),
+    "variance_unit": ("{unit} squared", "variance of the gain over groups of test units"),
     "variance_rest": ("{unit} squared", "variance that is of neither alone"),
-    "search_gain": ("{unit}", "the difference on the data that selected the pair"),
+    "search_gain": ("{unit}", "the gain on the data that selected the pair"),
     "shrinkage": ("share", "of that gain, what was lost on fresh seeds"),
     "equal_tries_gain": ("{unit}", "in the search, the best of some tries less the best of as many "
                          "plain seeds, of the tested measure; above 0 is better"),
     "equal_tries": ("tries", "how many of each side that is, the mean over all ways to draw them"),
     **{
-        f"{measure}_difference": ("{unit} x gamma" if measure == "ood_auc" else "{unit}",
-                                  f"difference of the {what}, over the seeds that count; above 0 "
+        f"{measure}_gain": ("{unit} x gamma" if measure == "ood_auc" else "{unit}",
+                                  f"gain in the {what}, over the seeds that count; above 0 "
                                   "the constrained network is better")
         for measure, what in MEASURES.items()
     },
@@ -154,7 +154,7 @@ CONTRASTS: dict[str, tuple[str, str]] = {
 _PREFIXES = {
     "constrained": "constrained arm: {}",
     "unconstrained": "unconstrained arm: {}",
-    "difference": "constrained minus unconstrained: {}",
+    "gain": "gain over plain training, above 0 is better: {}",
 }
 _PREFIX = re.compile(rf"({'|'.join(_PREFIXES)})_(.+)")
 

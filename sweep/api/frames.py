@@ -66,11 +66,11 @@ def setting_rows(space: SearchSpace, entries: Iterable[Mapping[str, Json]]) -> I
             "n_proposals_finished": entry["proposals"]["finished"],
             "n_seeds": len(entry["search_seeds"]),
             **{n: entry[n] for n in ("vacuous", "demanded_descent", "tolerance")},
-            "selection_biased": entry["difference"]["selection_biased"],
+            "selection_biased": entry["gain"]["selection_biased"],
         }
-        for arm in (*ARMS, "difference"):
+        for arm in (*ARMS, "gain"):
             values = entry[arm] or {}
-            verdict = () if arm == "difference" else ("feasible", *OF_VERDICT, *COSTS)
+            verdict = () if arm == "gain" else ("feasible", *OF_VERDICT, *COSTS)
             row[f"{arm}_{mean}"] = values.get("ood_mean")
             row |= {f"{arm}_{name}": values.get(name) for name in (*OF_ARM, *verdict)}
         yield row

@@ -83,10 +83,8 @@ def _unit(metric: Metric) -> str:
 
 
 def _biased(entries: Iterable[Mapping[str, Json]]) -> list[str]:
-    biased = any(
-        e["difference"].get("selection_biased") for e in entries if e["proposal"] is not None
-    )
-    return ["Selection-biased: no difference is a result before fresh seeds confirm it."] * biased
+    biased = any(e["gain"].get("selection_biased") for e in entries if e["proposal"] is not None)
+    return ["Selection-biased: no gain is a result before fresh seeds confirm it."] * biased
 
 
 def _settings(entries: Sequence[Mapping[str, Json]]) -> Shown:
@@ -99,10 +97,10 @@ def _settings(entries: Sequence[Mapping[str, Json]]) -> Shown:
         *(
             (
                 f"{block}: {arm}",
-                cells(arm, "+.3f" if arm == "difference" else ".3f", f"{block}_mean"),
+                cells(arm, "+.3f" if arm == "gain" else ".3f", f"{block}_mean"),
             )
             for block in ("seen", "unseen")
-            for arm in ("constrained", "unconstrained", "difference")
+            for arm in ("constrained", "unconstrained", "gain")
         ),
         ("missing share", cells("constrained", "+.2f", "worst_missing_share")),
         ("feasible", [YES_NO[(entry["constrained"] or {}).get("feasible")] for entry in entries]),

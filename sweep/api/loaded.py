@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 FRAMES = ("settings", "proposals", "arms", "pairs", "layers", "curves", "steps")
 # Of a confirmation, which searches nothing: those of its report, and those that show single pairs.
 OF_CONFIRMATION = (
-    *REPORTED, "scores", "differences", "layers", "anytime", "ratios", "histogram", "trajectories",
-    "cost",
+    *REPORTED, "scores", "gain-by-gamma", "layers", "anytime", "ratios", "histogram",
+    "trajectories", "cost",
 )  # fmt: skip
 
 

@@ -27,8 +27,8 @@ class SettingArms:
     config: ArmConfig  # a constrained arm's
     reference: Evaluation | None = None  # says what the constant prediction comes to; None: none
 
-    def differences(self, other: str, measure: Measure) -> dict[int, float]:
-        """Constrained minus ``other`` on every seed that both have, > 0 better."""
+    def gains(self, other: str, measure: Measure) -> dict[int, float]:
+        """Gain of the constrained arms over ``other`` on every seed that both have."""
         ours, theirs = (
             {s: o.measures[measure] for s, o in of.items() if measure in o.measures}
             for of in (self.outcomes[CONSTRAINED], self.outcomes.get(other, {}))

@@ -37,7 +37,7 @@ from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
 
 CERTIFIED = 0.8  # share of seeds certified feasible from which a cell says feasible
-Differences = Mapping[int, float]  # by seed, > 0 the constrained arm is better
+Gains = Mapping[int, float]  # by seed
 
 
 def confirmed(
@@ -121,7 +121,7 @@ def _table(
     plan: Plan,
 ) -> Held:
     """The constrained arms against one other kind, in the settings of the design."""
-    found = {name: arms[name].differences(other, plan.measure) for name in design.settings}
+    found = {name: arms[name].gains(other, plan.measure) for name in design.settings}
 
     def crossed(name: str, seeds: int) -> units.OverUnits | None:
         of = arms[name], other, plan.seeds[:seeds], plan.measure, readers[name]
@@ -169,7 +169,7 @@ def _setting(
                 if (found := tables[other].crossed[row.name]) is None
                 else found.to_json(),
                 "question": "matched" if other == UNCONSTRAINED else CONTROLS[other].question,
-                "per_seed": {str(s): d for s, d in arms.differences(other, plan.measure).items()},
+                "per_seed": {str(s): d for s, d in arms.gains(other, plan.measure).items()},
                 **_on_counted(arms, other, plan.seeds[: row.counted]),
             }
             for other, row in rows.items()
@@ -193,9 +193,7 @@ def _on_counted(arms: SettingArms, other: str, seeds: Sequence[int]) -> dict[str
     """Both arms and every measure on the seeds that a contrast counts."""
     both = {kind: _means(arms.outcomes.get(kind, {}), seeds) for kind in (CONSTRAINED, other)}
     beside = {
-        measure: _mean_difference(
-            {s: d for s, d in arms.differences(other, measure).items() if s in seeds}
-        )
+        measure: _mean_gain({s: d for s, d in arms.gains(other, measure).items() if s in seeds})
         for measure in MEASURES
     }
     return {"means": both, "beside": beside}
@@ -261,7 +259,7 @@ class Held:
 
 
 def agrees(outcome: str, low: float, high: float, design: Design) -> bool:
-    """Whether an interval lies where an outcome says that the difference is."""
+    """Whether an interval lies where an outcome says that the gain is."""
     least = design.smallest_effect or 0.0
     return {"better": low > 0, "worse": high < 0, "equivalent": -least < low and high < least}.get(
         outcome, True
@@ -269,7 +267,7 @@ def agrees(outcome: str, low: float, high: float, design: Design) -> bool:
 
 
 def held(
-    design: Design, differences: Mapping[str, Differences], seeds: Sequence[int], crossed: Crossed
+    design: Design, gains: Mapping[str, Gains], seeds: Sequence[int], crossed: Crossed
 ) -> Held:
     """A table whose settings are claimed at the first stage where seeds and units agree.
 
@@ -277,7 +275,7 @@ def held(
     where both intervals of that stage lie on the side that was decided, the numbers are its own.
     """
     known = cache(crossed)
-    rows = table(design, differences, seeds)
+    rows = table(design, gains, seeds)
     later: dict[str, int] = {}
     for row in rows:
         over = None if row.settings else known(row.name, row.counted)
@@ -289,13 +287,13 @@ def held(
                 row.outcome, found.interval.low, found.interval.high, design
             ):
                 continue
-            rows_then = table(design, differences, seeds, {row.name: stage})
+            rows_then = table(design, gains, seeds, {row.name: stage})
             (then,) = (r for r in rows_then if r.name == row.name and not r.settings)
             if agrees(row.outcome, then.low, then.high, design):
                 later[row.name] = stage
                 break
     if later:
-        rows = table(design, differences, seeds, later)
+        rows = table(design, gains, seeds, later)
     return Held(
         design, rows, {row.name: known(row.name, row.counted) for row in rows if not row.settings}
     )
@@ -333,10 +331,10 @@ def verdict(outcome: Outcome, arms: SettingArms, tolerance: float) -> str:
     return "infeasible" if judged is None else judged.certificate.verdict
 
 
-def _mean_difference(differences: Differences) -> dict[str, float] | None:
-    if not differences:
+def _mean_gain(gains: Gains) -> dict[str, float] | None:
+    if not gains:
         return None
-    values = list(differences.values())
+    values = list(gains.values())
     return {"mean": fmean(values), "sd": stdev(values) if len(values) > 1 else math.nan}
 
 

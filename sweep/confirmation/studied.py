@@ -1,6 +1,6 @@
 """Table of studies: what their stored arms show of both sides tuned, as JSON.
 
-One difference for each study and setting, tested by the same function as a confirmation's: the unit
+One gain for each study and setting, tested by the same function as a confirmation's: the unit
 is the study, every planned one counts, and the tuned question has a table of its own.
 """
 
@@ -27,7 +27,7 @@ from trainables.records.objects import ObjectStore
 class _Part:
     """What one study came to in one setting."""
 
-    difference: float | None  # > 0: the constrained side is better; None: not yet
+    gain: float | None  # > 0: the constrained side is better; None: not yet
     lacks: str = ""  # the side whose search found no winner
     arms: SettingArms | None = None  # None: nothing is trained on the fresh seed
     is_certified: bool = False  # its constrained network, as feasible
@@ -106,8 +106,8 @@ def _table(
     found: dict[str, dict[int, float]] = {name: {} for name in plan.design.settings}
     for seed, by in parts.items():
         for name, part in by.items():
-            if part.difference is not None:
-                found[name][seed] = part.difference
+            if part.gain is not None:
+                found[name][seed] = part.gain
     readers = {
         name: units.reader(objects, of, plan.measure) for name, of in arms.items() if of is not None
     }
@@ -123,7 +123,7 @@ def _table(
 
 def _is_whole(plan: StudiesPlan, by: Mapping[str, _Part]) -> bool:
     every = [by.get(name) for name in plan.design.settings]
-    return all(part is not None and part.difference is not None for part in every)
+    return all(part is not None and part.gain is not None for part in every)
 
 
 def _parts(
@@ -154,7 +154,7 @@ def _part(arms: SettingArms, plan: StudiesPlan, seed: int, tolerance: float) -> 
     if ours.counted_as_constant and (theirs is None or theirs.counted_as_constant):
         return _Part(0.0, lacks, arms)  # also where no arm says what the constant comes to
     if theirs is not None:
-        found = arms.differences(TUNED, plan.measure).get(seed)
+        found = arms.gains(TUNED, plan.measure).get(seed)
         return _Part(found, lacks, arms, is_certified)
     assert ours.record.evaluation is not None, "it counts for itself"
     constant = constant_of(ours.record.config, ours.record.evaluation)[plan.measure]
@@ -202,7 +202,7 @@ def _setting(plan: StudiesPlan, shown: Held, row: Row, of: Mapping[int, _Part]) 
             "of": len(trained),
         },
         "per_study": {
-            str(number): of[seed].difference
+            str(number): of[seed].gain
             for number, seed in enumerate(plan.seeds, start=1)
             if seed in of
         },

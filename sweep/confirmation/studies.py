@@ -7,7 +7,7 @@ A study is three sweeps beside the search NAME that it repeats, each stored as a
     NAME.study-1.confirmation       the two winners of each setting on one fresh seed, test split
 
 The unit of the statistics is the study. None is left out: where a constrained search finds no
-winner, its user trains plainly, by the plain side's own network (difference 0); where the plain one
+winner, its user trains plainly, by the plain side's own network (a gain of 0); where the plain one
 finds none, the constant prediction stands for it (decision: a study without a winner counts).
 """
 

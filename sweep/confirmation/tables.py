@@ -35,7 +35,7 @@ def confirmed_table(entry: Mapping[str, Json]) -> Table:
         ("setting", [str(row["setting"]) for row in shown_rows]),
         ("against", [str(row["against"]).replace("_", " ") for row in shown_rows]),
         ("seeds", [str(row["seeds"]) for row in shown_rows]),
-        ("difference", [number(row["difference"], "+.3f") for row in shown_rows]),
+        ("gain", [number(row["gain"], "+.3f") for row in shown_rows]),
         ("from", [number(row["low"], "+.3f") for row in shown_rows]),
         ("to", [number(row["high"], "+.3f") for row in shown_rows]),
         ("p", [number(row["p_adjusted"], ".2g") for row in shown_rows]),
@@ -52,7 +52,7 @@ def early_columns(contrasts: Sequence[Mapping[str, Json]]) -> list[tuple[str, li
         return []
     cells = [ended_text(c) if is_early(c) else NOTHING for c in contrasts]
     counts = [str(c["seeds"]) if is_early(c) else NOTHING for c in contrasts]
-    return [("ended seeds", counts), ("difference over all ended", cells)]
+    return [("ended seeds", counts), ("gain over all ended", cells)]
 
 
 def caption(entry: Mapping[str, Json]) -> str:
@@ -66,13 +66,13 @@ def notes(entry: Mapping[str, Json]) -> list[str]:
     every = [c for one in entry["settings"] for c in one["contrasts"].values()]
     intervals, questions = {c["interval"] for c in every}, {c["question"] for c in every}
     return [
-        f"Difference: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
+        f"Gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 "
         "the constrained network is better. Paired by seed; every planned seed counts, one that "
         f"ended without a result as the {entry['worst_score']}.",
         f"Interval: {'; '.join(sorted(intervals))}. p: adjusted, families first and their settings "
         f"after them (Holm); the error of the whole table is {design['error']:g}"
         + (", and that of all controls together the same." if entry["controls"] else "."),
-        *([f"Difference over all ended: {EARLY}"] if any(map(is_early, every)) else []),
+        *([f"Gain over all ended: {EARLY}"] if any(map(is_early, every)) else []),
         "certified: constrained networks that the test units certify as feasible, of those on the "
         "seeds that count.",
         *[f"{name}: {says}." for name, says in entry["controls"].items()],
@@ -112,7 +112,7 @@ def _contrast_row(
         "equal_tries_gain": tries["gain"] if is_plain else None,
         "equal_tries": tries["tries"] if is_plain else None,
         **{
-            f"{beside}_difference": None if values is None else values["mean"]
+            f"{beside}_gain": None if values is None else values["mean"]
             for beside, values in contrast["beside"].items()
         },
     }
@@ -124,11 +124,11 @@ def _numbers(contrast: Mapping[str, Json]) -> Row:
         "family": contrast["family"],
         "seeds": contrast["counted"],
         "seeds_ended": contrast["seeds"],
-        "difference": contrast["mean"],
+        "gain": contrast["mean"],
         "low": contrast["low"],
         "high": contrast["high"],
         "interval": contrast["interval"],
-        "ended_difference": contrast["ended"]["mean"],
+        "ended_gain": contrast["ended"]["mean"],
         "ended_low": contrast["ended"]["low"],
         "ended_high": contrast["ended"]["high"],
         "ended_interval": contrast["ended"]["interval"],

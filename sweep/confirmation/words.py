@@ -120,7 +120,7 @@ def of_family(family: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     names = entry["design"]["families"][family["name"]]
     of = [one for one in entry["settings"] if one["setting"] in names]
     numbers = (
-        f"mean difference {family['mean']:+.3g} {entry['unit']} ({interval_text(family)}), above 0 "
+        f"mean gain {family['mean']:+.3g} {entry['unit']} ({interval_text(family)}), above 0 "
         "the constrained network is better"
     )
     outcome, over_seeds = family["marked"], family["outcome"]

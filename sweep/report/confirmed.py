@@ -1,4 +1,4 @@
-"""Figures of confirmations: intervals of differences, gains in the search."""
+"""Figures of confirmations: gains with intervals, and in the search."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VERDICTS = {  # marker, colour, face
 
 
 def forest(data: Measured) -> Figure | None:
-    """Difference to plain training and to each control with its interval, a row a contrast."""
+    """Gain over plain training and over each control with its interval, a row a contrast."""
     found = [(entry, list(_rows(entry, data))) for entry in data.confirmed]
     drawn = [(entry, rows) for entry, rows in found if rows]
     if not drawn:

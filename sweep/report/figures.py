@@ -52,8 +52,8 @@ FIGURES: Mapping[str, Drawing] = {
         a_page=30,
     ),
     "forest": Drawing(
-        "Confirmed differences",
-        "Constrained less other training on fresh seeds and the test split, paired by seed, with "
+        "Confirmed gains",
+        "Gain over other training on fresh seeds and the test split, paired by seed, with "
         "the interval of the plan; above 0 the constrained network is better. A row without a "
         "setting is the control of the one above.",
         confirmed.forest,
@@ -71,11 +71,11 @@ FIGURES: Mapping[str, Drawing] = {
         f"Each setting's pair, beside predictors that need no training. {_SEEDS} {_NOISE}",
         scores.by_gamma,
     ),
-    "differences": Drawing(
+    "gain-by-gamma": Drawing(
         "Gain by test gamma",
         "By how much the constrained network is better than plain training: above 0 it is, "
         f"whichever way the metric goes. Grey: seeds; blue: their mean. {_NOISE}",
-        scores.differences,
+        scores.gain_by_gamma,
     ),
     "depth": Drawing(
         "Score by depth of the network",

@@ -16,15 +16,14 @@ if TYPE_CHECKING:
 
 
 def gains(data: Measured) -> Figure | None:
-    """Paired differences of the pairs shown, a row a setting: each seed, and their mean."""
+    """Gains of the pairs shown, a row a setting: each seed, and their mean."""
     blocks = {"seen": "seen_mean", "unseen": "unseen_mean"}
-    sign = 1 if data.metric.higher_is_better else -1
     found = {
         name: {
             block: [
-                sign * pair["difference"][key]
+                pair["gain"][key]
                 for pair in entry["seeds"].values()
-                if pair["difference"].get(key) is not None
+                if pair["gain"].get(key) is not None
             ]
             for block, key in blocks.items()
         }
@@ -84,9 +83,8 @@ def _hold_to_arms(axis: Axes, data: Measured, setting: str) -> None:
     axis.set_ylim(max(bottom, low - room), min(top, high + room))
 
 
-def differences(data: Measured) -> Figure | None:
+def gain_by_gamma(data: Measured) -> Figure | None:
     """Gain by test gamma: every seed, and their mean."""
-    sign = 1 if data.metric.higher_is_better else -1
 
     def drawn(axis: Axes, setting: str) -> bool:
         rows = scores(data, setting)
@@ -95,7 +93,8 @@ def differences(data: Measured) -> Figure | None:
         )
         if not set(ARMS) <= set(wide.columns):
             return False
-        gains = (sign * (wide["constrained"] - wide["unconstrained"])).dropna().unstack("seed")
+        of_each = wide["constrained"].combine(wide["unconstrained"], data.metric.gain)
+        gains = of_each.dropna().unstack("seed")
         axis.plot(gains.index, gains.to_numpy(), color=GREY, linewidth=0.6, alpha=0.7)
         axis.plot(gains.index, gains.mean(axis=1), color=OURS, marker="o")
         axis.axhline(0, color="black", linewidth=0.8)

@@ -1,4 +1,4 @@
-"""Aggregates over search seeds, as JSON: arms, pair differences, references.
+"""Aggregates over search seeds, as JSON: arms, gains, references.
 
 Everything is the mean over the seeds: scores, and the losses that verdicts and shares are taken of.
 """
@@ -118,7 +118,7 @@ def compared_entry(
     *,
     selected: bool,
 ) -> dict[str, Json]:
-    """Both arms of a pair and their difference, over its search seeds.
+    """Both arms of a pair and the gain, over its search seeds.
 
     Args:
         pairs: of every seed.
@@ -131,18 +131,19 @@ def compared_entry(
     return {
         "constrained": arms_entry([p.constrained for p in pairs], judged.judgement, run_ids),
         "unconstrained": arms_entry(whole, judged.unconstrained_judgement, run_ids),
-        "difference": difference_entry(pairs, selected=selected),
+        "gain": gain_entry(pairs, selected=selected),
     }
 
 
-def difference_entry(pairs: Sequence[Pair], *, selected: bool) -> dict[str, Json]:
-    """Constrained minus unconstrained, mean over the seeds; biased where the pair was selected."""
+def gain_entry(pairs: Sequence[Pair], *, selected: bool) -> dict[str, Json]:
+    """The gain over plain training, mean over the seeds; biased where the pair was selected."""
     entry: dict[str, Json] = {"selection_biased": selected}
-    differences = [pair.differences for pair in pairs]
-    if differences and all(differences):
-        entry |= {name: fmean([d[name] for d in differences]) for name in differences[0]}
+    gains = [pair.gains for pair in pairs]
+    if gains and all(gains):
+        entry |= {name: fmean([of[name] for of in gains]) for name in gains[0]}
         theirs = [p.compared for p in pairs if p.compared is not None]
-        entry |= _minus(_blocks([p.constrained for p in pairs]), _blocks(theirs))
+        gain = pairs[0].constrained.config.facts.metric.gain
+        entry |= _gain(gain, _blocks([p.constrained for p in pairs]), _blocks(theirs))
     return entry
 
 
@@ -158,11 +159,11 @@ def _blocks(records: Sequence[ArmRecord]) -> dict[str, Json]:
     return {**seen_and_unseen(records[0].config, means), "shifts": shifts}
 
 
-def _minus(ours: Json, theirs: Json) -> Json:
-    """``ours`` less ``theirs``, number by number."""
+def _gain(gain: Callable[[float, float], float], ours: Json, theirs: Json) -> Json:
+    """The gain of ``ours`` over ``theirs``, number by number."""
     if isinstance(ours, Mapping):
-        return {key: _minus(value, theirs[key]) for key, value in ours.items()}
-    return None if ours is None or theirs is None else ours - theirs
+        return {key: _gain(gain, value, theirs[key]) for key, value in ours.items()}
+    return None if ours is None or theirs is None else gain(ours, theirs)
 
 
 def references_entry(records: Sequence[ArmRecord]) -> dict[str, Json]:
@@ -198,7 +199,7 @@ def area(scores: Mapping[str, float]) -> float:
 
 
 def shift_mean(values: Mapping[str, Json], shift: str) -> float | None:
-    """Mean over the severities of one family in an arm's, a difference's or a reference's entry.
+    """Mean over the severities of one family in an arm's, a gain's or a reference's entry.
 
     None where the family was not measured, and where one of its values is missing.
     """

@@ -14,7 +14,7 @@ from functools import partial
 from sweep.results.aggregates import (
     arms_entry,
     compared_entry,
-    difference_entry,
+    gain_entry,
     references_entry,
 )
 from sweep.results.importance import importance
@@ -46,7 +46,7 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
     arms: dict[str, Json] = {
         "constrained": None,  # the unconstrained arms come first: show them before any proposal
         "unconstrained": arms_entry(plain if len(plain) == len(seeds) else [], None, run_ids),
-        "difference": difference_entry([], selected=selected),
+        "gain": gain_entry([], selected=selected),
     }
     if shown is not None:
         arms = compared_entry(pairs, shown, run_ids, selected=selected)

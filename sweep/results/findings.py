@@ -1,6 +1,6 @@
 """Findings of a sweep in sentences, from the entries of ``best_entries``. Pure.
 
-Signs, not sizes, and no claim beyond the data: differences between arms that a search selected are
+Signs, not sizes, and no claim beyond the data: gains of pairs that a search selected are
 descriptions of this sweep. Which way is better is the metric's own (``task_facts.Metric``).
 """
 
@@ -49,17 +49,16 @@ def _compared(
     winners: Sequence[Mapping[str, Json]], block: str, words: str, metric: Metric
 ) -> list[str]:
     """How many winners are better and worse than plain training, and by how much."""
-    found = [entry["difference"].get(block) for entry in winners]
-    differences = [d if metric.higher_is_better else -d for d in found if d is not None]
-    if not differences:
+    gains = [gain for entry in winners if (gain := entry["gain"].get(block)) is not None]
+    if not gains:
         return []
-    better, worse = ([d for d in differences if d * sign > 0] for sign in (1, -1))
+    better, worse = ([gain for gain in gains if gain * sign > 0] for sign in (1, -1))
     sides = [(name, side) for name, side in (("better", better), ("worse", worse)) if side]
     if not sides:
         return [f"{words} winners and plain training score the same."]
     texts: list[str] = []
     for name, side in sides:
-        who = f"and {len(side)}" if texts else _who(len(side), len(differences))
+        who = f"and {len(side)}" if texts else _who(len(side), len(gains))
         than = "" if texts else " than plain training"
         are = "is" if len(side) == 1 else "are"
         texts.append(f"{who} {are} {name}{than}, by {_sizes(side, metric)}")
@@ -82,12 +81,11 @@ def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> li
     name = next((f for f in FILTERS if f in winners[0]["references"]), None)
     if name is None:
         return []
-    sign = 1 if metric.higher_is_better else -1
     pairs = [
         (entry["constrained"]["unseen_mean"], entry["references"][name]["unseen_mean"])
         for entry in winners
     ]
-    gains = [sign * (ours - theirs) for ours, theirs in pairs if None not in (ours, theirs)]
+    gains = [metric.gain(*pair) for pair in pairs if None not in pair]
     if not gains:
         return []
     beaten = sum(gain > 0 for gain in gains)

@@ -126,7 +126,7 @@ def number_entries(
                 "number": name,
                 "old": old.get(name),
                 "new": new.get(name),
-                "difference": new[name] - old[name] if name in old and name in new else None,
+                "change": new[name] - old[name] if name in old and name in new else None,
             }
         )
         for name in dict.fromkeys((*old, *new))

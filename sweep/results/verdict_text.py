@@ -169,19 +169,19 @@ def claims_text(row: Row, arm: str) -> str:
     return ", ".join(YES_NO[claim] for claim in claims)
 
 
-def difference_header(rows: Sequence[Row]) -> str:
-    """The difference's header: it says so where any pair was selected by its scores."""
-    return "difference" + " (selection-biased)" * any(row["selection_biased"] for row in rows)
+def gain_header(rows: Sequence[Row]) -> str:
+    """The gain's header: it says so where any pair was selected by its scores."""
+    return "gain" + " (selection-biased)" * any(row["selection_biased"] for row in rows)
 
 
 def bias_text(rows: Sequence[Row], samples: str) -> str:
-    """What differences are worth: where pairs were selected, and that they have no interval."""
+    """What gains are worth: where pairs were selected, and that they have no interval."""
     selected = [row["setting"] for row in rows if row["selection_biased"]]
     if not selected:
         return "; no pair was selected by it, and it carries no interval"
     of = "" if len(selected) == len(rows) else f" in {', '.join(selected)}"
     return (
-        f" of a pair that was selected on these {samples}{of}, so it is selection-biased and "
+        f"; the pair was selected on these {samples}{of}, so the gain is selection-biased and "
         "carries no interval; fresh seeds must confirm it"
     )
 

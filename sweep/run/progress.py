@@ -249,7 +249,7 @@ def _best_of(coordinator: Coordinator, setting: str) -> str:
     if best is not None:
         metric = coordinator.definition.space.base.facts.metric
         return (
-            f"p{best.number}: {_against_plain(best.difference, metric)}"
+            f"p{best.number}: {_against_plain(best.gain, metric)}"
             f"miss {best.worst_missing_share:+.2f}, objective {best.objective:.3f}"
         )
     outcomes = list(coordinator.outcomes.get(setting, {}).values())
@@ -258,11 +258,6 @@ def _best_of(coordinator: Coordinator, setting: str) -> str:
     return f"no winner yet{closest}"
 
 
-def _against_plain(difference: float, metric: Metric) -> str:
-    """The metric's difference to plain training, and whether that is better; '' without one."""
-    if math.isnan(difference):
-        return ""
-    is_better = (difference > 0) == metric.higher_is_better
-    shown = f"{difference:+.3f}"
-    verdict = "same" if float(shown) == 0 else "better" if is_better else "worse"
-    return f"{metric.label} {shown} ({verdict}); "
+def _against_plain(gain: float, metric: Metric) -> str:
+    """The gain over plain training; '' without one."""
+    return "" if math.isnan(gain) else f"{metric.label} gain {gain:+.3f}; "

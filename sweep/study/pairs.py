@@ -36,7 +36,7 @@ ROUNDING = 1e-9  # by which a demand may miss the least one
 
 @dataclass(frozen=True)
 class Pair:
-    """A constrained arm and its baseline. ``differences`` are constrained minus unconstrained."""
+    """A constrained arm and its baseline."""
 
     constrained: ArmRecord
     unconstrained: ArmRecord | None  # None while it is not finished
@@ -67,8 +67,10 @@ class Pair:
         return replace(theirs, evaluation=constant_prediction(self.constrained, ours))
 
     @property
-    def differences(self) -> dict[str, float]:
-        """Constrained minus unconstrained, by measure; empty until both arms can be compared.
+    def gains(self) -> dict[str, float]:
+        """How much better the constrained arm is than the unconstrained one; above 0 it is better.
+
+        By measure, in its own unit; empty until both arms can be compared.
 
         Those of a search's winners are selection-biased (decision: search on few seeds).
         """
@@ -76,14 +78,14 @@ class Pair:
         theirs = None if self.compared is None else self.compared.evaluation
         if ours is None or theirs is None:
             return {}
-        difference = {
-            "objective": ours.objective - theirs.objective,
-            "ood_mean": ours.ood_mean - theirs.ood_mean,
-            "ood_auc": ours.ood_auc - theirs.ood_auc,
-            "held_out_loss": ours.held_out_losses()[-1] - theirs.held_out_losses()[-1],
+        gain = self.constrained.config.facts.metric.gain
+        return {
+            "objective": theirs.objective - ours.objective,
+            "ood_mean": gain(ours.ood_mean, theirs.ood_mean),
+            "ood_auc": gain(ours.ood_auc, theirs.ood_auc),
+            "held_out_loss": theirs.held_out_losses()[-1] - ours.held_out_losses()[-1],
+            **{f"at_gamma_{g}": gain(score, theirs.scores[g]) for g, score in ours.scores.items()},
         }
-        difference |= {f"at_gamma_{g}": ours.scores[g] - theirs.scores[g] for g in ours.scores}
-        return difference
 
 
 @dataclass(frozen=True)
@@ -148,8 +150,8 @@ class ProposalResult:
         return math.nan if self.judgement is None else self.judgement.worst
 
     @property
-    def difference(self) -> float:
-        """Constrained minus unconstrained mean of the metric over the test gammas and the seeds.
+    def gain(self) -> float:
+        """Gain of the constrained arms in the metric, mean over the test gammas and the seeds.
 
         NaN unless both arms finished on every seed: what stands for an unconstrained arm that
         diverged is told where there is room to say so.
@@ -157,7 +159,7 @@ class ProposalResult:
         plain = [pair.unconstrained for pair in self.pairs]
         if any(arm is None or arm.status != "finished" for arm in plain):
             return math.nan
-        values = [pair.differences.get("ood_mean", math.nan) for pair in self.pairs]
+        values = [pair.gains.get("ood_mean", math.nan) for pair in self.pairs]
         return math.fsum(values) / len(values)
 
     @property

@@ -34,7 +34,7 @@ def run_note(arm: TrackedArm) -> str:
     if not record.config.matched_capacity:
         paragraphs.append(
             "Unmatched capacity: the unconstrained arm has one dictionary, the constrained one per "
-            "layer, so their difference is not that of constraining alone."
+            "layer, so the gain is not that of constraining alone."
         )
     paragraphs.append(
         "To train it again and compare, download the artifact `config.json` and run, with the "
@@ -54,15 +54,14 @@ def _head(arm: TrackedArm) -> str:
 
 
 def _scores(arm: TrackedArm, measured: Evaluation) -> str:
-    """The metric at every test gamma, and behind it how far it is from plain training.
+    """The metric at every test gamma, and behind it the gain over plain training.
 
     In one paragraph, for a table would be hidden.
     """
     metric = arm.record.config.facts.metric
-    beside = " (minus plain training)" if arm.differences else ""
+    beside = " (gain over plain training)" if arm.gains else ""
     scores = [
-        f"{gamma}: {score:.4g}"
-        + (f" ({arm.differences[gamma]:+.3g})" if gamma in arm.differences else "")
+        f"{gamma}: {score:.4g}" + (f" ({arm.gains[gamma]:+.3g})" if gamma in arm.gains else "")
         for gamma, score in measured.scores.items()
     ]
     return f"{metric.label}, {metric.direction}, by gamma{beside}: {', '.join(scores)}."
@@ -97,7 +96,7 @@ def sweep_note(
             f"**{name}**: {what.rstrip('.')}.",
             f"Views: {', '.join(f'[{view}]({link})' for view, link in links.items())}.",
             _reading(metric.label, metric.direction, space.tolerance),
-            *([] if space.phase == "confirmation" else [_summary(settings)]),
+            *([] if space.phase == "confirmation" else [_summary(settings, metric.label)]),
             "\n".join(lines),
         ]
     )
@@ -114,17 +113,26 @@ def _reading(label: str, direction: str, tolerance: float) -> str:
             f"held-out data: 0 met, 1 none. *Feasible*: at most {tolerance:.2f} in every layer.",
             f"* Scores are {label}: {direction}. The *objective* is what the search minimises. "
             "*Seen*: noise levels that training or selection looked at; *unseen*: all others.",
-            "* *Differences* are constrained minus plain. Those of a search's winner were selected "
-            "on the same data: no result before `sweep confirm`.",
+            "* *Gain*: how much better the constrained run is than the plain one, above 0 is "
+            "better. Of a search's winner, selected on the same data, it is no result before "
+            "`sweep confirm`.",
             "* Curves: step is the layer, 100 x gamma, or 1000 x the severity of a shift.",
         ]
     )
 
 
-def _summary(settings: Mapping[str, SettingResult]) -> str:
+def _summary(settings: Mapping[str, SettingResult], label: str) -> str:
     """One line a setting."""
     rows = [
-        ["setting", "shown", "feasible", "missing share", "objective", "difference", "searched"]
+        [
+            "setting",
+            "shown",
+            "feasible",
+            "missing share",
+            "objective",
+            f"gain, mean {label}",
+            "searched",
+        ]
     ]
     for setting, chosen in list(settings.items())[:SHOWN_SETTINGS]:
         pair = chosen.shown
@@ -139,7 +147,7 @@ def _summary(settings: Mapping[str, SettingResult]) -> str:
                 "yes" if pair.outcome == "feasible" else "no",
                 f"{pair.worst_missing_share:+.2f}",
                 f"{pair.objective:.4g}",
-                f"{pair.difference:+.3g}",
+                f"{pair.gain:+.3g}",
                 values_text(pair.point),
             ]
         )

@@ -28,7 +28,7 @@ from trainables.records.arm_record import (
     OBJECTIVE,
     OOD_AUC,
     OOD_CURVE,
-    OOD_CURVE_DIFFERENCE,
+    OOD_CURVE_GAIN,
     OOD_MEAN,
     PROBE_ACCURACY_CURVE,
     PROBE_CURVE,
@@ -47,8 +47,8 @@ LONGEST_PARAM = 6000  # characters; MLflow cuts longer ones in silence
 CURVE_POINT_MS = 1000
 STEPS_PER_GAMMA, STEPS_PER_SEVERITY = 100, 1000
 
-# Of a pair, constrained minus unconstrained; there when both arms finished.
-OBJECTIVE_DIFFERENCE = f"{OBJECTIVE}_difference"
+# How much better than the baseline; there when both arms finished.
+OBJECTIVE_GAIN = f"{OBJECTIVE}_gain"
 
 Curve = Mapping[int, float]  # by step
 
@@ -75,11 +75,11 @@ class TrackedArm:
     searched: Mapping[str, Json] = field(default_factory=dict)  # of a constrained arm, by field
     # The pair's outcome; of an unconstrained arm its status; "running" until final.
     outcome: str = "running"
-    # Known once the pair is joined: metrics by name, curves by name and layer, and the difference
-    # of the metric by test gamma, constrained minus unconstrained.
+    # Known once the pair is joined: metrics by name, curves by name and layer, and the gain by
+    # test gamma.
     pair: Mapping[str, float] = field(default_factory=dict)
     curves: Mapping[str, Curve] = field(default_factory=dict)
-    differences: Mapping[str, float] = field(default_factory=dict)
+    gains: Mapping[str, float] = field(default_factory=dict)
     # Tags of a judged pair: certificate, edges, vacuous, unconstrained_ended.
     verdict: Mapping[str, str] = field(default_factory=dict)
     unconstrained_signature: str | None = None  # the baseline of a constrained arm
@@ -221,7 +221,7 @@ def _curves(arm: TrackedArm) -> dict[str, Curve]:
         MULTIPLIER_CURVE: dict(enumerate(multipliers, first_layer(len(losses), len(multipliers)))),
         WEIGHT_CURVE: arm.record.reports[-1].by_layer("weights") if arm.record.reports else {},
         OOD_CURVE: _by_step(measured.scores, STEPS_PER_GAMMA),
-        OOD_CURVE_DIFFERENCE: _by_step(arm.differences, STEPS_PER_GAMMA),
+        OOD_CURVE_GAIN: _by_step(arm.gains, STEPS_PER_GAMMA),
         **arm.curves,
     }
     for shift, scores in measured.shift_scores.items():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from sweep.tracking.address import TrackingError
 from sweep.tracking.client import CREATED, age, search_runs
 from sweep.tracking.marks import Verdicts
-from sweep.tracking.rows import OBJECTIVE_DIFFERENCE
+from sweep.tracking.rows import OBJECTIVE_GAIN
 from sweep.tracking.tags import LAYOUT, LAYOUT_VERSION
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class TrackedRun:
     def is_whole(self) -> bool:
         """A finished arm's run that lacks nothing, its pair's numbers and baseline included."""
         is_alone = "unconstrained_signature" not in self.tags
-        is_joined = BASELINE in self.tags and OBJECTIVE_DIFFERENCE in self.metrics
+        is_joined = BASELINE in self.tags and OBJECTIVE_GAIN in self.metrics
         has_ended = self.status == "FINISHED" and SYNCED_FINAL in self.tags
         return self.is_of_this_version and has_ended and (is_alone or is_joined)
 
@@ -178,7 +178,7 @@ class Runs:
         named = search_runs(self._client, self.experiment_id, f"tags.{BASELINE} = '{old}'")
         for run_id, signature in [(r.info.run_id, r.data.tags["signature"]) for r in named]:
             self._client.set_tag(run_id, BASELINE, new)
-            self._whole.discard(signature)  # its differences are to the old one
+            self._whole.discard(signature)  # its gains are over the old one
             if signature in self._known:
                 self._known[signature].tags[BASELINE] = new
 

@@ -17,7 +17,7 @@ from sweep.study.definition import Definition
 from sweep.study.edges import edges_of
 from sweep.study.pairs import COUNTED, Pair, ProposalResult, join
 from sweep.tracking.marks import setting_labels
-from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, Curve, TrackedArm
+from sweep.tracking.rows import OBJECTIVE_GAIN, Curve, TrackedArm
 from trainables.config.test_conditions import seen_and_unseen
 from trainables.primal_dual.constraints import demanded_descent
 from trainables.records.arm_record import (
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from sweep.study.arms import OnRecord
     from sweep.study.selection import OnProposal
 
-# A pair's differences, constrained minus unconstrained, are metrics of the constrained arm.
-_DIFFERENCES = {
-    "objective": OBJECTIVE_DIFFERENCE,
-    "ood_mean": f"{OOD_MEAN}_difference",
-    "held_out_loss": f"{HELD_OUT_LOSS}_difference",
+# A pair's gains are metrics of the constrained arm.
+_GAINS = {
+    "objective": OBJECTIVE_GAIN,
+    "ood_mean": f"{OOD_MEAN}_gain",
+    "held_out_loss": f"{HELD_OUT_LOSS}_gain",
 }
 
 
@@ -86,7 +86,7 @@ class StoredArms:
             outcome=record.status if pair is None else pair.outcome,
             pair={} if pair is None else pair_metrics(pair),
             curves={} if pair is None else pair_curves(pair),
-            differences={} if pair is None else score_differences(pair),
+            gains={} if pair is None else score_gains(pair),
             verdict={} if pair is None else self._verdict(arm, pair),
             unconstrained_signature=baseline,
             phase=self._space.phase,
@@ -107,7 +107,7 @@ class StoredArms:
 
 
 def pair_metrics(pair: Pair) -> dict[str, float]:
-    """Feasibility, usefulness and differences, by metric name; empty until both arms are final."""
+    """Feasibility, usefulness and gains, by metric name; empty until both arms are final."""
     judged = pair.judgement
     if judged is None or pair.unconstrained is None:
         return {}
@@ -124,12 +124,12 @@ def pair_metrics(pair: Pair) -> dict[str, float]:
         metrics[DEMANDED_DESCENT] = demanded_descent(config.constraint, config.model.layers)
     if judged.relaxed is not None:
         metrics[WORST_MISSING_SHARE_RELAXED] = float(np.max(judged.relaxed))
-    differences = pair.differences
-    if differences:
-        metrics |= {metric: differences[name] for name, metric in _DIFFERENCES.items()}
-        unseen = seen_and_unseen(config, score_differences(pair))["unseen_mean"]
+    gains = pair.gains
+    if gains:
+        metrics |= {metric: gains[name] for name, metric in _GAINS.items()}
+        unseen = seen_and_unseen(config, score_gains(pair))["unseen_mean"]
         if unseen is not None:
-            metrics[f"{UNSEEN_MEAN}_difference"] = unseen
+            metrics[f"{UNSEEN_MEAN}_gain"] = unseen
     return metrics
 
 
@@ -148,12 +148,12 @@ def pair_curves(pair: Pair) -> dict[str, Curve]:
     }
 
 
-def score_differences(pair: Pair) -> dict[str, float]:
-    """The metric by test gamma, constrained minus unconstrained; empty until both can be told."""
-    measured, differences = pair.constrained.evaluation, pair.differences
-    if measured is None or not differences:
+def score_gains(pair: Pair) -> dict[str, float]:
+    """The gain by test gamma; empty until both arms can be compared."""
+    measured, gains = pair.constrained.evaluation, pair.gains
+    if measured is None or not gains:
         return {}
-    return {gamma: differences[f"at_gamma_{gamma}"] for gamma in measured.scores}
+    return {gamma: gains[f"at_gamma_{gamma}"] for gamma in measured.scores}
 
 
 def tracked_arms(objects: ObjectStore, definition: Definition) -> Iterator[TrackedArm]:

@@ -14,7 +14,7 @@ from typing import Literal
 from urllib.parse import quote, urlencode
 
 from sweep.tracking.marks import IN_PAIR, OF_PROPOSAL, VERDICT
-from sweep.tracking.rows import OBJECTIVE_DIFFERENCE
+from sweep.tracking.rows import OBJECTIVE_GAIN
 from trainables.plain import Json
 from trainables.records.arm_record import (
     DESCENT_CURVE,
@@ -23,7 +23,7 @@ from trainables.records.arm_record import (
     MULTIPLIER_CURVE,
     OBJECTIVE,
     OOD_CURVE,
-    OOD_CURVE_DIFFERENCE,
+    OOD_CURVE_GAIN,
     OOD_MEAN,
     PLAIN_MISSING_SHARE_CURVE,
     REPORTED_MISSING_SHARE,
@@ -74,7 +74,7 @@ def views(searched: Sequence[str]) -> tuple[View, ...]:
     """The views of a sweep over these fields; the first is what `sweep ui` opens."""
     columns = [
         *(f"tags.`{name}`" for name in ("setting", "arm", "proposal", OF_PROPOSAL, VERDICT)),
-        *(f"metrics.`{n}`" for n in (WORST_MISSING_SHARE, OBJECTIVE, OBJECTIVE_DIFFERENCE)),
+        *(f"metrics.`{n}`" for n in (WORST_MISSING_SHARE, OBJECTIVE, OBJECTIVE_GAIN)),
         *(f"params.`{name}`" for name in searched),
         *(f"metrics.`{name}`" for name in (OOD_MEAN, SEEN_MEAN, UNSEEN_MEAN)),
     ]
@@ -101,7 +101,7 @@ def _pair_sections() -> dict[str, list[Chart]]:
         "Loss by layer; score by 100 x gamma": [
             _line(DESCENT_CURVE),
             _line(OOD_CURVE),
-            _line(OOD_CURVE_DIFFERENCE),
+            _line(OOD_CURVE_GAIN),
         ],
         "Missing share and multiplier by layer": [
             _line(MISSING_SHARE_CURVE),
@@ -129,7 +129,7 @@ def _search_sections(searched: Sequence[str]) -> dict[str, list[Chart]]:
         ],
         "Seen against unseen; beside plain training": [
             _scatter(SEEN_MEAN, UNSEEN_MEAN),
-            _bar(OBJECTIVE_DIFFERENCE),
+            _bar(OBJECTIVE_GAIN),
         ],
     }
 

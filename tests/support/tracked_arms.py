@@ -15,7 +15,7 @@ from trainables.records.arm_record import ArmRecord, Evaluation, Report
 SWEEP = "lab-3"
 LAYERS = 3
 STARTED = 1_700_000_000_000
-PAIR = {"pair/difference_ood_mean": -0.25, results.WORST_MISSING_SHARE: 0.04, results.FEASIBLE: 1.0}
+PAIR = {"pair/gain_ood_mean": -0.25, results.WORST_MISSING_SHARE: 0.04, results.FEASIBLE: 1.0}
 
 
 def report(step: int, shift: float = 0.0, constrained: bool = True) -> Report:

@@ -181,7 +181,7 @@ def test_both_arms_of_a_pair_are_judged_by_the_pairs_constraint(store: ArmStore)
     np.testing.assert_array_equal(
         np.array(ours.dev_losses)[:, 0], np.array(theirs.dev_losses)[:, 0]
     )
-    assert pair.differences["ood_mean"] == ours.ood_mean - theirs.ood_mean
+    assert pair.gains["ood_mean"] == theirs.ood_mean - ours.ood_mean
 
 
 def test_an_untrained_identity_network_is_infeasible_and_cannot_win(store: ArmStore) -> None:

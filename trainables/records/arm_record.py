@@ -62,7 +62,7 @@ MULTIPLIER_CURVE = "train/multiplier_curve"
 WEIGHT_CURVE = "train/weight_curve"  # mean over the steps of the last report
 # ... or 100 x gamma,
 OOD_CURVE = "ood/curve"  # the metric
-OOD_CURVE_DIFFERENCE = "ood/curve_difference"  # constrained minus unconstrained
+OOD_CURVE_GAIN = "ood/curve_gain"  # how much better than the baseline
 # ... or 1000 x severity.
 SHIFT_CURVE = "shift/{}"  # the metric under one family of shifts beside Gaussian noise
 

@@ -36,6 +36,14 @@ class Metric:
         """Which way is better, in words."""
         return f"{'higher' if self.higher_is_better else 'lower'} is better"
 
+    def gain(self, ours: float, theirs: float) -> float:
+        """How much better the first score is than the second, in the metric's unit; above 0 better.
+
+        >>> RMSE.gain(11.2, 11.5) == ACCURACY.gain(11.5, 11.2) > 0
+        True
+        """
+        return ours - theirs if self.higher_is_better else theirs - ours
+
 
 def reference_label(name: str) -> str:
     """What tables call a predictor that needs no training.

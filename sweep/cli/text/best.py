@@ -22,7 +22,7 @@ from trainables.registry.lookup import facts_of
 from trainables.registry.task_facts import reference_label
 
 FEW_SETTINGS = 4  # of more, each gets a line
-DIFFERENCE = "difference"  # with a star where the pair was selected by it
+GAIN = "gain"  # with a star where the pair was selected by it
 
 
 def print_settings(
@@ -60,9 +60,7 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
     out = console()
     rows = {entry["setting"]: _overview_row(entry, metric.label) for entry in judged}
     if rows:
-        print_settings(
-            out, rows, right=(metric.label, "diff.", "miss"), whole=("shown", "feasible")
-        )
+        print_settings(out, rows, right=(metric.label, "gain", "miss"), whole=("shown", "feasible"))
     if len(judged) < len(entries):
         out.print(f"{len(entries) - len(judged)} settings have no finished proposal.")
     for note in code_notes(judged):
@@ -71,7 +69,7 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
         "shown: the winner, or where there is none the proposal that is closest to winning, by its "
         "number.",
         f"{metric.label}: of the constrained arm, mean over all test gammas, in {metric.unit}; "
-        f"{metric.direction}. diff.: constrained minus unconstrained.",
+        f"{metric.direction}. {table_columns.GAIN}.",
         "miss: how much of the reduction asked of its worst layer is missing; feasible up to "
         f"{entries[0]['tolerance']:+.2f}.",
         "feasible: of the proposals tried. --only SETTING or --full shows pairs whole.",
@@ -87,7 +85,7 @@ def _overview_row(entry: Mapping[str, Json], label: str) -> dict[str, str]:
         if entry["proposal"] is not None
         else NOTHING,
         label: number(ours.get("ood_mean"), ".3f"),
-        "diff.": number(entry["difference"].get("ood_mean"), "+.3f"),
+        "gain": number(entry["gain"].get("ood_mean"), "+.3f"),
         "miss": number(ours.get("worst_missing_share"), "+.2f"),
         "feasible": f"{outcomes['feasible']} of {sum(outcomes.values())}",
     }
@@ -106,7 +104,7 @@ def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
     """What the columns of a pair mean, a line each."""
     facts = facts_of(entries[0]["task"])
     metric = facts.metric
-    starred = any(entry["difference"]["selection_biased"] for entry in entries)
+    starred = any(entry["gain"]["selection_biased"] for entry in entries)
     return [
         f"mean {metric.label}: over all test gammas, in {metric.unit}; {metric.direction}. "
         f"ood_auc: the area under {metric.label} over test gamma.",
@@ -119,8 +117,8 @@ def _legend(entries: Sequence[Mapping[str, Json]]) -> list[str]:
         f"feasible up to {entries[0]['tolerance']:.2f}.",
         *table_columns.reference_notes(metric),
         *[
-            f"{DIFFERENCE}*: constrained minus unconstrained of a pair selected on these very "
-            f"{facts.samples}: selection-biased, no result before fresh seeds confirm it."
+            f"{GAIN}*: of a pair selected on these very {facts.samples}: selection-biased, no "
+            "result before fresh seeds confirm it."
         ]
         * starred,
     ]
@@ -145,7 +143,7 @@ def _print_best(entry: Mapping[str, Json]) -> None:
     if not entry["matched_capacity"]:
         text = (
             "unmatched capacity: the unconstrained arm has one dictionary, the constrained one "
-            "per layer, so the difference is not that of constraining alone"
+            "per layer, so the gain is not that of constraining alone"
         )
         out.print(Paragraph(text, 2))
     out.print()
@@ -174,11 +172,11 @@ def _pair_lines(entry: Mapping[str, Json]) -> list[str]:
 
 
 def _best_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
-    """Who is compared, line by line: both arms, their difference, and what needs no training."""
+    """Who is compared, line by line: both arms, the gain, and what needs no training."""
     metric = facts_of(entry["task"]).metric
     rows = []
     for who, values in _compared(entry).items():
-        form, of_loss = ("+.3f", "+.2g") if who.startswith(DIFFERENCE) else (".3f", ".3g")
+        form, of_loss = ("+.3f", "+.2g") if who.startswith(GAIN) else (".3f", ".3g")
         is_arm = who in aggregates.ARMS
         row = {
             "": f"  {who}",
@@ -200,7 +198,7 @@ def _shift_rows(entry: Mapping[str, Json]) -> list[dict[str, str]]:
     shifts = [shift for shift in FAMILIES if shift in shown["shifts"]]
     rows = []
     for who, values in _compared(entry).items():
-        form = "+.3f" if who.startswith(DIFFERENCE) else ".3f"
+        form = "+.3f" if who.startswith(GAIN) else ".3f"
         means = {shift: aggregates.shift_mean(values, shift) for shift in shifts}
         if any(mean is not None for mean in means.values()):
             cells = {
@@ -214,7 +212,7 @@ def _compared(entry: Mapping[str, Json]) -> dict[str, Mapping[str, Json]]:
     shown = facts_of(entry["task"]).metric.shown
     return {
         **{arm: entry[arm] or {} for arm in aggregates.ARMS},
-        DIFFERENCE + "*" * entry["difference"]["selection_biased"]: entry["difference"],
+        GAIN + "*" * entry["gain"]["selection_biased"]: entry["gain"],
         **{reference_label(name): entry["references"].get(name, {}) for name in shown},
     }
 

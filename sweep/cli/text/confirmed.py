@@ -70,7 +70,7 @@ def _plainly(other: str) -> str:
     return "plain training" if other == UNCONSTRAINED else other.replace("_", " ")
 
 
-_RIGHT = ("seeds", "diff.", "from", "to", "p")
+_RIGHT = ("seeds", "gain", "from", "to", "p")
 
 
 def _plain(entry: Mapping[str, Json]) -> list[Mapping[str, Json]]:
@@ -95,7 +95,7 @@ def contrast_row(
     cell = f"{contrast[unit]}: {ended_text(contrast)}" if is_early(contrast, unit) else NOTHING
     return {
         unit: str(contrast["counted"]),
-        "diff.": number(contrast["mean"], "+.3f"),
+        "gain": number(contrast["mean"], "+.3f"),
         "from": number(contrast["low"], "+.3f"),
         "to": number(contrast["high"], "+.3f"),
         "p": number(contrast["p_adjusted"] if contrast["counted"] else None, ".2g"),
@@ -132,7 +132,7 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
 
 _UNITS = (
     "over other seeds and test units: 95 % crossed bootstrap of both; where it does not agree, a "
-    "difference or an equivalence over seeds alone is undecided; so is a family, where it "
+    "gain, a loss or an equivalence over seeds alone is undecided; so is a family, where it "
     "agrees in no setting that binds."
 )
 
@@ -155,7 +155,7 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         "or more either way. It is said before better and worse, whose p stands beside it."
     )
     return [
-        f"diff.: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
+        f"gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
         f"counts as the {entry['worst_score']}.",
         f"from, to: {'; '.join(intervals)}.",
@@ -164,7 +164,7 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
         *([equivalent] if design["smallest_effect"] is not None else []),
         *([_UNITS] if _has_units(entry) else []),
-        "in search: the difference on the data that selected it. best of tries against best of "
+        "in search: the gain on the data that selected it. best of tries against best of "
         "plain seeds: the paper's comparison, of equal numbers on both sides (in the mean over all "
         "ways to draw them), feasible or not, on the same data and measure; it confirms nothing.",
         *[f"{name.replace('_', ' ')}: {says}." for name, says in entry["controls"].items()],

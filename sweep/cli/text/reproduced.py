@@ -28,11 +28,11 @@ def print_reproduced(entry: Mapping[str, Json]) -> None:
                     "": f"  {row['number']}",
                     "old": _number(row["old"]),
                     "new": _number(row["new"]),
-                    "difference": _difference(row["difference"]),
+                    "change": _change(row["change"]),
                 }
                 for row in cell["numbers"]
             ]
-            out.print(table(rows, right=("old", "new", "difference"), whole=("",)))
+            out.print(table(rows, right=("old", "new", "change"), whole=("",)))
         for arm in cell["arms"]:
             if arm["verdict"] != "identical":
                 _print_arm(arm)
@@ -92,5 +92,5 @@ def _number(value: float | None) -> str:
     return NOTHING if value is None or not math.isfinite(value) else f"{value:.6g}"
 
 
-def _difference(value: float | None) -> str:
+def _change(value: float | None) -> str:
     return NOTHING if value is None else "0" if value == 0 else f"{value:+.2g}"

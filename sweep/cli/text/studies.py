@@ -15,7 +15,7 @@ from sweep.confirmation.words import groups_text, is_early
 from trainables.plain import Json
 
 _UNIT = "studies"
-_RIGHT = (_UNIT, "diff.", "from", "to", "p", "no winner", "certified")
+_RIGHT = (_UNIT, "gain", "from", "to", "p", "no winner", "certified")
 
 
 def print_studies_plan(plan: StudiesPlan, entry: Mapping[str, Json]) -> None:
@@ -89,7 +89,7 @@ def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
         "comparison is a table of its own."
     )
     yield (
-        f"diff.: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 the "
+        f"gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above 0 the "
         "constrained winner is better than the tuned plain one. A final arm that ended without a "
         f"result counts as the {entry['worst_score']}."
     )
@@ -106,12 +106,12 @@ def _legend(entry: Mapping[str, Json]) -> Iterator[str]:
     yield (
         "no winner: in so many of these studies the search of the constrained side, of the plain "
         "side, found none. Without a constrained winner one trains plainly, so the study counts "
-        f"as no difference; without a plain one the {entry['worst_score']} stands for it."
+        f"as a gain of 0; without a plain one the {entry['worst_score']} stands for it."
     )
     yield "certified: constrained winners that the test units certify as feasible, of the trained."
     if any(one["units"] is not None for one in settings):
         yield (
-            "A setting's difference, or equivalence, is claimed only where the 95 % crossed "
+            "A setting's gain, loss or equivalence is claimed only where the 95 % crossed "
             "bootstrap over studies and test units agrees, a family's only where one of its "
             "settings' does: "
             + "; ".join(

@@ -109,7 +109,7 @@ def _family_table(entry: Mapping[str, Json]) -> Table:
         ("family", [family["name"] for family in families]),
         ("outcome", [family["marked"] for family in families]),
         ("seeds", [str(family["counted"]) for family in families]),
-        ("difference", [number(family["mean"], "+.3f") for family in families]),
+        ("gain", [number(family["mean"], "+.3f") for family in families]),
         ("from", [number(family["low"], "+.3f") for family in families]),
         ("to", [number(family["high"], "+.3f") for family in families]),
         ("p", [number(f["p_adjusted"] if f["counted"] else None, ".2g") for f in families]),
@@ -151,7 +151,7 @@ def _setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         f'<section aria-labelledby="{name}"><h3 id="{name}">{name}</h3>'
         f"<p><span class=tag>{escape(plain['marked'])}</span></p>{markup.bullets(lines)}"
         f"{markup.table(_arms(one, entry), level=4)}"
-        f"{markup.details('Differences seed by seed', markup.table(_seeds(one), level=4))}"
+        f"{markup.details('Gains seed by seed', markup.table(_seeds(one), level=4))}"
         "</section>"
     )
 
@@ -183,7 +183,7 @@ def _arms(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Table:
             if differ
             else []
         ),
-        ("difference", [number(c.get("mean"), "+.3f") for c in contrasts]),
+        ("gain", [number(c.get("mean"), "+.3f") for c in contrasts]),
         ("over seeds and test units", [units(c) for c in contrasts]),
         (
             "certified",
@@ -200,7 +200,7 @@ def _seeds(one: Mapping[str, Json]) -> Table:
     for other, contrast in contrasts.items():
         cells = [number(contrast["per_seed"].get(str(seed)), "+.4f") for seed in seeds]
         shown.append((f"against {other.replace('_', ' ')}", cells))
-    return Table("seeds", "Differences", [], shown, [], texts=0)
+    return Table("seeds", "Gains", [], shown, [], texts=0)
 
 
 def _plan(plan: Plan) -> str:

@@ -111,9 +111,9 @@ def _believed(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
                 f"The winner of {escape(entry['setting'])} is infeasible on {len(seeds)} of its "
                 f"{len(entry['search_seeds'])} seeds: the verdict is of their mean."
             )
-    if any(entry["difference"].get("selection_biased") for entry in entries):
+    if any(entry["gain"].get("selection_biased") for entry in entries):
         yield markup.warning(
-            "Differences are of pairs that the search selected by these very scores: they "
+            "Gains are of pairs that the search selected by these very scores: they "
             "flatter, and are no result before fresh seeds confirm them."
         )
     yield from (escape(note) for note in status["notes"])
@@ -144,14 +144,9 @@ def whole_seeds(entry: Mapping[str, Json]) -> int:
 def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:
     """A row a setting: its pair, both arms out of distribution, and whether it is feasible."""
     metric = facts_of(entries[0]["task"]).metric if entries else None
-    sign = 1 if metric is None or metric.higher_is_better else -1
 
     def of(entry: Mapping[str, Json], arm: str, key: str) -> Json:
         return (entry[arm] or {}).get(key)
-
-    def gain(entry: Mapping[str, Json], key: str) -> str:
-        value = of(entry, "difference", key)
-        return number(None if value is None else sign * value + 0.0, "+.3f")
 
     def pair(entry: Mapping[str, Json]) -> str:
         if entry["proposal"] is None:
@@ -168,8 +163,8 @@ def _overview(entries: Sequence[Mapping[str, Json]]) -> Table:
         ("missing share", [number(of(e, arm, "worst_missing_share"), "+.2f") for e in entries]),
         ("unseen, constrained", [number(of(e, arm, "unseen_mean"), ".3f") for e in entries]),
         ("unseen, plain", [number(of(e, "unconstrained", "unseen_mean"), ".3f") for e in entries]),
-        ("gain, unseen", [gain(entry, "unseen_mean") for entry in entries]),
-        ("gain, seen", [gain(entry, "seen_mean") for entry in entries]),
+        ("gain, unseen", [number(of(e, "gain", "unseen_mean"), "+.3f") for e in entries]),
+        ("gain, seen", [number(of(e, "gain", "seen_mean"), "+.3f") for e in entries]),
     ]
     notes = [
         f"Scores: {label}, means over test gammas that training and selection never looked at "
@@ -217,7 +212,7 @@ def _setting(entry: Mapping[str, Json], commands: Mapping[str, str]) -> str:
 
 
 def _arms(entry: Mapping[str, Json]) -> str:
-    """Both arms and their difference."""
+    """Both arms and the gain."""
     if entry["constrained"] is None and entry["unconstrained"] is None:
         return ""
     metric = facts_of(entry["task"]).metric
@@ -229,9 +224,8 @@ def _arms(entry: Mapping[str, Json]) -> str:
         share = number(values.get("worst_missing_share"), "+.2f")
         last = [share, YES_NO[values.get("feasible")], values.get("signature") or NOTHING]
         rows.append([words, *_numbers(values, ".3f", ".3g"), *last])
-    biased = " (selection-biased)" * bool(entry["difference"].get("selection_biased"))
-    less = f"constrained less plain{biased}"
-    rows.append([less, *_numbers(entry["difference"], "+.3f", "+.2g"), "", "", ""])
+    biased = " (selection-biased)" * bool(entry["gain"].get("selection_biased"))
+    rows.append([f"gain{biased}", *_numbers(entry["gain"], "+.3f", "+.2g"), "", "", ""])
     head = "".join(f"<th scope=col{' class=w' * (not h)}>{escape(h)}</th>" for h in heads)
     body = "".join(
         f"<tr><th scope=row class=w>{escape(first)}</th>"

@@ -23,7 +23,7 @@ AREA = "area"  # in the place of a layer
 def anytime_table(view: SweepView) -> Table:
     """Every stop of both arms of every setting's winner or closest pair, means over the seeds."""
     metric = view.definition.space.base.facts.metric
-    rows = [row for setting in view.settings for row in _rows(setting)]
+    rows = [row for setting in view.settings for row in _rows(setting, metric)]
     shown = [
         ("setting", [row["setting"] for row in rows]),
         ("pair", [f"{r['proposal']}{' (winner)' * bool(r['winner'])}" for r in rows]),
@@ -32,7 +32,7 @@ def anytime_table(view: SweepView) -> Table:
             (arm, [number(row[arm], ".4g") for row in rows])
             for arm in ("constrained", "unconstrained")
         ),
-        ("difference", [number(row["difference"], "+.3g") for row in rows]),
+        ("gain", [number(row["gain"], "+.3g") for row in rows]),
     ]
     notes = [
         f"{metric.label} ({metric.unit}, {metric.direction}) of the prediction after so many "
@@ -61,7 +61,7 @@ def _at_gamma(
     return [score * math.sqrt(loss / losses[-1]) for loss in losses]
 
 
-def _rows(setting: SettingView) -> Iterator[Row]:
+def _rows(setting: SettingView, metric: Metric) -> Iterator[Row]:
     shown = setting.chosen.shown
     if shown is None:
         return
@@ -81,7 +81,7 @@ def _rows(setting: SettingView) -> Iterator[Row]:
             "layers": stop,
             "constrained": constrained,
             "unconstrained": plain,
-            "difference": known[0] - known[1] if len(known) == len(arms) else None,
+            "gain": metric.gain(known[0], known[1]) if len(known) == len(arms) else None,
         }
 
 

@@ -14,6 +14,7 @@ from trainables.config.test_conditions import unseen_gammas
 from trainables.plain import Json
 from trainables.registry.task_facts import Metric
 
+GAIN = "gain: how much better the constrained network is than plain training, above 0 better"
 GAUSSIAN = "gaussian"  # noise alone, among the families of shifts
 UNMATCHED = "†"  # beside a setting whose arms differ in what they can fit
 
@@ -71,8 +72,7 @@ def model_notes(rows: Sequence[Mapping[str, Json]]) -> list[str]:
     if not all(row["matched_capacity"] for row in rows):
         notes.append(
             f"{UNMATCHED} unmatched capacity: the unconstrained arm has one dictionary where the "
-            "constrained one has one per layer, so the difference is not that of constraining "
-            "alone."
+            "constrained one has one per layer, so the gain is not that of constraining alone."
         )
     return notes
 

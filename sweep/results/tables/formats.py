@@ -21,7 +21,7 @@ def number(value: float | None, form: str) -> str:
 
 
 class Bold(str):
-    """A cell in bold type: a difference that a confirmation found better or worse."""
+    """A cell in bold type: a gain that a confirmation found better or worse."""
 
 
 @dataclass(frozen=True)

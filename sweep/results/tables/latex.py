@@ -200,7 +200,6 @@ _SHORT = {  # in LaTeX, where a column is narrow
     "(selection-biased)": "(biased)",
     "unconstrained": "unconstr.",
     "constrained": "constr.",
-    "difference": "diff.",
 }
 
 

@@ -80,6 +80,6 @@ def _of_seed(
         values = entry[arm] or {}
         row[f"{arm}_{mean}"] = values.get("ood_mean")
         row |= {f"{arm}_{name}": values.get(name) for name in OF_ARM}
-    row[f"difference_{mean}"] = entry["difference"].get("ood_mean")
+    row[f"gain_{mean}"] = entry["gain"].get("ood_mean")
     plain: Row = finite(row)
     return plain

@@ -15,6 +15,7 @@ from statistics import fmean
 from search_spaces.space import SearchSpace
 from sweep.results.aggregates import ARMS, COSTS, shift_mean
 from sweep.results.tables.columns import (
+    GAIN,
     GAUSSIAN,
     config_of,
     form_of,
@@ -30,7 +31,7 @@ from sweep.results.tables.formats import Row, Table, number
 from sweep.results.verdict_text import (
     bias_text,
     claims_text,
-    difference_header,
+    gain_header,
     listed,
     share_text,
     sureness_text,
@@ -61,13 +62,13 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
     facts = space.base.facts
     label, mean = facts.metric.label, f"mean_{facts.metric.key}"
     # Who a line is about, what columns of CSV call that, and the form of its numbers: both arms,
-    # their difference, and what needs no training.
+    # the gain, and what needs no training.
     lines = [
         (row, line)
         for row in rows
         for line in (
             *((arm, arm, ".3f") for arm in ARMS),
-            (difference_header([row]), "difference", "+.3f"),
+            (gain_header([row]), "gain", "+.3f"),
             *((reference_label(name), name, ".3f") for name in facts.metric.shown),
         )
     ]
@@ -102,7 +103,7 @@ def results_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> 
         _note_on_seen(facts),
         *reference_notes(facts.metric),
         *verdict_legend(space.tolerance, space.phase),
-        f"difference: constrained minus unconstrained{bias_text(rows, facts.samples)}.",
+        f"{GAIN}{bias_text(rows, facts.samples)}.",
         *(
             f"{row['setting']}: no winner: {row['why'].rstrip('.')}."
             for row in rows
@@ -143,7 +144,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
             for header, column, form in (
                 ("constrained", f"constrained_{key}", ".3f"),
                 ("unconstrained", f"unconstrained_{key}", ".3f"),
-                (difference_header(rows), f"difference_{key}", "+.3f"),
+                (gain_header(rows), f"gain_{key}", "+.3f"),
                 *((reference_label(name), f"{name}_{key}", ".3f") for name in facts.metric.shown),
             )
         ),
@@ -169,7 +170,7 @@ def shifts_table(space: SearchSpace, entries: Sequence[Mapping[str, Json]]) -> T
         ]
     notes += [
         *reference_notes(facts.metric),
-        f"difference: constrained minus unconstrained{bias_text(firsts, facts.samples)}.",
+        f"{GAIN}{bias_text(firsts, facts.samples)}.",
         *model_notes(firsts),
     ]
     return Table("shifts", "Seen and unseen shifts", rows, shown, notes, texts=5, headed=3)
@@ -222,7 +223,7 @@ def _results_row(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
         **{f"n_{outcome}": count for outcome, count in entry["outcomes"].items()},
         "vacuous": entry["vacuous"],
         "matched_capacity": entry["matched_capacity"],
-        "selection_biased": entry["difference"]["selection_biased"],
+        "selection_biased": entry["gain"]["selection_biased"],
         "tolerance": entry["tolerance"],
         "demanded_descent": entry["demanded_descent"],
         "least_descent": entry["least_descent"],
@@ -238,9 +239,9 @@ def _results_row(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
     measured = entry["constrained"] or entry["unconstrained"] or {}
     row["ood_auc_range"] = listed(measured.get("ood_range"))
     row["ood_auc_step"] = measured.get("ood_step")
-    row[f"difference_{mean}"] = entry["difference"].get("ood_mean")
-    row["difference_held_out_loss"] = entry["difference"].get("held_out_loss")
-    row["difference_ood_auc"] = entry["difference"].get("ood_auc")
+    row[f"gain_{mean}"] = entry["gain"].get("ood_mean")
+    row["gain_held_out_loss"] = entry["gain"].get("held_out_loss")
+    row["gain_ood_auc"] = entry["gain"].get("ood_auc")
     for name in _measured_references(config.facts.metric, entry):
         values = entry["references"].get(name, {})
         row[f"{name}_{mean}"] = values.get("ood_mean")
@@ -264,7 +265,7 @@ def _block_columns(config: ArmConfig, entry: Mapping[str, Json]) -> Row:
     references = _measured_references(metric, entry)
     measured = {
         **{arm: (entry[arm] or {}, f"{arm}_{{}}_{mean}") for arm in ARMS},
-        "difference": (entry["difference"], f"difference_{{}}_{mean}"),
+        "gain": (entry["gain"], f"gain_{{}}_{mean}"),
         **{n: (entry["references"].get(n, {}), f"{n}_{{}}_{mean}") for n in references},
     }
     for who, (values, column) in measured.items():
@@ -303,14 +304,14 @@ def _shift_row(
         **pair_columns(entry),
         "vacuous": entry["vacuous"],
         "matched_capacity": entry["matched_capacity"],
-        "selection_biased": entry["difference"]["selection_biased"],
+        "selection_biased": entry["gain"]["selection_biased"],
         "block": block,
         "shift": shift,
         "severity": severity,
         "unit": facts.noise_unit if shift == GAUSSIAN else FAMILIES[shift].unit,
         f"constrained_{key}": ours,
         f"unconstrained_{key}": theirs,
-        f"difference_{key}": None if ours is None or theirs is None else ours - theirs,
+        f"gain_{key}": None if ours is None or theirs is None else facts.metric.gain(ours, theirs),
         **{
             f"{name}_{key}": score(entry["references"].get(name, {}))
             for name in _measured_references(facts.metric, entry)

@@ -163,7 +163,7 @@ def test_numbers_of_a_confirmation_are_those_of_its_table(objects: ObjectStore) 
     expected = [
         contrast["mean"] for one in shown["settings"] for contrast in one["contrasts"].values()
     ]
-    assert list(of.settings.query("level == 'setting'")["difference"]) == expected
+    assert list(of.settings.query("level == 'setting'")["gain"]) == expected
     # The control scores better: the pair shown is the one that is confirmed all the same.
     ours = of.pairs.query("setting == @FIRST and arm == 'constrained' and metric == 'ood_mean'")
     assert list(ours["value"]) == pytest.approx([3.0 + 0.01 * seed for seed in ours["seed"]])
@@ -195,9 +195,9 @@ def test_every_column_and_kind_of_value_is_described(objects: ObjectStore, case:
 
 def test_units_and_directions_are_those_of_the_task(objects: ObjectStore) -> None:
     said = loaded(objects).columns("settings")
-    unit, meaning = said.loc["difference_mean_rmse"]
+    unit, meaning = said.loc["gain_mean_rmse"]
     assert unit == "grey levels"
-    assert "constrained minus unconstrained" in meaning
+    assert "above 0 is better" in meaning
     assert "lower is better" in meaning
     assert said.loc["alpha", "meaning"] == "searched value of the field constraint.alpha"
 
@@ -309,7 +309,7 @@ def test_html_of_a_finished_sweep_says_what_was_found(objects: ObjectStore) -> N
     assert cells[:2] == [FIRST, "proposal 0"]
     row = of.settings.iloc[0]
     assert f"{row['constrained_unseen_mean']:.3f}" in cells
-    assert f"{row['difference_seen_mean']:+.3f}" in cells
+    assert f"{row['gain_seen_mean']:+.3f}" in cells
     one = of[FIRST]._repr_html_()
     assert Parsed(one).cells[0] == "constrained"
     assert "Winner: proposal 0; 3 of 3 proposals finished: 3 feasible." in one
@@ -344,8 +344,8 @@ def test_html_of_a_confirmation_is_its_findings_and_its_table(objects: ObjectSto
     said = sentences(shown_now(objects, of.view.definition))
     assert len(said) > 2
     assert all(escape(sentence) in text for sentence in said)
-    differences = of.settings.query("level == 'setting'")["difference"]
-    assert {f"{difference:+.3f}" for difference in differences} <= {*cells}
+    gains = of.settings.query("level == 'setting'")["gain"]
+    assert {f"{gain:+.3f}" for gain in gains} <= {*cells}
     one = of[SECOND]._repr_html_()
     assert SECOND in one
     assert FIRST not in one

@@ -165,7 +165,7 @@ def test_best_has_an_entry_per_setting_with_everything_that_was_promised(
         }  # fmt: skip
         assert arm <= entry["constrained"].keys()
         assert arm <= entry["unconstrained"].keys()
-        assert entry["difference"]["selection_biased"] is True
+        assert entry["gain"]["selection_biased"] is True
         assert len(entry["constrained"]["missing_share"]) == 3
         assert len(entry["constrained"]["layer_losses"]) == 4
 
@@ -175,11 +175,11 @@ def test_best_keeps_its_labels_whole_beside_the_small_losses_of_frames(
 ) -> None:
     """Per pixel, as ViT's are: what a short run on UCSD Ped2 came to."""
     entry = best_entries(load_sweep(stored, "tiny"), {})[0]
-    losses = {"constrained": 0.0846112, "unconstrained": 0.0846107, "difference": 4.8112e-7}
+    losses = {"constrained": 0.0846112, "unconstrained": 0.0846107, "gain": 4.8112e-7}
     for who, loss in losses.items():
         entry[who]["held_out_loss"] = loss
     entry["constrained"]["ood_mean"] = entry["unconstrained"]["ood_mean"] = 73.7861
-    entry["difference"]["ood_mean"] = 0.000306112
+    entry["gain"]["ood_mean"] = 0.000306112
     entry["references"]["identity"]["held_out_loss"] = 0.00043971
     entry["references"]["wiener"]["held_out_loss"] = 0.00025571
     print_best([entry])

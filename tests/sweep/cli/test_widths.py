@@ -60,19 +60,19 @@ def test_no_word_of_the_list_of_spaces_is_broken(monkeypatch: pytest.MonkeyPatch
 
 def test_numbers_stand_in_blocks_of_columns_that_fit_beside_the_rows_names() -> None:
     rows = [{"": "ours", "mean\nRMSE": "11.531", "seen": "6.300", "feasible": "yes"}]
-    rows += [{"": "difference", "mean\nRMSE": "+0.106", "seen": "+0.157", "feasible": ""}]
+    rows += [{"": "the gain", "mean\nRMSE": "+0.106", "seen": "+0.157", "feasible": ""}]
     shown = table(rows, right=("mean\nRMSE", "seen", "feasible"))
     assert [text for text, _ in shown.lines(28)] == [
-        "              mean",
-        "              RMSE    seen",
-        "ours        11.531   6.300",
-        "difference  +0.106  +0.157",
-        "            feasible",
-        "ours             yes",
+        "            mean",
+        "            RMSE    seen",
+        "ours      11.531   6.300",
+        "the gain  +0.106  +0.157",
+        "          feasible",
+        "ours           yes",
     ]
     assert [text for text, _ in shown.lines(80)][1:3] == [
-        "              RMSE    seen  feasible",
-        "ours        11.531   6.300       yes",
+        "            RMSE    seen  feasible",
+        "ours      11.531   6.300       yes",
     ]
 
 

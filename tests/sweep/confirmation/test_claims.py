@@ -80,8 +80,8 @@ def test_all_numbers_of_a_line_are_of_the_seeds_that_it_counts(objects: ObjectSt
     for measure in ("unseen_mean", "ood_mean"):  # every gamma has the same score by hand
         assert found["beside"][measure]["mean"] == pytest.approx(first)
     (row,) = (r for r in confirmed_table(entry).rows if r["setting"] == FIRST)
-    assert row["difference"] == pytest.approx(row["unseen_mean_difference"])
-    assert row["other_mean"] - row["constrained_mean"] == pytest.approx(row["difference"])
+    assert row["gain"] == pytest.approx(row["unseen_mean_gain"])
+    assert row["other_mean"] - row["constrained_mean"] == pytest.approx(row["gain"])
     for line in paper_confirmed_table(space, entry).rows:
         ours, theirs = line[f"{PED}_constrained"], line[f"{PED}_unconstrained"]
         assert line[f"{PED}_gain"] == pytest.approx(theirs - ours), line["numbers"]
@@ -127,11 +127,11 @@ def test_beside_an_early_decision_stands_the_estimate_over_all_ended_seeds(
     family = f"{entry['families'][0]['ended']['mean']:+.3g} ("
     assert f"Over all 10 seeds that ended: {family}" in of_family(entry["families"][0], entry)
     table = confirmed_table(entry)
-    assert dict(table.shown)["difference over all ended"][0].startswith(said)
+    assert dict(table.shown)["gain over all ended"][0].startswith(said)
     assert any(
         "decided at 5 seeds; over all 10" in n for n in paper_confirmed_table(space, entry).notes
     )
-    assert family in dict(_family_table(entry).shown)["difference over all ended"][0]
+    assert family in dict(_family_table(entry).shown)["gain over all ended"][0]
     print_confirmed(entry)
     assert "all ended seeds" in capsys.readouterr().out
 

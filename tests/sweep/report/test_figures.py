@@ -231,7 +231,7 @@ def test_a_mean_over_fewer_seeds_than_asked_for_says_so(objects: ObjectStore) ->
 # --- confirmations --------------------------------------------------------------------------------
 
 
-def test_confirmed_differences_have_the_intervals_of_the_table(objects: ObjectStore) -> None:
+def test_confirmed_gains_have_the_intervals_of_the_table(objects: ObjectStore) -> None:
     confirming.searched(objects)
     plan, definition = confirming.stored(objects)
     lead = {FIRST: 2.0, SECOND: -2.0}

@@ -298,7 +298,7 @@ def test_many_settings_are_drawn_by_processes_as_by_one(
     stored: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = measured(view_of(stored), ArmStore(stored).record, {}, [FIRST, SECOND])
-    keys = ["gains", "differences", "layers"]
+    keys = ["gains", "gain-by-gamma", "layers"]
     alone = drawn(data, keys, ("png",))
     monkeypatch.setattr(reports, "FEW", 1)
     assert drawn(data, keys, ("png",)) == alone
@@ -344,13 +344,15 @@ def test_studies_are_shown_by_a_command_that_knows_them(tmp_path: Path) -> None:
 
 def test_single_figures_are_written_alone(stored: ObjectStore, tmp_path: Path) -> None:
     where = ("--storage", stored.root, "--out", str(tmp_path / "out"))
-    said = sweep("report", "tiny", "--figure", "gains", "--figure", "differences", *where)
-    files = [f"figures/{key}.{form}" for key in ("differences", "gains") for form in ("pdf", "png")]
+    said = sweep("report", "tiny", "--figure", "gains", "--figure", "gain-by-gamma", *where)
+    files = [
+        f"figures/{key}.{form}" for key in ("gain-by-gamma", "gains") for form in ("pdf", "png")
+    ]
     assert said.stdout.split() == [str(tmp_path / "out" / file) for file in files]
     there = contents(tmp_path / "out")
     assert sorted(there) == files
-    assert there["figures/differences.pdf"].startswith(b"%PDF")
-    assert there["figures/differences.png"].startswith(b"\x89PNG")
+    assert there["figures/gain-by-gamma.pdf"].startswith(b"%PDF")
+    assert there["figures/gain-by-gamma.png"].startswith(b"\x89PNG")
 
 
 def test_a_full_disk_leaves_no_half_of_a_page(

@@ -71,7 +71,7 @@ def test_losses_by_layer_are_the_held_out_ones(stored: ObjectStore) -> None:
 
 
 def test_gains_are_signed_so_that_above_zero_is_better(stored: ObjectStore) -> None:
-    figure = draw(data_of(stored), ["differences"])["differences"]
+    figure = draw(data_of(stored), ["gain-by-gamma"])["gain-by-gamma"]
     by_seed = [list(line.get_ydata()) for line in figure.axes[0].get_lines()[:3]]
     # stored: the constrained RMSE is lower by 0.5 on seed 0 and higher by 0.5 on seed 1
     np.testing.assert_allclose(by_seed, [[0.5] * 3, [-0.5] * 3, [0.0] * 3], atol=1e-12)

@@ -81,8 +81,8 @@ def test_numbers_are_means_over_the_seeds_and_each_seed_is_there(objects: Object
     assert (one["constrained"]["objective"], two["constrained"]["objective"]) == (-0.5, -0.49)
     assert entry["constrained"]["ood_mean"] == pytest.approx((1 + 4 + 9) / 3)
     assert entry["constrained"]["ood_auc"] == pytest.approx(1.8)
-    assert entry["difference"]["ood_mean"] == pytest.approx(0.0)
-    assert one["difference"]["ood_mean"] == pytest.approx(-0.5)
+    assert entry["gain"]["ood_mean"] == pytest.approx(0.0)
+    assert one["gain"]["ood_mean"] == pytest.approx(0.5)
     assert entry["constrained"]["signature"] == one["constrained"]["signature"]
     assert one["constrained"]["signature"] != two["constrained"]["signature"]
 
@@ -107,7 +107,7 @@ def test_seeds_are_judged_by_their_mean_and_each_stays_visible(objects: ObjectSt
     assert entries(objects)[0]["winner"] is True
 
 
-def test_differences_are_marked_as_biased_where_a_pair_was_selected(objects: ObjectStore) -> None:
+def test_gains_are_marked_as_biased_where_a_pair_was_selected(objects: ObjectStore) -> None:
     once = replace(SPACE, n_proposals=1)
     again = replace(once, selected_seeds=(1, 2))  # of a configuration that was a winner on them
     fresh = replace(again, search_seeds=(3, 4))
@@ -117,8 +117,8 @@ def test_differences_are_marked_as_biased_where_a_pair_was_selected(objects: Obj
         store = ObjectStore(f"{objects.root}/{k}")
         store_sweep(store, {FIRST: [FEASIBLE]}, space=space)
         entry = entries(store)[0]
-        assert entry["difference"]["selection_biased"] is biased
-        assert all(s["difference"]["selection_biased"] is biased for s in entry["seeds"].values())
+        assert entry["gain"]["selection_biased"] is biased
+        assert all(s["gain"]["selection_biased"] is biased for s in entry["seeds"].values())
 
 
 def test_json_holds_no_nan(objects: ObjectStore) -> None:
@@ -142,7 +142,7 @@ def test_a_setting_that_never_started_has_no_pair_and_says_so(objects: ObjectSto
     assert entry["why"] == "no proposal has finished"
     assert entry["constrained"] is None
     assert entry["unconstrained"] is None
-    assert entry["difference"] == {"selection_biased": True}
+    assert entry["gain"] == {"selection_biased": True}
 
 
 def test_unconstrained_arms_are_shown_before_any_proposal_is_finished(
@@ -184,14 +184,14 @@ def test_shifts_and_blocks_are_in_the_json_of_both_arms(objects: ObjectStore) ->
     blur = {"0.5": 2.0, "2.0": 4.0, "5.0": 6.0}
     assert entry["constrained"]["shifts"]["blur"] == pytest.approx(blur)
     assert list(entry["unconstrained"]["shifts"]) == ["blur", "brightness"]
-    difference = entry["difference"]["shifts"]["brightness"]
-    assert difference == pytest.approx({"0.1": -0.5, "0.25": -1.0, "0.5": -1.5})
-    assert score_entries.shift_mean(entry["difference"], "blur") == pytest.approx(-1.0)
+    gain = entry["gain"]["shifts"]["brightness"]
+    assert gain == pytest.approx({"0.1": 0.5, "0.25": 1.0, "0.5": 1.5})
+    assert score_entries.shift_mean(entry["gain"], "blur") == pytest.approx(1.0)
     assert entry["references"]["identity"]["shifts"]["blur"]["5.0"] == 15.0
     assert entry["references"]["wiener"]["shifts"] == {}
     for name in ("constrained", "unconstrained"):
         assert (entry[name]["seen_mean"], entry[name]["unseen_mean"]) == (2.5, 9.0)
-    assert (entry["difference"]["seen_mean"], entry["difference"]["unseen_mean"]) == (0.0, 0.0)
+    assert (entry["gain"]["seen_mean"], entry["gain"]["unseen_mean"]) == (0.0, 0.0)
     assert entry["seeds"]["1"]["constrained"]["shifts"]["blur"] == pytest.approx(blur)
 
 
@@ -251,7 +251,7 @@ def test_best_prints_the_blocks_and_marks_unmatched_capacity(
         who = (
             "constrained",
             "unconstrained",
-            "difference*",
+            "gain* ",
             "Identity",
             "Wiener  ",
             "Wiener (train)",
@@ -274,7 +274,7 @@ def test_best_prints_the_blocks_and_marks_unmatched_capacity(
         assert [cells for cells in found if len(cells) == 2] == [
             ["4.000", "4.000"],
             ["5.000", "5.000"],
-            ["-1.000", "-1.000"],
+            ["+1.000", "+1.000"],
             ["10.000", "10.000"],
         ]
         assert any("salt+pepper" in line for line in lines)
@@ -295,12 +295,12 @@ def test_layers_keep_their_numbers_where_layer_0_is_constrained(objects: ObjectS
 def test_the_mean_over_all_gammas_is_that_of_its_seen_and_unseen_blocks(
     objects: ObjectStore,
 ) -> None:
-    """Of arms, of their difference and of references; two gammas are seen, one is not."""
+    """Of arms, of the gain and of references; two gammas are seen, one is not."""
     store_sweep(objects, {FIRST: [FEASIBLE]})
     entry = entries(objects)[0]
     assert entry["references"]["identity"]["ood_mean"] == pytest.approx((0 + 8 + 16) / 3)
     for values in (
-        *(entry[who] for who in ("constrained", "unconstrained", "difference")),
+        *(entry[who] for who in ("constrained", "unconstrained", "gain")),
         *entry["references"].values(),
     ):
         blocks = (2 * values["seen_mean"] + values["unseen_mean"]) / 3
@@ -387,8 +387,8 @@ def test_an_unconstrained_arm_that_ended_early_counts_as_the_constant_prediction
     # 50 grey levels everywhere on seed 1, its own scores (1, 4 and 9) on seed 0
     assert theirs["ood_mean"] == pytest.approx((50 + 14 / 3) / 2)
     assert theirs["held_out_loss"] == pytest.approx((1.0 + PLAIN[-1]) / 2)
-    assert entry["difference"]["ood_mean"] == pytest.approx(
-        entry["constrained"]["ood_mean"] - theirs["ood_mean"]
+    assert entry["gain"]["ood_mean"] == pytest.approx(
+        theirs["ood_mean"] - entry["constrained"]["ood_mean"]
     )
     # what was not measured is not made up
     assert (theirs["feasible"], theirs["missing_share"], theirs["layer_losses"]) == (None,) * 3

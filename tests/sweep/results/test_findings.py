@@ -16,7 +16,7 @@ def entry(
         "task": "video_denoising",
         "winner": winner,
         "proposals": {"finished": 4},
-        "difference": {"seen_mean": seen, "unseen_mean": unseen},
+        "gain": {"seen_mean": seen, "unseen_mean": unseen},
         "constrained": {"unseen_mean": 18.0},
         "references": {"wiener_train": {"unseen_mean": 15.0}},
         **more,
@@ -24,7 +24,7 @@ def entry(
 
 
 def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
-    assert findings([entry(0.1, 0.032), entry(0.2, 0.124)]) == [
+    assert findings([entry(-0.1, -0.032), entry(-0.2, -0.124)]) == [
         "2 of 2 settings have a winner: a useful model that meets descent constraints which plain "
         "training misses.",
         "On what training or selection looked at (seen gammas) both winners are worse than plain "
@@ -36,7 +36,7 @@ def test_two_winners_that_are_worse_and_lose_to_a_filter() -> None:
 
 
 def test_one_is_better_one_worse_and_one_without_winner_is_not_counted() -> None:
-    found = findings([entry(-1.0, -0.5), entry(1.0, 0.25), entry(winner=False)])
+    found = findings([entry(1.0, 0.5), entry(-1.0, -0.25), entry(winner=False)])
     assert found[0].startswith("2 of 3 settings have a winner")
     assert found[2] == (
         "Out of distribution (unseen gammas) 1 of 2 winners is better than plain training, by 0.5 "
@@ -53,12 +53,12 @@ def test_of_accuracy_more_is_better() -> None:
 
 
 def test_a_filter_that_is_beaten_is_said_so() -> None:
-    better = entry(-1.0, -1.0, constrained={"unseen_mean": 14.0})
+    better = entry(1.0, 1.0, constrained={"unseen_mean": 14.0})
     assert findings([better])[-1] == "On unseen gammas the winner beats a linear (Wiener) filter."
     assert findings([better, better])[-1] == (
         "On unseen gammas both winners beat a linear (Wiener) filter."
     )
-    assert findings([better, entry(1.0, 1.0)])[-1] == (
+    assert findings([better, entry(-1.0, -1.0)])[-1] == (
         "On unseen gammas 1 of 2 winners beats a linear (Wiener) filter."
     )
 

@@ -157,7 +157,7 @@ def test_seen_and_unseen_are_means_over_gammas_of_their_own(objects: ObjectStore
     for column, expected in {
         "constrained_unseen_blur_mean_rmse": 4.0,
         "unconstrained_unseen_blur_mean_rmse": 5.0,
-        "difference_unseen_blur_mean_rmse": -1.0,
+        "gain_unseen_blur_mean_rmse": 1.0,
         "identity_unseen_frame_drop_mean_rmse": 10.0,
         "constant_unseen_frame_drop_mean_rmse": 20.0,
     }.items():
@@ -193,7 +193,7 @@ def test_a_score_that_is_missing_leaves_its_mean_out(objects: ObjectStore) -> No
         for line in to_markdown(tables.shifts_table(SHIFTED, [entry])).splitlines()
         if "| blur |" in line
     )
-    assert block.split(" | ")[5:8] == ["—", "5.000", "—"]  # constrained, unconstrained, difference
+    assert block.split(" | ")[5:8] == ["—", "5.000", "—"]  # constrained, unconstrained, gain
     row = tables.results_table(SHIFTED, [entry]).rows[0]
     assert row["constrained_unseen_blur_mean_rmse"] is None
 
@@ -260,11 +260,11 @@ def test_what_is_infeasible_is_marked_in_every_format(objects: ObjectStore) -> N
         assert "closest, no winner" in text
 
 
-def test_differences_are_labelled_and_nothing_is_bold_or_starred(objects: ObjectStore) -> None:
+def test_gains_are_labelled_and_nothing_is_bold_or_starred(objects: ObjectStore) -> None:
     store_sweep(objects, {FIRST: [FEASIBLE]})
     table = results(objects)
-    assert "difference_mean_rmse" in rows(to_csv(table))[0]
-    assert "difference (selection-biased)" in to_markdown(table)
+    assert "gain_mean_rmse" in rows(to_csv(table))[0]
+    assert "gain (selection-biased)" in to_markdown(table)
     assert "**" not in to_markdown(table)
     assert r"\textbf" not in to_latex(table, "tiny")
     assert "*" not in to_latex(table, "tiny").replace("tabular*", "")

@@ -65,7 +65,7 @@ def test_of_texts_the_lower_objective_wins_which_is_the_higher_accuracy() -> Non
     chosen = select("one", [worse, better])
     assert chosen.winner is not None
     assert chosen.winner.number == 1
-    assert better.pairs[0].differences["ood_mean"] == 0.0
+    assert better.pairs[0].gains["ood_mean"] == 0.0
 
 
 def replace_objective(record: ArmRecord, value: float) -> ArmRecord:
@@ -93,7 +93,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
         "winner": False, "why": "a reason", "outcomes": {},
         "proposals": {"finished": 1}, "proposal": 0, "search_seeds": [0],
         "matched_capacity": True, "vacuous": False,
-        "difference": {"ood_mean": 0.01, "selection_biased": True},
+        "gain": {"ood_mean": 0.01, "selection_biased": True},
         "tolerance": 0.1, "demanded_descent": 0.4, "least_descent": 0.0, "edges": [],
         "frontier": [],
         "constrained": aggregates.arms_entry([ours], None, {}),
@@ -104,7 +104,7 @@ def test_tables_name_the_metric_and_its_direction() -> None:
     (row,) = table.rows
     assert row["constrained_mean_accuracy"] == 0.7
     assert row["constant_mean_accuracy"] == pytest.approx(0.5)
-    assert row["difference_mean_accuracy"] == 0.01
+    assert row["gain_mean_accuracy"] == 0.01
     assert row["constrained_probe_accuracy_by_layer"] == "0.5 0.7 0.8 0.9"
     assert (row["ood_auc_range"], row["ood_auc_step"]) == ("0.0 0.8", 0.2)
     assert not [name for name in row if "rmse" in name]

@@ -98,7 +98,7 @@ def test_every_proposal_is_there_on_every_seed_whatever_became_of_it(objects: Ob
     assert first.outcome.to_dict() == {0: "infeasible", 1: "feasible", 2: "diverged"}
     assert first.winner.to_dict() == {0: False, 1: True, 2: False}
     assert first.constrained_mean_rmse[:2].tolist() == pytest.approx([31 / 6, 31 / 6])
-    assert first.difference_mean_rmse[1] == pytest.approx(0.5)
+    assert first.gain_mean_rmse[1] == pytest.approx(-0.5)
     assert pandas.isna(first.constrained_mean_rmse[2])
     assert "the loss is nan" in first.reason[2]
     assert first.worst_missing_share[0] == pytest.approx(1.0)

@@ -82,7 +82,7 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
         "better: than plain; miss: feasible up to +0.10; objective: lower is better",
         "…L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
         "…L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
-        "best of …L3-g0.15 p0: RMSE -0.500 (better); miss -1.00, objective -0.200",
+        "best of …L3-g0.15 p0: RMSE gain +0.500; miss -1.00, objective -0.200",
         "best of …L4-g0.15 no winner yet; closest miss +4.90",
         "best of …L5-g0.15 no winner yet",
     ]
@@ -91,27 +91,24 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
 def test_names_are_whole_where_the_terminal_has_room(coordinator: Coordinator) -> None:
     lines = [" ".join(line.split()) for line in shown(coordinator, 120)]
     assert (
-        "best of photographs-ut-L3-g0.15 p0: RMSE -0.500 (better); miss -1.00, objective -0.200"
+        "best of photographs-ut-L3-g0.15 p0: RMSE gain +0.500; miss -1.00, objective -0.200"
     ) in lines
     assert "best of photographs-ut-L5-g0.15 no winner yet" in lines
 
 
-def test_the_best_is_worse_equal_or_unknown_beside_plain_training(coordinator: Coordinator) -> None:
+def test_the_gain_of_the_best_is_told_or_unknown_beside_plain_training(
+    coordinator: Coordinator,
+) -> None:
     first = coordinator.definition.space.settings[0].name
-    for difference, said in (
-        (0.25, "+0.250 (worse)"),
-        (0.0, "+0.000 (same)"),
-        (-0.0002, "-0.000 (same)"),  # lower is better
-        (math.nan, "p0: miss"),
-    ):
-        outcome = replace(coordinator.outcomes[first][0], difference=difference)
+    for gain, said in ((0.25, "RMSE gain +0.250;"), (0.0, "+0.000;"), (math.nan, "p0: miss")):
+        outcome = replace(coordinator.outcomes[first][0], gain=gain)
         coordinator.outcomes[first][0] = outcome
         stored = ProposalOutcome.from_json(0, outcome.to_json())
         assert stored is not None
-        assert stored.difference == pytest.approx(difference, nan_ok=True)
+        assert stored.gain == pytest.approx(gain, nan_ok=True)
         assert said in "\n".join(shown(coordinator, 120))
-    earlier = {k: v for k, v in outcome.to_json().items() if k != "difference"}
-    assert ProposalOutcome.from_json(0, earlier) is not None  # of an earlier version
+    earlier = outcome.to_json() | {"judging_version": 4, "difference": -0.5}
+    assert ProposalOutcome.from_json(0, earlier) is None  # its sign was the other one
 
 
 def test_an_ended_arm_is_told_by_the_numbers_of_the_tables(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_an_arm_that_did_not_finish_is_never_feasible(status: str) -> None:
     pair = join(ended(pair_config(), status, "why"), finished(pair_config().unconstrained(), FLAT))
     assert pair.outcome == status
     assert pair.judgement is None
-    assert pair.differences == {}
+    assert pair.gains == {}
 
 
 def test_a_finished_arm_without_measurements_is_failed() -> None:
@@ -70,14 +70,14 @@ def test_a_finished_arm_without_measurements_is_failed() -> None:
     )
 
 
-def test_differences_are_constrained_minus_unconstrained() -> None:
+def test_a_gain_is_above_0_where_the_constrained_arm_is_better() -> None:
     config = pair_config()
     ours = finished(config, FEASIBLE, scores={"0.00": 0.5, "0.20": 4.0}, objective=-0.3)
     theirs = finished(
         config.unconstrained(), FLAT, scores={"0.00": 1.5, "0.20": 4.0}, objective=-0.2
     )
-    differences = join(ours, theirs).differences
-    assert differences["ood_mean"] == pytest.approx(-0.5)
-    assert differences["objective"] == pytest.approx(-0.1)
-    assert differences["held_out_loss"] == pytest.approx(-0.2)
-    assert differences["at_gamma_0.20"] == 0.0
+    gains = join(ours, theirs).gains
+    assert gains["ood_mean"] == pytest.approx(0.5)
+    assert gains["objective"] == pytest.approx(0.1)
+    assert gains["held_out_loss"] == pytest.approx(0.2)
+    assert gains["at_gamma_0.20"] == 0.0

@@ -108,8 +108,8 @@ def test_the_address_opens_both_arms_of_each_winner_overlaid(
     assert descent["plain s1 g2"] == pytest.approx(dict(enumerate(PLAIN)))
     scores = chart(page, "ood/curve")
     assert scores["plain s0 g1"] == pytest.approx({0: 5, 15: 6.5, 20: 7, 25: 7.5, 50: 10})
-    differences = chart(page, "ood/curve_difference")
-    assert differences["WIN p2 s0 g1"] == pytest.approx({0: -1, 15: -1, 20: -1, 25: -1, 50: -1})
+    gains = chart(page, "ood/curve_gain")
+    assert gains["WIN p2 s0 g1"] == pytest.approx({0: 1, 15: 1, 20: 1, 25: 1, 50: 1})
     assert set(chart(page, "feasibility/curve")["WIN p2 s0 g1"]) == {1, 2, 3}
 
 

@@ -27,7 +27,7 @@ from trainables.records.arm_record import (
     MISSING_SHARE_CURVE,
     MULTIPLIER_CURVE,
     OOD_CURVE,
-    OOD_CURVE_DIFFERENCE,
+    OOD_CURVE_GAIN,
     ArmRecord,
 )
 from trainables.records.objects import ObjectStore
@@ -181,7 +181,7 @@ def test_views_fit_and_show_what_matters_first() -> None:
             state["compareRunCharts"]
         )
     charts = [c["metricKey"] for c in state_of(saved["Winner pairs"])["compareRunCharts"]]
-    first = {DESCENT_CURVE, OOD_CURVE, OOD_CURVE_DIFFERENCE, MISSING_SHARE_CURVE, MULTIPLIER_CURVE}
+    first = {DESCENT_CURVE, OOD_CURVE, OOD_CURVE_GAIN, MISSING_SHARE_CURVE, MULTIPLIER_CURVE}
     assert first <= set(charts[:6])
     parallel = state_of(saved["All arms"])["compareRunCharts"][0]
     assert parallel["selectedParams"] == many
@@ -203,7 +203,7 @@ def test_the_sweeps_note_says_what_it_is_came_to_and_where_more_is(
     assert len(note) <= LONGEST_NOTE
     for setting in ("g1", "g2"):
         assert f"| {setting} | p2, winner | yes |" in note
-    assert "| -1 | -1 |" in note  # objective, and 2 x 0.5 better at every gamma
+    assert "| -1 | +1 |" in note  # objective, and 2 x 0.5 better at every gamma
     for verb in ("best", "report", "export"):
         assert f"sweep {verb} toy" in note
     assert f"--storage {objects.root}" in note
@@ -220,6 +220,6 @@ def test_an_arms_note_has_its_searched_values_and_scores(objects: ObjectStore) -
     alpha = arm.record.config.value_of("constraint.alpha")
     assert first.startswith("**g1**, constrained, proposal 2, seed 0: **feasible** (worst missing")
     assert f"alpha {alpha:.4g}" in first
-    assert "0.15: 5.5 (-1), 0.20: 6 (-1)" in scores
+    assert "0.15: 5.5 (+1), 0.20: 6 (+1)" in scores
     assert "sweep run config.json --reproduce" in note
     assert len(note) < LONGEST_TAG

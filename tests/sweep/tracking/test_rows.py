@@ -19,7 +19,7 @@ from sweep.tracking.rows import (
     report_rows,
     trajectories_csv,
 )
-from sweep.tracking.sources import pair_curves, pair_metrics, score_differences
+from sweep.tracking.sources import pair_curves, pair_metrics, score_gains
 from sweep.tracking.tags import tags_of
 from tests.support.records import finished, pair_config
 from tests.support.training.text_records import TEXT
@@ -48,7 +48,7 @@ def joined(record: ArmRecord, plain: ArmRecord) -> TrackedArm:
         alone(record),
         pair=pair_metrics(pair),
         curves=pair_curves(pair),
-        differences=score_differences(pair),
+        gains=score_gains(pair),
     )
 
 
@@ -114,12 +114,12 @@ def test_scores_are_curves_over_gamma_and_means_over_what_was_seen_and_not() -> 
     plain = finished(config.unconstrained(), LOSSES, scores={"0.00": 2.0, "0.20": 4.5, "0.40": 7.0})
     arm = joined(finished(config, LOSSES), plain)
     assert curve(arm, "ood/curve") == {0: 1.0, 20: 4.0, 40: 9.0}
-    assert curve(arm, "ood/curve_difference") == {0: -1.0, 20: -0.5, 40: 2.0}
+    assert curve(arm, "ood/curve_gain") == {0: 1.0, 20: 0.5, 40: -2.0}
     numbers = {row.key: row.value for row in final_rows(arm)}
     assert numbers[results.SEEN_MEAN] == 2.5
     assert numbers[results.UNSEEN_MEAN] == 9.0
-    assert numbers[f"{results.UNSEEN_MEAN}_difference"] == 2.0
-    assert curve(alone(plain), "ood/curve_difference") == {}
+    assert numbers[f"{results.UNSEEN_MEAN}_gain"] == -2.0
+    assert curve(alone(plain), "ood/curve_gain") == {}
 
 
 def test_both_arms_missing_shares_are_curves_over_the_constrained_layers() -> None:

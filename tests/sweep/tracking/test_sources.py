@@ -65,12 +65,12 @@ def test_outcomes_are_those_of_the_pairs(objects: ObjectStore) -> None:
     assert {a.outcome for a in arms if a.proposal is None} == {"finished"}
 
 
-def test_a_whole_pair_carries_its_differences_and_names_its_baseline(objects: ObjectStore) -> None:
+def test_a_whole_pair_carries_its_gains_and_names_its_baseline(objects: ObjectStore) -> None:
     arms = by_signature(objects)
     arm = next(a for a in arms.values() if a.proposal == 1 and a.record.config.seed == 1)
     assert arm.pair[FEASIBLE_METRIC] == 1.0
     assert arm.pair[WORST_MISSING_SHARE] < 0
-    assert arm.pair[f"{OOD_MEAN}_difference"] == pytest.approx(0.5)
+    assert arm.pair[f"{OOD_MEAN}_gain"] == pytest.approx(-0.5)
     assert arm.unconstrained_signature is not None
     assert arms[arm.unconstrained_signature].record.config == arm.record.config.unconstrained()
 

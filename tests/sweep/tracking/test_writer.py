@@ -15,7 +15,7 @@ import pytest
 from sweep.study.arms import Arm
 from sweep.tracking.address import TrackingError
 from sweep.tracking.client import make_client, run_ids
-from sweep.tracking.rows import OBJECTIVE_DIFFERENCE, TrackedArm
+from sweep.tracking.rows import OBJECTIVE_GAIN, TrackedArm
 from sweep.tracking.tracker import Tracker, send_stored, sync_all
 from sweep.tracking.writer import BackgroundTracker
 from tests.support.drivers import wait_until
@@ -153,7 +153,7 @@ def test_many_final_arms_that_wait_hold_up_no_running_one(uri: str) -> None:
 
 
 def test_what_mlflow_has_whole_is_neither_read_nor_sent_at_the_next_start(uri: str) -> None:
-    whole = {**PAIR, OBJECTIVE_DIFFERENCE: -0.1}
+    whole = {**PAIR, OBJECTIVE_GAIN: -0.1}
     arms = [dataclasses.replace(states[-1], pair=whole) for states in history(6)[2:]]
     base = [states[-1] for states in history(2)]
     failed = tracked(record(config(seed=5), 2, "failed"))
