@@ -9,10 +9,12 @@ primal_lr=1e-4`` (docs/text.md). A smaller decoder: ``--set model.checkpoint=NAM
 """
 
 from search_spaces.catalog import half_of, setting, twice
+from search_spaces.effects.descent import least_alpha
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 LAYERS, ALPHA = 32, 0.05
+LEAST = half_of(ALPHA, LAYERS)  # what a winner must ask for
 
 SPACE = SearchSpace(
     name="instruction_tuning_llama",
@@ -47,8 +49,8 @@ SPACE = SearchSpace(
     settings=(
         setting(
             "alpaca", "decoder", None, 0.25, called="llama", alpha=ALPHA,
-            least_descent=half_of(ALPHA, LAYERS),
-            ranges={"constraint.alpha": Uniform(0.01, twice(ALPHA))},
+            least_descent=LEAST,
+            ranges={"constraint.alpha": Uniform(least_alpha(LEAST, LAYERS), twice(ALPHA))},
         ),
     ),
     ranges={

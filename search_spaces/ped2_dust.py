@@ -11,6 +11,7 @@ others get.
 from dataclasses import replace
 
 from search_spaces.catalog import half_of, setting
+from search_spaces.effects.descent import least_alpha
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 
@@ -34,10 +35,12 @@ UT = {
 def _settings() -> tuple[Setting, ...]:
     def row(model: str, detached: bool, variant: str = "", most: int | None = None) -> Setting:
         fields, alpha = (DUST, 0.25) if model == "dust" else (UT, 0.1)
+        least = half_of(alpha, LAYERS - 1)
         return setting(
             "ucsd_ped2", model, LAYERS, GAMMA,
             variant=variant, detached=detached, alpha=alpha, n_proposals=most, fields=fields,
-            least_descent=half_of(alpha, LAYERS - 1),
+            least_descent=least,
+            ranges={"constraint.alpha": Uniform(least_alpha(least, LAYERS - 1), 0.4)},
         )  # fmt: skip
 
     forms = tuple(row(model, form) for model in ("dust", "ut") for form in (False, True))

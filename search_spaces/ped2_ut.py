@@ -1,12 +1,16 @@
 """UT on UCSD Ped2, Lagrangian against detached: constraints met, and does it pay?"""
 
 from search_spaces.catalog import half_of, highest_alpha, longer, setting
+from search_spaces.effects.descent import least_alpha
 from search_spaces.ranges import LogReach
 from search_spaces.space import LogDecay, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 
 # What UT attains of the unchanged input's loss, f0, with 3 and with 5 layers (docs/ped2.md).
 REACHED = 0.134
+# What a winner asks for, and where ranges of alpha begin: of three layers what they do not do
+# unasked (1 - 0.6^2), of five half of what an alpha of 0.2 asks for, in logarithms.
+LEAST = {3: 0.64, 5: half_of(0.2, 4)}
 # How far a multiplier comes under a signal of 1. A weight is a multiplier over its layer's target,
 # so that 0.01 weighs about as much as the objective: the Lagrangian overshoots beyond 0.2, and was
 # feasible in 15 of 16 pairs within (docs/ped2.md). Detached, no layer is paid to rise.
@@ -23,8 +27,7 @@ SPACE = SearchSpace(
         eval_windows=12,
         constraint=ConstraintConfig(alpha=0.2, dual_lr=3e-4),
     ),
-    # The two forms of a depth share their unconstrained arms. Three layers meet an alpha of about
-    # 0.4 unasked: below it there is nothing to constrain.
+    # The two forms of a depth share their unconstrained arms.
     settings=tuple(
         setting(
             "ucsd_ped2",
@@ -33,20 +36,18 @@ SPACE = SearchSpace(
             0.15,
             detached=detached,
             alpha=alpha,
-            # of three layers what they do not do unasked (1 - 0.6^2), of five half of what an alpha
-            # of 0.2 asks for, in logarithms
-            least_descent=0.64 if layers == 3 else half_of(0.2, 4),
+            least_descent=LEAST[layers],
             fields={} if detached else FIRST,
             ranges={
-                "constraint.alpha": Uniform(low, high),
+                "constraint.alpha": Uniform(least_alpha(LEAST[layers], layers - 1), high),
                 "constraint.dual_lr": DETACHED_REACH if detached else REACH,
             },
         )
-        for layers, detached, alpha, low, high in (
-            (3, False, 0.45, 0.4, highest_alpha(REACHED, 2)),
-            (3, True, 0.45, 0.4, highest_alpha(REACHED, 2)),
-            (5, False, 0.16, 0.105, 0.22),
-            (5, True, 0.2, 0.05, highest_alpha(REACHED, 4)),
+        for layers, detached, alpha, high in (
+            (3, False, 0.45, highest_alpha(REACHED, 2)),
+            (3, True, 0.45, highest_alpha(REACHED, 2)),
+            (5, False, 0.16, 0.22),
+            (5, True, 0.2, highest_alpha(REACHED, 4)),
         )
     ),
     ranges={

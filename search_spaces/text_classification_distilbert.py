@@ -41,7 +41,7 @@ SPACE = SearchSpace(
             dual_lr=5e-3,
         ),
     ),
-    settings=text_settings("encoder", "distilbert", ALPHAS, 0.01, names_depth=False),
+    settings=text_settings("encoder", "distilbert", ALPHAS, names_depth=False),
     ranges={
         "constraint.alpha": Uniform(0.01, 0.2),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(5e-4, 5e-2),  # of the clipped relative signal

@@ -28,7 +28,7 @@ SPACE = replace(
             "constraint.alpha": 0.035,
         }
     ),
-    settings=text_settings("encoder", "roberta", ALPHAS, 0.005, names_depth=False),
+    settings=text_settings("encoder", "roberta", ALPHAS, names_depth=False),
     ranges={**distilbert.SPACE.ranges, "constraint.alpha": Uniform(0.005, 0.1)},
 )
 

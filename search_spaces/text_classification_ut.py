@@ -31,7 +31,7 @@ SPACE = replace(
             "constraint.alpha": 0.1,
         }
     ),
-    settings=text_settings("text_ut", "ut", ALPHAS, 0.005),
+    settings=text_settings("text_ut", "ut", ALPHAS),
     ranges={**distilbert.SPACE.ranges, "constraint.alpha": Uniform(0.005, 0.3)},
 )
 

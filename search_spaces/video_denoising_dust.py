@@ -6,6 +6,7 @@ is not matched.
 """
 
 from search_spaces.catalog import half_of, longer, video_settings
+from search_spaces.effects.descent import least_alpha
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
@@ -14,6 +15,7 @@ from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConf
 ALPHAS: dict[int, float | None] = {3: 0.25, 5: 0.25, 7: 0.15}
 # What a winner must ask for: half of the first guess's descent, in logarithms.
 LEAST = {3: half_of(0.25, 2), 5: half_of(0.25, 4), 7: half_of(0.15, 6)}
+RANGES = {n: Uniform(least_alpha(least, n - 1), 0.45) for n, least in LEAST.items()}
 
 SPACE = SearchSpace(
     name="video_denoising_dust",
@@ -34,7 +36,7 @@ SPACE = SearchSpace(
             resilience=0.05,
         ),
     ),
-    settings=video_settings("dust", ALPHAS, least_descents=LEAST),
+    settings=video_settings("dust", ALPHAS, RANGES, LEAST),
     ranges={
         "constraint.alpha": Uniform(0.05, 0.45),  # fraction of its loss each layer must remove
         "constraint.dual_lr": LogUniform(1e-3, 1e-1),  # of the clipped relative signal

@@ -2,17 +2,19 @@
 
 from search_spaces import ped2_ut
 from search_spaces.catalog import half_of, highest_alpha, longer, video_settings
+from search_spaces.effects.descent import least_alpha
 from search_spaces.space import SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 
 # First guesses of alpha. L - 1 factors of 1 - alpha lead from the input's loss, f0, to what the
 # network attains, REACHED on UCSD Ped2 at gamma 0.15; what that leaves out is not searched, nor is
-# what three layers meet unasked. The paper's 0.22 starts from an f0 of 40 times the input's loss.
+# what asks for too little to win. The paper's 0.22 starts from an f0 of 40 times the input's loss.
 ALPHAS: dict[int, float | None] = {3: 0.45, 5: 0.2, 7: 0.1}
-LOWEST = {3: 0.3, 5: 0.05, 7: 0.05}
-# A winner asks for more than three layers do unasked (1 - 0.6^2), or half of the first guess.
-LEAST = {3: 0.64, 5: half_of(0.2, 4), 7: half_of(0.1, 6)}
-RANGES = {n: Uniform(low, highest_alpha(ped2_ut.REACHED, n - 1)) for n, low in LOWEST.items()}
+LEAST = {**ped2_ut.LEAST, 7: half_of(0.1, 6)}
+RANGES = {
+    n: Uniform(least_alpha(least, n - 1), highest_alpha(ped2_ut.REACHED, n - 1))
+    for n, least in LEAST.items()
+}
 
 SPACE = SearchSpace(
     name="video_denoising_ut",

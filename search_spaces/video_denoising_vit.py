@@ -10,9 +10,11 @@ from dataclasses import replace
 
 from search_spaces import video_denoising_dust as dust
 from search_spaces.catalog import half_of, longer, video_settings
+from search_spaces.effects.descent import least_alpha
 from search_spaces.space import Uniform
 
 CHECKPOINT = "google/vit-base-patch16-224"
+LEAST = half_of(0.15, 11)  # what a winner must ask for
 
 SPACE = replace(
     dust.SPACE,
@@ -34,8 +36,8 @@ SPACE = replace(
             "constraint.reference_loss": 1.0,
         }
     ),
-    settings=video_settings("vit", {12: None}, least_descents={12: half_of(0.15, 11)}),
-    ranges={**dust.SPACE.ranges, "constraint.alpha": Uniform(0.03, 0.35)},
+    settings=video_settings("vit", {12: None}, least_descents={12: LEAST}),
+    ranges={**dust.SPACE.ranges, "constraint.alpha": Uniform(least_alpha(LEAST, 11), 0.35)},
 )
 
 FULL = longer(SPACE, 10_000, eval_windows=96)

@@ -1,8 +1,9 @@
-"""Effect of a searched range within a run: fields that are searched without any.
+"""Effect of a searched range within a run: values that are searched in vain.
 
 Counted from the ranges and the length of a run alone, before anything is trained. Two fields of the
 constraint can be idle: a resilience whose decay takes next to nothing off a multiplier until the
-run ends, and a dual_lr by which no multiplier can come far enough to count beside the objective.
+run ends, and a dual_lr by which no multiplier can come far enough to count beside the objective. An
+alpha can ask for too little to win.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from search_spaces.effects.by_effect import DUAL_LR, RESILIENCE, STATED, decaying, stated
+from search_spaces.effects.descent import too_weak
 from search_spaces.ranges import Choice, at_share, decay_of
 from search_spaces.space import SearchSpace, Setting
 from trainables.config.arm import ArmConfig, ConstraintConfig
@@ -25,14 +27,14 @@ GRID = 16  # values of each range that are looked at
 
 
 def idle_ranges(space: SearchSpace) -> list[str]:
-    """One sentence for each searched field that does nothing in most of its box, by setting."""
+    """One sentence for each field that is searched in vain, in most of its box or below a value."""
     found: dict[str, list[str]] = {}
     known: dict[str, list[str]] = {}  # most settings differ in nothing that matters here
     for setting in space.settings:
         key = _what_matters(space, setting)
         if key not in known:
             known[key] = list(_of_setting(space, setting))
-        for text in known[key]:
+        for text in (*known[key], *too_weak(space, setting)):
             found.setdefault(text, []).append(setting.name)
     count = len(space.settings)
     return [

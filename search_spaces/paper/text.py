@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from search_spaces.catalog import half_of, setting, twice
+from search_spaces.effects.descent import least_alpha
 from search_spaces.paper.comparison import Comparison, comparisons
 from search_spaces.space import Setting, Uniform
 
@@ -213,19 +214,18 @@ def text_settings(
     model: str,
     called: str,
     alphas: Mapping[str, Mapping[int, float]],
-    lowest: float,
     *,
     names_depth: bool = True,
 ) -> tuple[Setting, ...]:
     """Settings of the comparisons of a model: every data set, depth and training noise.
 
-    A winner must ask for half of the first proposal's descent, in logarithms.
+    A winner must ask for half of the first proposal's descent, in logarithms: alpha is searched
+    from there up to twice that descent.
 
     Args:
         model: as in ModelConfig.name.
         called: what it is called in the names of settings.
         alphas: the first proposal's alpha, by data set and number of layers.
-        lowest: the alpha from which settings search, up to twice the first one's descent.
         names_depth: whether settings say how many layers there are; else the checkpoint does.
     """
     return tuple(
@@ -236,10 +236,11 @@ def text_settings(
             gamma,
             called=called,
             alpha=alpha,
-            least_descent=half_of(alpha, layers),
-            ranges={"constraint.alpha": Uniform(lowest, twice(alpha))},
+            least_descent=least,
+            ranges={"constraint.alpha": Uniform(least_alpha(least, layers), twice(alpha))},
         )
         for data, by_depth in alphas.items()
         for layers, alpha in by_depth.items()
+        for least in (half_of(alpha, layers),)
         for gamma in TRAIN_GAMMAS
     )

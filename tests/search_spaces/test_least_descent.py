@@ -1,4 +1,4 @@
-"""Least descent of the built-in spaces: not nothing, not more than is tried first."""
+"""Least descent: of built-in spaces where alpha begins, of others told where it asks for less."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import replace
 import pytest
 
 from search_spaces.catalog import find, space_names
-from search_spaces.ranges import Uniform
+from search_spaces.effects.idle import idle_ranges
+from search_spaces.ranges import Choice, Uniform
+from sweep.study.pairs import ROUNDING
+from sweep.study.sampler import propose
 from trainables.errors import InvalidValue
 from trainables.primal_dual.constraints import demanded_descent
 
@@ -15,9 +18,8 @@ DEPTHS = {"distilbert": 6, "roberta": 24, "llama": 32}  # of encoders, whose che
 
 
 @pytest.mark.parametrize("name", space_names())
-def test_the_first_proposal_asks_for_the_least_descent_and_the_weakest_one_does_not(
-    name: str,
-) -> None:
+def test_ranges_of_alpha_begin_where_a_winner_may_lie(name: str) -> None:
+    """What asks for less cannot win, whatever it comes to: an arm spent on it is wasted."""
     space = find(name).space
     for setting in space.settings:
         config = space.run(setting, space.default_point(setting), seed=0)
@@ -25,12 +27,42 @@ def test_the_first_proposal_asks_for_the_least_descent_and_the_weakest_one_does_
         layers = config.model.layers or DEPTHS.get(setting.name.split("-")[1], 6)
         of_alpha = space.ranges_of(setting)["constraint.alpha"]
         assert isinstance(of_alpha, Uniform)
-        weakest = replace(config.constraint, alpha=of_alpha.low)
-        assert demanded_descent(config.constraint, layers) >= setting.least_descent
+        least = setting.least_descent
+        demanded = [
+            demanded_descent(replace(config.constraint, alpha=alpha), layers)
+            for alpha in (of_alpha.low, config.constraint.alpha)
+        ]
+        assert min(demanded) >= least - ROUNDING
         if config.train_gamma > 0 and not name.startswith("minilm"):  # those search nothing
-            least = setting.least_descent
-            assert least > 0
-            assert demanded_descent(weakest, layers) <= least + 0.01  # least ones are rounded down
+            below = replace(config.constraint, alpha=of_alpha.low - 0.003)  # rounded up
+            assert demanded_descent(below, layers) < least
+
+
+@pytest.mark.parametrize("setting", ["ucsd_ped2-ut-L5-g0.15", "ucsd_ped2-ut-L5-g0.15-detached"])
+def test_no_proposal_of_a_built_in_space_asks_for_too_little(setting: str) -> None:
+    space = find("ped2_ut").space
+    one = space.setting(setting)
+    for number in range(12):
+        point = propose(space, setting, number, [])
+        run = space.run(one, point, seed=0)
+        assert run.constraint is not None
+        assert demanded_descent(run.constraint, run.model.layers) >= one.least_descent
+
+
+def test_a_space_whose_alpha_asks_for_too_little_is_told_so() -> None:
+    space = find("ped2_ut").space
+    own = {**space.settings[-1].ranges, "constraint.alpha": Uniform(0.05, 0.39)}
+    wide = replace(space, settings=(replace(space.settings[-1], ranges=own),))
+    (warning,) = idle_ranges(wide)
+    assert "constraint.alpha cannot win in 16% of its range" in warning
+    assert "must ask for 36% of f0" in warning
+    assert "Begin the range there." in warning
+    chosen = {**own, "constraint.alpha": Choice((0.1, 0.106))}
+    (warning,) = idle_ranges(replace(space, settings=(replace(wide.settings[0], ranges=chosen),)))
+    assert "in 50% of its range" in warning
+    assert "below 0.106" in warning
+    free = replace(wide.settings[0], least_descent=0.0)
+    assert idle_ranges(replace(wide, settings=(free,))) == []
 
 
 def test_least_descents_and_tolerances_that_are_no_shares_are_refused() -> None:
