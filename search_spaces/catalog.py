@@ -23,6 +23,7 @@ from typing import cast
 import search_spaces
 from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
+from search_spaces.settings import require_short_names
 from search_spaces.space import HOW_IT_RUNS, Phase, SearchSpace, Setting
 from trainables.config.arm import ArmConfig, default_constraint, field_names
 from trainables.config.constraint import TOLERANCE
@@ -70,6 +71,16 @@ class Found:
     space: SearchSpace
     name: str  # what a sweep of it is called unless it is given a name
     expected: Expected | None = None  # of an exported configuration
+
+
+def given(space: SearchSpace) -> Found:
+    """A space that a user wrote, under its own name.
+
+    Raises:
+        InvalidValue: a name in it is too long.
+    """
+    require_short_names(space.name, space.settings)
+    return Found(space, space.name)
 
 
 def setting(
@@ -311,6 +322,7 @@ def with_data_set(space: SearchSpace, name: str) -> SearchSpace:
         for s in space.settings
         if of(s) == first
     )
+    require_short_names(space.name, kept)
     return replace(space, base=space.base.with_fields({"data.name": name}), settings=kept)
 
 
@@ -357,7 +369,7 @@ def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
         raise Misuse(f"{where} must define {wanted} = SearchSpace(...), got no {wanted}.{advice}")
     if not isinstance(space, SearchSpace):
         raise InvalidValue(f"{where}: {wanted} must be a SearchSpace, got {type(space).__name__}.")
-    return Found(space, space.name)
+    return given(space)
 
 
 def _run_file(path: Path) -> dict[str, Json]:
@@ -412,8 +424,7 @@ def _of_json(path: Path) -> Found:
             return _of_configuration(plain)
         if "settings" not in plain and "task" in plain:
             return _of_run(ArmConfig.from_json(plain))
-        space = SearchSpace.from_json(plain)
-        return Found(space, space.name)
+        return given(SearchSpace.from_json(plain))
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
     except (TypeError, LookupError, AttributeError, ValueError, OverflowError) as error:

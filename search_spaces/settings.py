@@ -16,6 +16,7 @@ from trainables.plain import Json
 
 Points = Mapping[str, Mapping[str, Json]]  # name -> values of fields of ArmConfig, in their order
 
+LONGEST_NAME = 150  # of spaces, settings and points: files' names have at most 255
 # What both arms of a pair, and all proposals of a setting, are measured by, or on.
 _SHARED = (
     "task", "seed", "device", "train_gamma", "test_gammas", "shifts",
@@ -131,10 +132,24 @@ def require_own(name: str, where: str) -> None:
 
 
 def require_name(what: str, name: object) -> None:
-    """Raise InvalidValue unless the name may be that of a file, with what is written behind it."""
-    fits = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,149}", name)
-    allowed = "at most 150 letters, digits, '.', '_' and '-', the first a letter or digit"
+    """Raise InvalidValue unless the name may be that of a file."""
+    fits = isinstance(name, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name)
+    allowed = "letters, digits, '.', '_' and '-', the first a letter or digit"
     require(bool(fits), what, name, allowed)
+
+
+def require_short_names(space: str, settings: Sequence[Setting]) -> None:
+    """Raise InvalidValue where a name is too long for a file with what is written behind it.
+
+    Sweeps of before this was refused are read, so that it is asked of new spaces only.
+    """
+    for what, names in (
+        ("a search space's name", [space]),
+        ("a setting's name", [setting.name for setting in settings]),
+        ("a point's name", [name for setting in settings for name in setting.points]),
+    ):
+        for name in names:
+            require(len(name) <= LONGEST_NAME, what, name, f"at most {LONGEST_NAME} characters")
 
 
 def require_names(space: str, settings: Sequence[str]) -> None:

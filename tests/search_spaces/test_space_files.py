@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import sweep
 from search_spaces import catalog
-from search_spaces.space import SearchSpace, Uniform
+from search_spaces.space import SearchSpace, Setting, Uniform
 from tests.support.oracles import TINY
 from tests.support.sweeps import SPACE
 from trainables.errors import InvalidValue, Misuse, UnknownName
@@ -38,6 +40,22 @@ def test_a_space_in_json_is_found(tmp_path: Path) -> None:
     path = tmp_path / "tiny.json"
     path.write_text(json.dumps(SPACE.to_json()))
     assert catalog.find(str(path)).space == SPACE
+
+
+@pytest.mark.parametrize("what", ["space", "setting", "point"])
+def test_a_name_too_long_for_a_file_is_refused_in_a_new_space(what: str, tmp_path: Path) -> None:
+    long = "x" * 151
+    points = {long if what == "point" else "one": {"constraint.alpha": 0.1}}
+    settings = (Setting(long if what == "setting" else "a", {}, points=points),)
+    space = replace(SPACE, name=long if what == "space" else "tiny", settings=settings)
+    path = tmp_path / "tiny.json"
+    path.write_text(json.dumps(space.to_json()))
+    said = f"{what}'s name must be at most 150 characters, got 'xxx"
+    with pytest.raises(InvalidValue, match=said):
+        catalog.find(str(path))
+    with pytest.raises(InvalidValue, match=said):
+        sweep.run(space, storage=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_how_a_space_runs_is_kept() -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from search_spaces import catalog
 from sweep.cli.main import main
 from sweep.results.sweep_view import load_sweep
 from sweep.study.lock import driver_lock
 from tests.support.command_line import contents, refused, sweep
 from tests.support.servers.mlflow_servers import free_port
-from tests.support.sweeps import FEASIBLE, FIRST, store_sweep
+from tests.support.sweeps import FEASIBLE, FIRST, SPACE, store_sweep
 from trainables.records.objects import ObjectStore
 
 # --- rm -------------------------------------------------------------------------------------------
@@ -28,6 +30,21 @@ def test_rm_shows_what_it_would_delete_and_asks(stored: ObjectStore) -> None:
     assert contents(Path(stored.root)) == before
     sweep("rm", "tiny", "--yes")
     assert stored.names("arms") == []
+    assert json.loads(sweep("list", "--json").stdout) == []
+
+
+def test_a_stored_sweep_of_longer_names_than_new_ones_may_have_is_used_to_its_end(
+    root: Path, tmp_path: Path
+) -> None:
+    settings = (replace(SPACE.settings[0], name="x" * 180), SPACE.settings[1])
+    space = replace(SPACE, name="y" * 200, settings=settings)
+    store_sweep(ObjectStore(root), {"x" * 180: [FEASIBLE]}, space=space, name="long")
+    assert json.loads(sweep("list", "--json").stdout)[0]["space"] == "y" * 200
+    assert "x" * 180 in sweep("best", "long", "--json").stdout
+    sweep("export", "long", "--out", str(tmp_path / "out"))
+    (configuration,) = (tmp_path / "out").rglob("x*.json")
+    assert catalog.find(str(configuration)).space.settings[0].name == "x" * 180
+    sweep("rm", "long", "--yes")
     assert json.loads(sweep("list", "--json").stdout) == []
 
 
