@@ -401,7 +401,8 @@ def why_failed(error: Exception) -> str:
     if (memory := exhausted(error)) is not None:
         return f"out of {memory} memory ({error}). {TOO_LITTLE[memory]}"
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} (in {last.name}, line {last.lineno})"
+    what = str(error).rstrip(".")
+    return f"{type(error).__name__}: {what} (in {last.name}, line {last.lineno})."
 
 
 def _now_ms() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -164,4 +165,17 @@ def _forward(
             predictions = [model.last(batch.inputs)]
         else:
             predictions = list(cast(LayerwiseModel, model)(batch.inputs)[wanted])
+    if features is None:
+        _require_shape(cast(nn.Module, model), batch.targets, cast(list[Tensor], predictions))
     return [prediction.to(task.dtype) for prediction in predictions], features
+
+
+def _require_shape(model: nn.Module, targets: Tensor, predictions: Sequence[Tensor]) -> None:
+    """Raise Misuse where a prediction has another shape than its target: some would broadcast."""
+    for prediction in predictions:
+        if prediction.shape != targets.shape:
+            kind = type(model)
+            raise Misuse(
+                f"network {kind.__module__}.{kind.__qualname__} must return predictions of shape "
+                f"{list(targets.shape)} here, as their targets are, got {list(prediction.shape)}."
+            )

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -98,6 +99,7 @@ def counted_work(config: ArmConfig) -> Work:
             if model.checkpoint is not None:
                 config = replace(config, model=_described(config, Path(folder)))
             is_guess = config.model.checkpoint == folder
+            fake_tensor.log.disabled = True  # an error is told below, in a line
             with _no_numbers(), _Answers():  # type: ignore[no-untyped-call]
                 work = _counted(config)
             guess = f"the size of {model.checkpoint}, which is not here, guessed by its name"
@@ -110,6 +112,8 @@ def counted_work(config: ArmConfig) -> Work:
                 f"model {model.name!r} does not run on noise of the shape of the samples "
                 f"of {config.task}: {what}"
             ) from error
+        finally:
+            fake_tensor.log.disabled = False
 
 
 def _counted(config: ArmConfig) -> Work:

@@ -18,6 +18,7 @@ from trainables.contracts.models import check_model
 from trainables.contracts.promises import BrokenContract
 from trainables.contracts.tasks import check_task
 from trainables.environment import environment
+from trainables.errors import Misuse
 from trainables.registry import TaskSpec, lookup
 
 SMALL = TINY.with_fields(
@@ -69,7 +70,6 @@ def of_model(variant: str) -> ArmConfig:
     ("variant", "message"),
     [
         ("WithoutLayer0", "there must be L [+] 1 = 4 predictions, got 3"),
-        ("OfAnotherShape", r"prediction of layer 0 must be \[8, 3, 16\], got \[8, 3, 1\]"),
         ("Overflowing", "prediction of layer 0 must be finite"),
         ("InDouble", "all that is trained must be in torch.float32"),
         ("CoarseUnderAutocast", "under bfloat16 autocast losses must be near those in float32"),
@@ -84,6 +84,11 @@ def of_model(variant: str) -> ArmConfig:
 def test_a_model_that_breaks_a_promise_is_told(variant: str, message: str) -> None:
     with pytest.raises(BrokenContract, match=rf"model model \({variant}, float32\): .*{message}"):
         check_model(of_model(variant))
+
+
+def test_predictions_of_another_shape_are_told_before_a_loss_is_taken_of_them() -> None:
+    with pytest.raises(Misuse, match=r"OfAnotherShape must .* \[8, 3, 16\] .* got \[8, 3, 1\]"):
+        check_model(of_model("OfAnotherShape"))
 
 
 def test_the_model_that_they_are_made_of_is_whole() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -448,6 +449,39 @@ def test_a_step_that_fails_is_told_where_its_cost_is_asked(install: Install) -> 
     space = space_of({"model.name": "mine"})
     with pytest.raises(NotCounted, match="model 'mine' must return L"):
         estimate(space)
+
+
+@pytest.mark.parametrize("kind", ["constrained", "plain"])
+def test_predictions_of_another_shape_are_told_with_the_plug_in_and_what_they_must_be(
+    install: Install, tmp_path: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A last dimension of 1 would broadcast: it trained, to something else than was asked."""
+    cut = TOO_FEW.replace("made = []", "made = [inputs[..., :1]]").replace(
+        "append(inputs)", "append(inputs[..., :1])"
+    )
+    install({"models": {"mine": "acme_sweep:MINE"}}, cut)
+    config = TINY.with_fields({"model.name": "mine", "steps": 2})
+    config = config if kind == "constrained" else config.unconstrained()
+    record = ArmRun(config, ArmStore(ObjectStore(tmp_path))).advance()
+    said = "network acme_sweep.Mine must return predictions of shape [8, 3, 16] here, as their "
+    assert record.reason == f"{said}targets are, got [8, 3, 1]."
+    with pytest.raises(NotCounted, match=re.escape("'mine' does not run on noise")) as caught:
+        estimate(space_of({"model.name": "mine"}))
+    assert said in str(caught.value)
+    assert caplog.records == []
+
+
+def test_an_error_within_a_network_is_told_once_and_ends_in_a_full_stop(
+    install: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = TOO_FEW.replace("inputs + one(inputs)", "inputs + one(inputs)[..., :5]")
+    install({"models": {"mine": "acme_sweep:MINE"}}, broken)
+    config = TINY.with_fields({"model.name": "mine", "steps": 2})
+    record = ArmRun(config, ArmStore(ObjectStore(tmp_path))).advance()
+    assert re.search(r"must match the size .* \(in forward, line \d+\)\.$", record.reason)
+    with pytest.raises(NotCounted, match=r"model 'mine' .*: RuntimeError"):
+        estimate(space_of({"model.name": "mine"}))
+    assert caplog.records == []
 
 
 def test_an_error_of_a_data_set_is_told_with_its_place(install: Install) -> None:
