@@ -381,15 +381,14 @@ def _run_file(path: Path) -> dict[str, Json]:
     try:
         return runpy.run_path(str(path), run_name=f"space_file_{path.stem}")
     except Misuse as error:
-        raise type(error)(f"space file {path}: {error}") from error
+        line = _line_in(error, path).rstrip(",")
+        raise type(error)(f"space file {path}{line}: {error}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # whatever the file raises, SystemExit too, is its own mistake
         line, what = _line_in(error, path), error.msg if isinstance(error, SyntaxError) else error
-        named = re.fullmatch(r"SearchSpace.* unexpected keyword argument '(\w+)'", str(error))
-        hint = f" {UnknownName.of('field', named[1], SPACE_FIELDS)}" if named else ""
-        if isinstance(error, ImportError):
-            hint = f" It may import what lies in {beside} or is installed: put the module there."
+        hint = f" It may import what lies in {beside} or is installed: put the module there."
+        hint *= isinstance(error, ImportError)
         raise Misuse(
             f"space file {path}{line} stops with {type(error).__name__}: {what}.{hint}"
         ) from error

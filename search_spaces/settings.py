@@ -11,6 +11,7 @@ from typing import cast
 
 from search_spaces.ranges import Range, range_from_json, range_to_json
 from trainables.config.arm import field_of
+from trainables.config.fields import NamedFields
 from trainables.errors import InvalidValue, require
 from trainables.plain import Json
 
@@ -26,7 +27,7 @@ _SHARED = (
 
 
 @dataclass(frozen=True)
-class Setting:
+class Setting(NamedFields):
     """One comparison of a results table: what it changes in the space's base run."""
 
     name: str

@@ -34,6 +34,7 @@ from search_spaces.settings import (
 )
 from trainables.config.arm import ArmConfig, ConstraintConfig, field_of
 from trainables.config.constraint import TOLERANCE
+from trainables.config.fields import NamedFields
 from trainables.errors import InvalidValue, UnknownName, require
 from trainables.plain import Json
 
@@ -65,7 +66,7 @@ _JOINT = tuple(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchSpace:
+class SearchSpace(NamedFields):
     """A base run, its settings, the ranges, and how much of them to try."""
 
     name: str
@@ -195,6 +196,11 @@ class SearchSpace:
         are_whole = isinstance(seeds, list | tuple) and all(map(_is_whole, seeds))
         require(are_whole, "search_seeds", seeds, "a list of whole numbers")
         object.__setattr__(self, "search_seeds", tuple(seeds))
+        require(isinstance(cast(Json, self.base), ArmConfig), "base", self.base, "an ArmConfig")
+        given = cast(Json, self.settings)
+        are_some = isinstance(given, list | tuple) and all(isinstance(s, Setting) for s in given)
+        require(are_some, "settings", given, "a tuple of Setting, like (Setting(...),)")
+        object.__setattr__(self, "settings", tuple(given))
         for setting in cast(tuple[Json, ...], self.settings):
             if not isinstance(setting.name, str) or not isinstance(setting.fields, Mapping):
                 raise InvalidValue(
@@ -469,10 +475,6 @@ class SearchSpace:
     @classmethod
     def from_json(cls, plain: Mapping[str, Json]) -> SearchSpace:
         """The space that ``to_json`` wrote."""
-        known = cls.__dataclass_fields__
-        for name in plain:
-            if name not in known:
-                raise UnknownName.of("field of a search space", name, known)
         missing = [n for n in ("name", "base", "settings") if n not in plain]
         if missing:
             raise InvalidValue(

@@ -22,8 +22,9 @@ __all__ = ["load", "run"]
 class _Run(ModuleType):
     def __call__(self, *args: Any, **options: Any) -> Sweep:
         """Train a search space here: ``sweep.api.running.run``."""
-        from sweep.api.running import run
+        from sweep.api.running import refuse_unknown, run
 
+        refuse_unknown(options)
         return run(*args, **options)
 
 

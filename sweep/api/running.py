@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from inspect import signature
 from types import MappingProxyType
 from typing import get_args
 
@@ -22,10 +23,24 @@ from sweep.study.definition import Definition
 from sweep.study.opening import open_store
 from sweep.study.registration import refuse_confirmation, refuse_second_driver, registered
 from sweep.study.requirements import require_torch
+from trainables.config.arm import field_names
 from trainables.errors import UnknownName, require
 from trainables.plain import Json
 
 NONE: Mapping[str, Json] = MappingProxyType({})
+
+
+def refuse_unknown(options: Iterable[str]) -> None:
+    """Raise UnknownName for what is no option of ``run``; a field's name is told where it goes."""
+    known = signature(run).parameters
+    for name in options:
+        if name in (*catalog.SPACE_FIELDS, *field_names()):
+            raise UnknownName(
+                f"sweep.run has no option {name!r}: it is a field of the space or of its base run. "
+                f"Give it in fields, like fields={{{name!r}: ...}}."
+            )
+        if name not in known:
+            raise UnknownName.of("option of sweep.run", name, known)
 
 
 def run(

@@ -406,6 +406,10 @@ def test_a_value_that_is_not_allowed_is_refused_with_its_name(
     [
         ({"name": "Upper"}, "lower_case_words"),
         ({"settings": ()}, "at least one setting"),
+        ({"settings": Setting("a", {})}, r"settings must be a tuple of Setting, like \(Setting"),
+        ({"settings": ({"name": "a"},)}, "settings must be a tuple of Setting, like"),
+        ({"base": {"steps": 3}}, "base must be an ArmConfig, got {'steps': 3}"),
+        ({"proposals": 3}, "unknown field of SearchSpace 'proposals'.* Did you mean 'n_proposals'"),
         ({"settings": (Setting("a", {}), Setting("a", {}))}, "must differ"),
         ({"settings": (Setting("a/b", {}),)}, "must be letters, digits"),
         ({"settings": (Setting("a", {"model.layer": 3}),)}, "Did you mean 'model.layers'"),

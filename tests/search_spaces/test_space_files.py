@@ -87,7 +87,7 @@ def test_the_config_of_one_arm_is_found_as_its_pair(tmp_path: Path) -> None:
         (
             "a.py",
             "from search_spaces.space import SearchSpace\nSearchSpace(proposals=8)",
-            "line 2, stops with TypeError: .*'proposals'. unknown field .*mean 'n_proposals'",
+            "a.py, line 2: unknown field of SearchSpace 'proposals'. .*mean 'n_proposals'",
         ),
         ("a.py", "\nimport sys\nsys.exit(3)", "line 3, stops with SystemExit: 3"),
         ("a.py", "raise SystemExit('no')", "line 1, stops with SystemExit: no"),

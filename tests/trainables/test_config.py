@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from search_spaces.settings import Setting
 from tests.support.oracles import TINY
 from trainables.config import arm as config_module
 from trainables.config.arm import ArmConfig, ConstraintConfig, DataConfig, ModelConfig, field_names
@@ -370,3 +371,20 @@ def test_a_run_is_scored_at_its_tasks_gammas_unless_it_names_others() -> None:
     named = video.with_fields({"test_gammas": [0.0, 0.3]})
     assert named.with_fields(to_text).test_gammas == (0.0, 0.3)
     assert video.with_fields(to_text | {"test_gammas": [0.0, 1.0]}).test_gammas == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong", "meant"),
+    [
+        (ModelConfig, "layer", "layers"),
+        (DataConfig, "fodler", "folder"),
+        (ArmConfig, "step", "steps"),
+        (ConstraintConfig, "alhpa", "alpha"),
+        (Setting, "n_proposal", "n_proposals"),
+    ],
+)
+def test_a_keyword_that_is_no_field_is_answered_with_the_nearest(
+    make: type, wrong: str, meant: str
+) -> None:
+    with pytest.raises(UnknownName, match=f"unknown field .* Did you mean '{meant}'"):
+        make(**{wrong: 4})

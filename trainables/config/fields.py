@@ -44,7 +44,19 @@ Positive = Annotated[T, Rule(lambda value: value > 0, "positive")]
 NotNegative = Annotated[T, at_least(0)]
 
 
-class Section:
+class NamedFields:
+    """A dataclass that answers a keyword that is no field of it with the nearest one."""
+
+    def __new__(cls, *_: object, **fields: object) -> Self:
+        """Refuse unknown fields; what they are is checked later."""
+        known = cls.__dataclass_fields__  # type: ignore[attr-defined]  # every one is a dataclass
+        for name in fields:
+            if name not in known:
+                raise UnknownName.of(f"field of {cls.__name__}", name, known)
+        return super().__new__(cls)
+
+
+class Section(NamedFields):
     """JSON round trip and validation shared by the config dataclasses."""
 
     def __post_init__(self) -> None:
@@ -83,10 +95,6 @@ class Section:
     @classmethod
     def from_json(cls, values: Mapping[str, Json]) -> Self:
         """Build from plain values; unknown fields and wrong values are errors."""
-        known = _hints(cls)  # type: ignore[arg-type]
-        for name in values:
-            if name not in known:
-                raise UnknownName.of(f"field of {cls.__name__}", name, known)
         return cls(**values)
 
 

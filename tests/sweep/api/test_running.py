@@ -174,6 +174,15 @@ def test_a_wrong_place_to_train_is_refused(tmp_path: Path) -> None:
     for options, said in kinds:
         with pytest.raises(InvalidValue, match=said):
             sweep.run(space(), storage=tmp_path / "new", **options)
+    options_: list[tuple[str, str]] = [
+        ("steps", "has no option 'steps': .* Give it in fields, like fields={'steps': ...}"),
+        ("n_proposals", "has no option 'n_proposals': .* Give it in fields"),
+        ("proposals", "unknown option of sweep.run 'proposals'"),
+        ("storge", "Did you mean 'storage'"),
+    ]
+    for option, said in options_:
+        with pytest.raises(UnknownName, match=said):
+            sweep.run(space(), **{option: 3})
     number: Any = 3
     for call in (sweep.run, sweep.load):
         with pytest.raises(InvalidValue, match="got 3"):
