@@ -84,6 +84,10 @@ VERBS = {
 class _Verbs(click.Group):
     """Verbs in the order of a study, with our errors reported without a traceback."""
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """``sweep help VERB`` is ``sweep VERB --help``."""
+        return super().parse_args(ctx, [*args[1:2], "--help"] if args[:1] == ["help"] else args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """As they are listed above."""
         return list(VERBS)
@@ -106,6 +110,10 @@ class _Verbs(click.Group):
         words = list(ctx.args)  # which click takes away
         try:
             return super().invoke(ctx)
+        except click.UsageError as error:
+            if error.message.startswith("Got unexpected extra argument"):
+                error.message += f". Call `sweep {ctx.invoked_subcommand}` once for each."
+            raise
         except SweepError as error:
             click.echo(f"sweep: {error}{_sent_away(ctx.invoked_subcommand or '', words)}", err=True)
             raise SystemExit(error.exit_code) from error

@@ -19,7 +19,7 @@ from search_spaces import catalog
 from sweep.study import advice
 from sweep.study.advice import ADDRESS, DEFAULT_STORAGE, STORAGE, note
 from sweep.study.opening import named_place, open_store, refuse_key
-from trainables.errors import InvalidValue, Misuse
+from trainables.errors import InvalidValue, Misuse, SweepError
 from trainables.plain import Json
 
 if TYPE_CHECKING:  # numpy and pyarrow, which verbs that read no store do not need
@@ -124,8 +124,24 @@ only_option: Callable[[Verb], Verb] = click.option(
     shell_complete=_completing(_settings),
     help="Take only the settings of this name or pattern, like 'ucsd_ped2-*'; repeatable.",
 )
+
+
+class _SweepName(click.types.StringParamType):
+    """The name of a sweep: where it is missing, those that are here are told."""
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None) -> str | None:
+        names: Sequence[str] = ()
+        with suppress(SweepError, OSError):
+            names = () if ctx is None else _sweeps(ctx)
+        return f"Sweeps here: {', '.join(names)}." if names else None
+
+
 name_argument: Callable[[Verb], Verb] = click.argument(
-    "name", metavar="NAME", shell_complete=complete_sweeps
+    "name", metavar="NAME", type=_SweepName(), shell_complete=complete_sweeps
+)
+# For verbs that change nothing; see ``reading.meant``.
+newest_argument: Callable[[Verb], Verb] = click.argument(
+    "name", metavar="[NAME]", required=False, shell_complete=complete_sweeps
 )
 
 

@@ -16,7 +16,7 @@ from sweep.cli.options import (
     console,
     given_storage,
     json_option,
-    name_argument,
+    newest_argument,
     open_sweep,
     print_json,
 )
@@ -50,7 +50,7 @@ from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
-from trainables.errors import SweepError, missing_plugin
+from trainables.errors import Misuse, SweepError, missing_plugin
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
 from trainables.records.parallel_reads import at_once
@@ -76,20 +76,40 @@ def list_(at: Place, as_json: bool) -> None:
     if at.address is None:
         objects = open_store(at.storage)
         entries = [_list_entry(objects, name) for name in newest_first(objects)]
-        place = f"below {objects.root}"
-        first = advice.command("run", "quickstart", storage=objects.root)
     else:
         entries = ask.json_of(at.address, given_storage(), "list")
-        place = f"on the cluster at {at.address}"
-        first = advice.command("submit", "quickstart", storage=given_storage(), address=at.address)
     if as_json:
         print_json(entries)
         return
     with ask.readable("its sweeps", is_remote=at.address is not None):
-        _print_list(entries, place, first)
+        _print_list(entries, at)
 
 
-def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -> None:
+def _none(at: Place) -> str:
+    """There are no sweeps: where, and how one is started."""
+    if at.address is None:
+        root = open_store(at.storage).root
+        first = advice.command("run", "quickstart", storage=root)
+        return f"no sweeps below {root}. Start one with `{first}`."
+    first = advice.command("submit", "quickstart", storage=given_storage(), address=at.address)
+    return f"no sweeps on the cluster at {at.address}. Start one with `{first}`."
+
+
+def meant(name: str | None, at: Place) -> str:
+    """The sweep that a verb is about: NAME, or the newest, which is said."""
+    if name is not None:
+        return name
+    if at.address is None:
+        names = newest_first(open_store(at.storage))
+    else:
+        names = [entry["name"] for entry in ask.json_of(at.address, given_storage(), "list")]
+    if not names:
+        raise Misuse(_none(at))
+    note(f"{names[0]}, the newest sweep:")
+    return names[0]
+
+
+def _print_list(entries: Sequence[Mapping[str, Json]], at: Place) -> None:
     if entries:
         shown = ("name", "space", "state", "proposals")
         rows = [{key: e[key] or "" for key in shown} for e in entries]
@@ -99,7 +119,7 @@ def _print_list(entries: Sequence[Mapping[str, Json]], place: str, first: str) -
             row["proposals"] += f" ({len(entry['retired'])} retired)" * bool(entry["retired"])
         console().print(table(rows, whole=("name", "space")))
     else:
-        note(f"no sweeps {place}. Start one with `{first}`.")
+        note(_none(at))
 
 
 def _list_entry(objects: ObjectStore, name: str) -> dict[str, Json]:
@@ -134,17 +154,21 @@ def newest_first(objects: ObjectStore) -> list[str]:
 
 
 @click.command()
-@name_argument
+@newest_argument
 @collected(at=ShownSettings)
 @click.option(
     "--watch", is_flag=True,
     help="Look again every 5 s while a driver works on it; on a terminal with bars, in place.",
 )  # fmt: skip
 @json_option
-def status(name: str, at: ShownSettings, watch: bool, as_json: bool) -> None:
-    """Show how far a sweep is: arms, outcomes, what trains now."""
+def status(name: str | None, at: ShownSettings, watch: bool, as_json: bool) -> None:
+    """Show how far a sweep is: arms, outcomes, what trains now.
+
+    Without NAME it is about the newest sweep.
+    """
     if watch and as_json:
         raise click.UsageError("--watch is for people and --json for programs: give one of them.")
+    name = meant(name, at)
     with ExitStack() as stack:
         live: Live | None = None
         while True:
@@ -273,16 +297,17 @@ def _print_training(entry: Mapping[str, Json]) -> None:
 
 
 @click.command()
-@name_argument
+@newest_argument
 @collected(at=ShownSettings)
 @json_option
-def best(name: str, at: ShownSettings, as_json: bool) -> None:
+def best(name: str | None, at: ShownSettings, as_json: bool) -> None:
     """Show the best feasible pair of every setting, and why the others lost.
 
     What they come to is said first. Of many settings each gets a line; --only or --full shows them
     whole. Over several search seeds numbers are means, and verdicts are those of the mean losses.
-    Of a confirmation: its table.
+    Of a confirmation: its table. Without NAME it is about the newest sweep.
     """
+    name = meant(name, at)
     if at.address is not None:
         entries = ask.json_of(at.address, given_storage(), "best", name)
     else:

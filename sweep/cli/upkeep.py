@@ -6,9 +6,9 @@ import click
 
 from sweep.cli.asked import Place, collected
 from sweep.cli.options import (
-    complete_sweeps,
     given_storage,
     name_argument,
+    newest_argument,
     only_option,
     open_sweep,
     storage_option,
@@ -53,7 +53,7 @@ mlflow_option = click.option(
 
 
 @click.command()
-@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_sweeps)
+@newest_argument
 @click.option(
     "--port", type=click.IntRange(1, 65535), default=5000, show_default=True, metavar="N",
     help="Port of this machine's loopback to serve on.",

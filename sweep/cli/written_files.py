@@ -20,13 +20,14 @@ from sweep.cli.options import (
     console,
     given_storage,
     name_argument,
+    newest_argument,
     only_option,
     open_sweep,
     storage_option,
     tell_that_it_is_here,
     winners_of,
 )
-from sweep.cli.reading import run_ids
+from sweep.cli.reading import meant, run_ids
 from sweep.cli.upkeep import ON_HEAD
 from sweep.cluster import ask
 from sweep.study import advice
@@ -52,7 +53,7 @@ ALPACA_EVAL = 805  # instructions of its set
 
 
 @click.command("export")
-@name_argument
+@newest_argument
 @click.option(
     "--out", required=True, metavar="DIR",
     help="Where to write: a new folder, or one with an earlier export, which is replaced unless it "
@@ -73,12 +74,16 @@ ALPACA_EVAL = 805  # instructions of its set
 @click.option("--replace", is_flag=True, help="Replace an earlier export also where it holds more.")
 @collected(at=Place)
 def export_(
-    name: str, out: str, everything: bool, beside_paper: bool, replace: bool, at: Place
+    name: str | None, out: str, everything: bool, beside_paper: bool, replace: bool, at: Place
 ) -> None:
-    """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest."""
+    """Write tables (CSV, Markdown, LaTeX), configurations that re-run exactly, and a manifest.
+
+    Without NAME it is about the newest sweep.
+    """
     from sweep.confirmation.files import files_of
     from sweep.results.export import export, write_files
 
+    name = meant(name, at)
     folder_out = Path(out).expanduser().resolve()
     if at.address is not None:
         words = ["--all"] * everything + ["--published"] * beside_paper
@@ -118,7 +123,7 @@ def export_(
 
 
 @click.command("report")
-@name_argument
+@newest_argument
 @click.option(
     "--out", metavar="DIR",
     help="Where to write; a report that is there is replaced. Default: NAME-report.",
@@ -131,7 +136,7 @@ def export_(
 @only_option
 @collected(at=Place)
 def report_(
-    name: str,
+    name: str | None,
     out: str | None,
     page_alone: bool,
     figures: tuple[str, ...],
@@ -141,11 +146,13 @@ def report_(
     """Write a page that opens from disk: what was found, tables, figures (PDF and PNG).
 
     Of a sweep that still runs it says how far it is. Of a confirmation: its plan and comparisons.
+    Without NAME it is about the newest sweep.
     """
     from sweep.report.report import FORMATS, PAGE, Reported, figure_files, report, write_files
 
     if page_alone and figures:
         raise Misuse("--page writes the page alone and --figure figures alone: give one of them.")
+    name = meant(name, at)
     folder = Path(out or f"{name}-report").expanduser().resolve()
     if at.address is not None:
         words = [word for pattern in patterns for word in ("--only", pattern)]

@@ -47,6 +47,12 @@ def test_a_mistyped_verb_is_refused_with_what_was_meant() -> None:
     assert "Did you mean 'best'?" in refused("bset", "quickstart")
 
 
+def test_help_of_a_verb_is_asked_for_either_way() -> None:
+    assert sweep("help", "best").stdout == sweep("best", "--help").stdout
+    assert sweep("help").stdout == sweep("--help").stdout
+    assert "No such command 'bset'" in refused("help", "bset")
+
+
 def test_help_is_whole_sentences() -> None:
     """What `sweep --help` says of a verb is the first sentence of its own help; none is cut."""
     overview = sweep("--help").stdout
@@ -109,6 +115,7 @@ def test_reading_verbs_load_no_heavy_library(stored: ObjectStore) -> None:
         (("rnu", "quickstart"), "Did you mean 'run'"),
         (("run", "quickstart", "--proposal", "3"), "Did you mean '--proposals'"),
         (("run",), "Missing argument 'SPACE'"),
+        (("best", "a", "b"), "extra argument (b). Call `sweep best` once for each."),
         (("run", "quickstrat"), "Did you mean 'quickstart'"),
         (("run", "gone.py"), "does not exist"),
         (("run", "quickstart", "--set", "stpes=3"), "Did you mean 'steps'"),

@@ -244,3 +244,34 @@ def test_the_outcome_of_a_confirmation_comes_first(objects: ObjectStore) -> None
         "On fresh seeds and the test split, constrained against plain training: better in 1 "
         f"setting, {marked[1]} in 1 setting. tiny.confirmation: "
     )
+
+
+# --- which sweep ----------------------------------------------------------------------------------
+
+
+def test_verbs_that_change_nothing_take_the_newest_sweep(
+    stored: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_sweep(stored, {FIRST: [FEASIBLE]}, name="other")
+    monkeypatch.chdir(tmp_path)
+    out = str(tmp_path / "out")
+    for words in (["status"], ["best"], ["export", "--out", out], ["report", "--page"]):
+        result = sweep(*words)
+        assert result.stderr.startswith("sweep: other, the newest sweep:"), words
+    assert json.loads(sweep("status", "--json").stdout)["name"] == "other"
+    assert (tmp_path / "other-report").is_dir()
+
+
+def test_verbs_that_change_something_ask_for_a_name_and_tell_those_there_are(
+    stored: ObjectStore, tmp_path: Path
+) -> None:
+    for verb in ("rm", "stop", "resume", "sync", "confirm", "reproduce", "register"):
+        assert "Missing argument 'NAME'. Sweeps here: tiny." in refused(verb)
+    store_sweep(ObjectStore(tmp_path / "b"), {FIRST: [FEASIBLE]}, name="second")
+    assert "Sweeps here: second." in refused("rm", "--storage", str(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("verb", ["status", "best", "report"])
+def test_without_sweeps_a_verb_says_how_one_is_started(verb: str, root: Path) -> None:
+    assert f"no sweeps below {root}. Start one with `sweep run quickstart" in refused(verb)
+    assert "Missing argument 'NAME'." in refused("rm")
