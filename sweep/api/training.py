@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from search_spaces.space import SearchSpace
 from sweep.cost.spent import put_estimate, stored_estimate
 from sweep.executors.executor import Executor
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -69,6 +70,7 @@ def train(
 
     A confirmation that trains until it is decided goes on with more seeds until then.
     """
+    _tell_idle_share(definition.space, executor)
     _estimate(objects, definition)
     while True:
         code = _train_once(
@@ -83,6 +85,19 @@ def train(
         if not more:
             return code
         definition = extended(objects, definition, n_proposals=None, search_seeds=more, say=note)
+
+
+def _tell_idle_share(space: SearchSpace, executor: Executor) -> None:
+    """Say where a share of a GPU was asked for that no arm can be given."""
+    runs = [space.base.with_fields(setting.fields) for setting in space.settings]
+    why = (
+        "all arms train on the CPU" if all(run.device == "cpu" for run in runs)
+        else "with --where inline one arm trains at a time" if executor.where == "inline"
+        else "each of several processes has a GPU of its own" if (executor.processes or 1) > 1
+        else ""
+    )  # fmt: skip
+    if why and space.gpus_per_arm != 1.0:
+        note(f"gpus_per_arm={space.gpus_per_arm} does nothing here: {why}.")
 
 
 def _estimate(objects: ObjectStore, definition: Definition, gpu: str | None = None) -> None:

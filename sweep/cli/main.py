@@ -112,7 +112,8 @@ class _Verbs(click.Group):
             return super().invoke(ctx)
         except click.UsageError as error:
             if error.message.startswith("Got unexpected extra argument"):
-                error.message += f". Call `sweep {ctx.invoked_subcommand}` once for each."
+                once = f". Call `sweep {ctx.invoked_subcommand}` once for each."
+                raise click.UsageError(error.message + once, error.ctx) from error
             raise
         except SweepError as error:
             click.echo(f"sweep: {error}{_sent_away(ctx.invoked_subcommand or '', words)}", err=True)

@@ -85,10 +85,10 @@ def spaces(
 def estimated(space: SearchSpace, gpu: str | None = None) -> tuple[Estimate | None, str]:
     """What a space costs; or None, and why that cannot be told."""
     from sweep.cost.counted_work import NotCounted  # loads torch
-    from sweep.cost.estimate import estimate
+    from sweep.cost.estimate import estimate, gpu_called
 
     try:
-        return estimate(space, None if gpu is None else gpu.lower()), ""
+        return estimate(space, None if gpu is None else gpu_called(gpu) or gpu.lower()), ""
     except NotCounted as error:
         return None, str(error)
 
@@ -334,6 +334,12 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
         f"{escape(cost.device)}, {hours_text(cost.wall_hours)} with "
         f"{counted(cost.workers, 'arm')} at a time; {cost.memory_gb:.1f} GB an arm."
     )
+    if cost.memory_gb > cost.device_gb:
+        out.print(
+            f"[yellow]![/yellow] {cost.device} has {cost.device_gb:g} GB, too few for such an arm: "
+            "choose a larger GPU, or train less of it at once (model.recompute, model.lora_rank, a "
+            "larger accumulate, dtype=bfloat16, or --processes)."
+        )
     out.print(f"From: {escape(cost.assumption)}.")
     rows: dict[tuple[str, str], list[str]] = {}
     for name, (plain, constrained) in cost.seconds_per_arm.items():
@@ -351,7 +357,7 @@ def _print_cost(cost: Estimate | None, why_none: str) -> None:
 
 def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
     """What confirming a winner of every setting could show, and what it would cost."""
-    from sweep.cli.text.power import print_power  # scipy
+    from sweep.cli.text.power import found_text  # scipy
     from sweep.confirmation.plan import SEEDS, families, family_of
     from sweep.statistics.design import Design
 
@@ -361,8 +367,8 @@ def _print_confirmation(space: SearchSpace, cost: Estimate | None) -> None:
     price = (
         "" if cost is None else f", {hours_text(cost.confirmation_hours(SEEDS))} at {SEEDS} seeds"
     )
-    out.print(f"\n[bold]`sweep confirm` on fresh seeds[/bold] of a winner in each setting{price}:")
-    print_power(Design.planned(of_settings, SEEDS), (5, SEEDS, 20))
+    out.print(f"\n[bold]`sweep confirm` on fresh seeds[/bold] of a winner in each setting{price}.")
+    out.print(found_text(Design.planned(of_settings, SEEDS), (5, SEEDS, 20)))
 
 
 def hours_text(hours: float) -> str:

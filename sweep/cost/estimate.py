@@ -98,6 +98,7 @@ class Estimate:
     wall_hours: float  # with as many arms at a time as ``workers``
     workers: int
     memory_gb: float  # of the largest arm
+    device_gb: float  # what the GPU has; of this machine: not asked, infinite
     seconds_per_arm: Mapping[str, tuple[float, float]]  # by setting: unconstrained, constrained
 
     def confirmation_hours(self, seeds: int) -> float:
@@ -108,7 +109,7 @@ class Estimate:
     def to_json(self) -> dict[str, Json]:
         """Plain values."""
         return {
-            **vars(self),
+            **{name: value for name, value in vars(self).items() if name != "device_gb"},
             "within_a_factor_of": 2,
             "seconds_per_arm": {
                 name: {"unconstrained": plain, "constrained": constrained}
@@ -156,6 +157,7 @@ def estimate(space: SearchSpace, gpu: str | None = None) -> Estimate:
         wall_hours=total / 3600 / min(workers, arms),
         workers=workers,
         memory_gb=memory,
+        device_gb=GPUS[gpu].memory_gb if gpu else math.inf,
         seconds_per_arm=seconds,
     )
 

@@ -36,6 +36,19 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
     )
 
 
+def found_text(design: Design, seeds: Sequence[int]) -> str:
+    """How often a difference as large as its spread is found, in a sentence."""
+    found = []
+    for count in seeds:
+        planned = Design.planned(design.families, count, rule=design.rule, error=design.error)
+        share = power.power(planned, 1.0, count, len(design.families))
+        found.append(f"{share:.0%} with {count}")
+    return (
+        "A gain of a family as large as its standard deviation between seeds would be found in "
+        f"{', '.join(found[:-1])} and {found[-1]} seeds."
+    )
+
+
 @cache
 def _marked(rule: Rule, error: float, seeds: int, tests: int) -> dict[str, str]:
     """A row: it depends on how many families and settings there are, not on which."""

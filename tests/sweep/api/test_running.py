@@ -18,7 +18,10 @@ from typing import Any
 import pytest
 
 import sweep
+from search_spaces import catalog
 from search_spaces.space import SearchSpace
+from sweep.api import training
+from sweep.executors.executor import Executor
 from sweep.study.registration import refuse_second_driver
 from tests.support import command_line
 from tests.support.command_line import SPACE_FILE, contents
@@ -136,6 +139,26 @@ def test_an_interrupt_stops_gently_and_what_is_finished_stays(
     assert "slow is not done (Ctrl-C)" in said
     assert done.reload().state == "finished"
     refuse_second_driver(of.objects, "slow")  # its lock is gone
+
+
+@pytest.mark.parametrize(
+    ("fields", "executor", "why"),
+    [
+        ({"gpus_per_arm": 0.5}, Executor(), "0.5 does nothing here: all arms train on the CPU."),
+        ({"gpus_per_arm": "measured"}, Executor("inline"), "all arms train on the CPU."),
+        ({"gpus_per_arm": 0.5, "device": "cuda"}, Executor("inline"), "inline one arm trains at"),
+        ({"gpus_per_arm": 0.5, "device": "cuda"}, Executor(processes=2), "has a GPU of its own."),
+        ({"gpus_per_arm": 0.5, "device": "cuda"}, Executor(), ""),
+        ({}, Executor("inline"), ""),
+    ],
+)
+def test_a_share_of_a_gpu_that_nothing_can_take_is_told(
+    fields: dict[str, Any], executor: Executor, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training._tell_idle_share(catalog.with_values(space(), fields), executor)
+    said = capsys.readouterr().err
+    assert why in said
+    assert bool(why) == bool(said)
 
 
 # --- what is refused ------------------------------------------------------------------------------

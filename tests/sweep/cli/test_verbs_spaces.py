@@ -34,6 +34,8 @@ def test_the_verb_says_what_the_json_says() -> None:
     assert "4 constrained and 1 unconstrained arms" in " ".join(shown.split())
     assert "Estimate, within a factor of 2" in shown
     assert "timed here" in shown
+    told = "A gain of a family as large as its standard deviation between seeds would be found in"
+    assert f"{told} 40% with 5, 76% with 10 and 98% with 20 seeds." in " ".join(shown.split())
 
 
 def test_a_network_that_cannot_be_built_leaves_the_space_and_says_why() -> None:
@@ -69,3 +71,13 @@ def test_the_verb_names_the_variant_and_how_it_departs_from_the_paper() -> None:
 
 def test_the_list_of_spaces_takes_no_option_of_one_space() -> None:
     assert "give NAME" in refused("spaces", "--full")
+
+
+def test_a_gpu_is_known_by_what_it_calls_itself_and_one_that_is_too_small_is_told() -> None:
+    words = ["spaces", "instruction_tuning_llama", "--gpu"]
+    for called, gpu in (("NVIDIA H100 80GB HBM3", "h100"), ("H200", "h200")):
+        assert json.loads(sweep(*words, called, "--json").stdout)["estimate"]["device"] == gpu
+    shown = " ".join(sweep(*words, "rtx3090").stdout.split())
+    assert "! rtx3090 has 24 GB, too few for such an arm: choose a larger GPU, or" in shown
+    assert "too few" not in sweep("spaces", "quickstart", "--gpu", "rtx3090").stdout
+    assert "unknown GPU 'nvidia l40s'" in refused(*words, "NVIDIA L40S")
