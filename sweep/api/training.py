@@ -174,7 +174,7 @@ def _train_once(
             behind = background.close(tracking_end_s)
         view = load_sweep(objects, definition.name)
         if behind:
-            note(f"MLflow at {shown(uri)} lacks {len(behind)} arms; `{send}` sends them.")
+            note(f"MLflow at {shown(uri)} lacks {advice.counted(len(behind), 'arm')}: `{send}`.")
         elif not summary.is_urgent:
             try:
                 tracker.sync_sweep(sweep_pages(view, started_ms, objects.root))

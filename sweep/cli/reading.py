@@ -236,8 +236,8 @@ def _print_status(entry: Mapping[str, Json], at: ShownSettings) -> None:
     if rows:
         print_settings(out, {s["setting"]: _status_row(s) for s in rows}, right=("objective",))
     if len(rows) < len(settings):
-        rest = len(settings) - len(rows)
-        out.print(f"{rest} of {len(settings)} settings have no finished proposal (--full).")
+        rest = advice.counted(len(settings) - len(rows), "setting")
+        out.print(f"Without a finished proposal: {rest} of {len(settings)} (--full).")
     out.print("Objective: lower is better; compare it within one setting alone.")
     _print_training(entry)
     if state == "stopped":

@@ -26,6 +26,7 @@ from sweep.cli.options import (
 from sweep.cli.text.table import table
 from sweep.results.names import model_text
 from sweep.results.tables.formats import NOTHING
+from sweep.study.advice import counted
 from trainables.errors import Misuse
 from trainables.plain import Json
 
@@ -128,11 +129,6 @@ def _published(setting: Setting) -> dict[str, Json] | None:
         found.key: {"constrained": found.constrained, "unconstrained": found.unconstrained},
         "doubts": list(found.doubts),
     }
-
-
-def counted(number: int, thing: str) -> str:
-    """``1 setting``, ``2 settings``."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
 def _most(space: SearchSpace) -> str:

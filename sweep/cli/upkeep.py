@@ -197,17 +197,18 @@ def rm(name: str, yes: bool, storage: str) -> None:
     doomed = [] if unknown else sorted(own - others)
     size_mb = (sum(objects.size_of(f"arms/{s}") for s in doomed)) / 1e6
     click.echo(f"{objects.root}/{folder(name)}: the definition and its proposals")
-    click.echo(f"{objects.root}/arms: {len(doomed)} arms, {size_mb:.1f} MB")
+    click.echo(f"{objects.root}/arms: {advice.counted(len(doomed), 'arm')}, {size_mb:.1f} MB")
     if own & others:
-        click.echo(f"{len(own & others)} arms stay: other sweeps use them")
+        click.echo(f"kept for other sweeps: {advice.counted(len(own & others), 'arm')}")
     if unknown:
         why = ", ".join(f"{sweep} uses ({reason})" for sweep, reason in unknown.items())
         click.echo(f"no arm goes: it is not known which ones {why}")
     left = readings.left_by(objects, name, own)
     if left is not None:
+        arms = advice.counted(left.final_arms, "arm")
         click.echo(
-            f"{objects.root}/{readings.left_at(left)} stays: {left.final_arms} arms had ended on "
-            "the test split, which the tables of later confirmations say"
+            f"{objects.root}/{readings.left_at(left)} stays: {arms} had ended on the "
+            "test split, which the tables of later confirmations say"
         )
     if not yes:
         if not click.confirm(f"Delete the sweep {name}?"):

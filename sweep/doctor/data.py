@@ -15,6 +15,7 @@ from pathlib import Path
 
 from search_spaces.space import SearchSpace
 from sweep.doctor.check import Check, nearest
+from sweep.study.advice import counted
 from trainables.config.arm import DataConfig, ModelConfig
 from trainables.config.fields import Section
 from trainables.datasets.places import folders_of, with_default_folder
@@ -132,7 +133,8 @@ def _at_address(address: str, names: Sequence[str]) -> Found:
         )
     size = sum(file.size for file in files)
     here = "fetched already" if not missing else "fetched when an arm needs it"
-    text = f"{len(files)} files, {size / 1e6:,.1f} MB at {address}, {here}, into {cache_root()}"
+    many = f"{counted(len(files), 'file')}, {size / 1e6:,.1f} MB"
+    text = f"{many} at {address}, {here}, into {cache_root()}"
     return Found(text, _listing_digest((f.path, f.size, f.modified_ns) for f in files))
 
 
@@ -154,7 +156,7 @@ def _text_data(data: DataConfig, group: DataGroup) -> Found:
     raw = list_text(data, group)
     _require_content(raw.root, raw.listing)
     size_mb = sum(size for _, size, _ in raw.listing) / 1e6
-    text = f"{len(raw.listing)} files, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
+    text = f"{counted(len(raw.listing), 'file')}, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
     return Found(f"{text} in {raw.root}", _listing_digest(raw.listing))
 
 
@@ -291,7 +293,7 @@ def _texts(data: DataConfig, group: DataGroup) -> tuple[str, str]:
     raw = list_text(data, group)
     _require_content(raw.root, raw.listing)
     of = "instructions" if group == "instructions" else f"texts labelled {', '.join(raw.labels)}"
-    return f"{len(raw.listing)} files of {of}", raw.root
+    return f"{counted(len(raw.listing), 'file')} of {of}", raw.root
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
@@ -318,7 +320,8 @@ def _checkpoint(model: ModelConfig) -> Found:
             f"{model.checkpoint_fingerprint}, got {fingerprint}. Copy the ones that are meant."
         )
     size_mb = sum(file.stat().st_size for file in files) / 1e6
-    text = f"{depth} layers, {size_mb:.1f} MB in {files[0].parent}, fingerprint {fingerprint}"
+    size = f"{counted(depth, 'layer')}, {size_mb:.1f} MB"
+    text = f"{size} in {files[0].parent}, fingerprint {fingerprint}"
     return Found(text, fingerprint)
 
 

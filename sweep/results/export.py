@@ -43,6 +43,7 @@ from sweep.results.tables.paper_results import paper_results_table
 from sweep.results.tables.proposals import Read, proposal_rows
 from sweep.results.tables.results import results_table, shifts_table
 from sweep.results.tables.tidy import tidy_rows
+from sweep.study.advice import counted
 from sweep.study.selection import is_selected
 from trainables.config.arm import TRAINING_VERSION
 from trainables.errors import Misuse, StoreError
@@ -265,7 +266,8 @@ def _refuse_less(out: Path, files: Mapping[str, str], earlier: _Earlier) -> None
     lost = sorted(earlier.needed - files.keys())
     more = []
     if final < earlier.final_arms:
-        more.append(f"the results of {earlier.final_arms} arms, where this one has {final}")
+        arms = counted(earlier.final_arms, "arm")
+        more.append(f"the results of {arms}, where this one has {final}")
     if lost:
         others = f" and {len(lost) - _SHOWN_LOST} more" * (len(lost) > _SHOWN_LOST)
         more.append(f"{', '.join(lost[:_SHOWN_LOST])}{others}, which this one lacks")

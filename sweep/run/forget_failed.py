@@ -14,6 +14,7 @@ from functools import cached_property
 
 from sweep.errors import CodeDiffers
 from sweep.run.alike import drop_failed_alike, failed_alike
+from sweep.study.advice import counted
 from sweep.study.arms import Arm, all_judged, arms_by_proposal, baselines
 from sweep.study.definition import Definition
 from sweep.study.proposals import ArmEnd, ProposalOutcome, drop_outcomes
@@ -90,12 +91,14 @@ def failures(
     remedy = f"`{again} --retry-failed` trains what failed again, in whichever sweep it did."
     if failed_baselines:
         reason = told_failure(next(iter(failed_baselines.values())), since_ms)
-        yield f"{len(failed_baselines)} unconstrained arms failed; the first: {reason} {remedy}"
+        arms = counted(len(failed_baselines), "unconstrained arm")
+        yield f"{arms} failed; the first: {reason} {remedy}"
     for setting, of in outcomes.items():
         if of and all(outcome.outcome == "failed" for outcome in of.values()):
             ends = [end for end in of[min(of)].arms if end.reason]
             reason = told_failure(ends[0], since_ms) if ends else "no reason is stored."
-            yield f"{setting}: all {len(of)} proposals failed; the first: {reason} {remedy}"
+            all_of = "its only proposal" if len(of) == 1 else f"all {len(of)} proposals"
+            yield f"{setting}: {all_of} failed; the first: {reason} {remedy}"
 
 
 def told_failure(end: ArmEnd | ArmRecord, since_ms: int) -> str:
@@ -208,19 +211,16 @@ class CodeOfArms:
         """Raise CodeDiffers where arms of other code were met, and are not accepted."""
         if not self.others or self._codes.accept_code:
             return
-        name, count = self._definition.name, len(self.others)
+        arms = counted(len(self.others), "arm")
         there = {part for code in self.others.values() for part in code.split(", ")}
         here = {part for code in self._here.values() for part in code.split(", ")}
         theirs, ours = (", ".join(sorted(parts)) for parts in (there - here, here - there))
         raise CodeDiffers(
-            f"{count} arm{'s' * (count > 1)} that {name} uses {'were' if count > 1 else 'was'} "
-            f"trained by other code than this ({theirs}; here {ours}): beside arms that are "
-            "trained now they would make pairs of two codes, whose differences may be the code's. "
-            "Nothing was trained. Restore the code, give what was changed another name (of a "
-            "plug-in: its model, task or data set) and run it under another --name, "
-            "train these arms anew with --retrain (other sweeps that share them get the new ones), "
-            "or take them as they are, marked in every table: give the same command again with "
-            "--accept-code."
+            f"{self._definition.name} uses {arms} of other code ({theirs}; here {ours}), and a "
+            "pair of two codes may differ by its code. Nothing was trained. Give the same command "
+            "with --retrain to train these anew, also for other sweeps that share them, or with "
+            "--accept-code to take them, marked in every table. Or restore the code, or give what "
+            "you changed (a model, task or data set of a plug-in) another name."
         )
 
     def told(self) -> str:
@@ -228,14 +228,15 @@ class CodeOfArms:
         lines = []
         if self.others:
             codes = "; ".join(sorted(set(self.others.values())))
-            lines.append(f"{len(self.others)} arms of other code are taken as they are ({codes})")
+            arms = counted(len(self.others), "arm")
+            lines.append(f"taken as trained: {arms} of other code ({codes})")
         if self.anew:
             what = "of other code" if self._codes.retrain else "that had failed with other code"
-            lines.append(f"{len(self.anew)} arms {what} are trained anew")
+            lines.append(f"trained anew: {counted(len(self.anew), 'arm')} {what}")
         if self.unknown:
             lines.append(
-                f"{len(self.unknown)} arms were trained before records named their code, so that "
-                "it is not known whether it was this one"
+                f"trained before records named their code: {counted(len(self.unknown), 'arm')}, so "
+                "that it is not known whether it was this one"
             )
         return "; ".join(lines)
 

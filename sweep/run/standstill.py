@@ -41,7 +41,7 @@ class Standstill:
         look = advice.command("status", sweep, storage=self._coordinator.objects.root)
         minutes = (now - last) / 60
         state = (
-            f"{live} arms wait for workers, prepare their data, or hang"
+            f"Waiting for a worker, preparing data, or hanging: {advice.counted(live, 'arm')}"
             if live
             else "No arm is handed out: no machine has room for one"
         )

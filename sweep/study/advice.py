@@ -1,4 +1,4 @@
-"""Commands that messages advise: complete and quoted, to be pasted.
+"""Commands that messages advise, complete and quoted, and counts in sentences.
 
 A job on a cluster's head speaks to whoever sits at a laptop: what it advises is what runs there.
 """
@@ -93,3 +93,14 @@ def program() -> str:
 def note(text: str) -> None:
     """A line for people, on standard error: it never mixes with what a program reads."""
     print(f"sweep: {text}", file=sys.stderr)
+
+
+def counted(number: int, thing: str) -> str:
+    """A number and what it counts, which ends in its noun.
+
+    >>> counted(1, "setting"), counted(2000, "unconstrained arm"), counted(0, "family")
+    ('1 setting', '2,000 unconstrained arms', '0 families')
+    """
+    if number == 1:
+        return f"1 {thing}"
+    return f"{number:,} {thing[:-1]}ies" if thing.endswith("y") else f"{number:,} {thing}s"

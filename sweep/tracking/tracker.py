@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from search_spaces.space import SearchSpace
+from sweep.study.advice import counted
 from sweep.tracking.address import TrackingError, is_server, shown, sqlite_path
 from sweep.tracking.client import (
     create_experiment,
@@ -411,8 +412,8 @@ def sync_all(
             say(f"{done} arms")
     counts = SyncCounts(done, tracker.created - created, tracker.rows_sent - rows)
     say(
-        f"{counts.arms} arms at {shown(tracker.uri)}: {counts.created} runs created, "
-        f"{counts.rows} rows sent"
+        f"{counted(counts.arms, 'arm')} at {shown(tracker.uri)}: "
+        f"{counted(counts.created, 'run')} created, {counted(counts.rows, 'row')} sent"
     )
     return counts
 

@@ -15,6 +15,7 @@ from sweep.results.names import model_text, point_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.verdict_text import code_notes, verdict_lines
+from sweep.study.advice import counted
 from sweep.study.selection import outcome_text
 from trainables.config.test_conditions import FAMILIES
 from trainables.plain import Json
@@ -62,7 +63,8 @@ def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:
     if rows:
         print_settings(out, rows, right=(metric.label, "gain", "miss"), whole=("shown", "feasible"))
     if len(judged) < len(entries):
-        out.print(f"{len(entries) - len(judged)} settings have no finished proposal.")
+        left = counted(len(entries) - len(judged), "setting")
+        out.print(f"Without a finished proposal: {left}.")
     for note in code_notes(judged):
         out.print(Paragraph(note, hanging=2))
     for term in (

@@ -9,6 +9,7 @@ from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, table
 from sweep.statistics import power
 from sweep.statistics.design import Design, Rule
+from sweep.study.advice import counted
 
 EFFECTS = (0.5, 1.0, 2.0)  # d_z whose power is printed
 
@@ -28,8 +29,9 @@ def print_power(design: Design, seeds: Sequence[int], unit: str = "seeds") -> No
     out.print(
         Paragraph(
             "How often an effect is marked, by its size d_z: the mean difference over the standard "
-            f"deviation of the differences between {unit}. {len(design.families)} "
-            f"famil{'y' if len(design.families) == 1 else 'ies'}, {len(design.settings)} settings, "
+            f"deviation of the differences between {unit}. "
+            f"{counted(len(design.families), 'family')}, "
+            f"{counted(len(design.settings), 'setting')}, "
             f"error {design.error:g} for the whole table. The most extreme sign-flip p of {count} "
             f"{unit} is {2 / 2**count:.2g}."
         )

@@ -51,7 +51,7 @@ def test_a_stored_sweep_of_longer_names_than_new_ones_may_have_is_used_to_its_en
 def test_rm_keeps_arms_that_another_sweep_uses(stored: ObjectStore) -> None:
     store_sweep(stored, {FIRST: [FEASIBLE]}, name="other")
     result = sweep("rm", "tiny", "--yes")
-    assert "6 arms stay" in result.stdout
+    assert "kept for other sweeps: 6 arms" in result.stdout
     view = load_sweep(stored, "other")
     assert all(arm.is_final for arm in view.settings[0].arms)
 

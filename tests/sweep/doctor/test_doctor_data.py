@@ -67,7 +67,7 @@ TABLES = {
     ),
     "instructions under another name": (
         {"alpaca_data_cleaned.json": '[{"instruction": "a", "input": "", "output": "b"}]'},
-        r"hf:NAME: 1 files of instructions in ",
+        r"hf:NAME: 1 file of instructions in ",
         True,
     ),
     "a CSV of other columns": (

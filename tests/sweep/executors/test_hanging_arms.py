@@ -69,7 +69,7 @@ def test_an_arm_that_hangs_twice_is_failed_and_the_others_go_on(
         faults.hang("attempts", "after")
     code, out, err = start(workers=1).wait(timeout_s=300)  # the first arm meets both orders
     assert code == 1, out + err
-    assert "1 unconstrained arms failed; the first: it hangs: no report for" in out
+    assert "1 unconstrained arm failed; the first: it hangs: no report for" in out
     ended: dict[str, Any] = records(objects)
     assert Counter(r.status for r in ended.values()) == {"finished": 5, "failed": 1}
     (hung,) = [r for r in ended.values() if r.status == "failed"]

@@ -116,7 +116,7 @@ def test_a_sweep_whose_every_arm_has_failed_is_done(objects: ObjectStore) -> Non
     summary = coordinator.summary()
     assert (summary.is_done, summary.exit_code) == (True, 1)
     of_baselines, of_proposals = summary.problems
-    assert "1 unconstrained arms failed; the first: RuntimeError" in of_baselines
+    assert "1 unconstrained arm failed; the first: RuntimeError" in of_baselines
     assert "g1: all 2 proposals failed; the first: RuntimeError" in of_proposals
     assert failed_alike(objects, "toy") == ""
 
