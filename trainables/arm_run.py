@@ -296,6 +296,7 @@ class ArmRun:
             self.record.reports.clear()
             self.record.started_ms = begun_ms
             self.record.idle_ms = self.record.shared_ms = 0
+        self.record.parameters = sum(p.numel() for p in training.parameters)
         notes: tuple[str, ...] = getattr(task, "notes", ())  # a task of a package may have none
         self.record.warnings += [note for note in notes if note not in self.record.warnings]
         return arm

@@ -111,8 +111,15 @@ def _last(record: ArmRecord, metric: str) -> float | None:
 
 
 def codes_of(records: Iterable[ArmRecord]) -> list[str]:
-    """The code that trained some arms, each once; UNKNOWN_CODE where a record does not say."""
-    return sorted({record.code or UNKNOWN_CODE for record in records})
+    """The code that trained some arms, each once; UNKNOWN_CODE where a record does not say.
+
+    With how many parameters, where arms of one network had different numbers of them.
+    """
+    arms = list(records)
+    sizes = {(arm.config.model, arm.parameters) for arm in arms if arm.parameters}
+    differ = len(sizes) > len({model for model, _ in sizes}) and arms[0].config.matched_capacity
+    with_size = ((arm, f" with {arm.parameters:,} parameters" * differ) for arm in arms)
+    return sorted({(arm.code or UNKNOWN_CODE) + size for arm, size in with_size})
 
 
 def data_provenance(records: Iterable[ArmRecord]) -> list[Json]:

@@ -56,6 +56,8 @@ def test_a_finished_arm_reports_at_every_interval_and_leaves_no_checkpoint(store
     record = run(TINY, store)
     assert record.status == "finished", record.reason
     assert [r.step for r in record.reports] == [10, 20, 30, 40]
+    task = build_task(TINY, torch.device("cpu"), torch.float32)
+    assert record.parameters == sum(p.numel() for p in build_model(TINY, task).parameters())
     assert store.record(record.signature) == record
     assert store.newest_checkpoint(record.signature) is None
     assert store.weights(record.signature)

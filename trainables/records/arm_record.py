@@ -233,6 +233,7 @@ class ArmRecord:
     reports: list[Report] = field(default_factory=list)
     evaluation: Evaluation | None = None
     environment: dict[str, Json] = field(default_factory=dict)  # recorded, not hashed
+    parameters: int = 0  # numbers that are trained; 0 in records of before they were counted
 
     @property
     def is_final(self) -> bool:

@@ -64,3 +64,21 @@ def test_the_overview_of_many_settings_is_marked_too(
     trained_by(objects, plain="1a", constrained="2b")
     print_overview(best_entries(load_sweep(objects, "tiny"), {}))
     assert " ".join(capsys.readouterr().out.split()).count(MARK) == 2
+
+
+@pytest.mark.parametrize(("plain", "is_marked"), [(48, False), (96, True), (0, False)])
+def test_a_pair_of_networks_of_unequal_size_is_marked(
+    root: Path, plain: int, is_marked: bool
+) -> None:
+    """One code may build another network under another library, or for a constraint."""
+    objects = ObjectStore(root)
+    store_sweep(objects, {FIRST: [FEASIBLE]})
+    for signature in objects.names("arms"):
+        record = ArmStore(objects).record(signature)
+        assert record is not None
+        sized = replace(record, parameters=plain if record.config.constraint is None else 48)
+        objects.put_json(f"arms/{signature}/record.json", sized.to_json())
+    entry = json.loads(sweep("best", "tiny", "--json").stdout)[0]
+    shown = " ".join(sweep("best", "tiny").stdout.split())
+    assert (MARK in shown) == is_marked
+    assert ("unknown code with 96 parameters" in entry["codes"]) == is_marked
