@@ -13,6 +13,7 @@ from sweep.report.figures import FIGURES, draw
 from sweep.report.measured import Measured, confirmations, measured
 from sweep.report.report import OF_CONFIRMATION as REPORTED
 from sweep.report.report import rendered
+from sweep.results.findings import findings
 from sweep.results.status import State, state_of, status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.study.advice import DEFAULT_STORAGE, STORAGE
@@ -75,6 +76,16 @@ class Sweep:
     def __repr__(self) -> str:
         """Its name and state; a notebook shows ``_repr_html_``."""
         return f"<sweep {self.name}: {self.state}>"
+
+    def __str__(self) -> str:
+        """Its name, state, and what was found, a sentence a line."""
+        if self.confirmed is None:
+            found = findings(list(self.measured.entries.values()))
+        else:
+            from sweep.confirmation.words import sentences
+
+            found = sentences(self.confirmed)
+        return "\n".join([f"{self.name} is {self.state}.", *found])
 
     @property
     def name(self) -> str:

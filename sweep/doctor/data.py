@@ -187,11 +187,11 @@ def folder_check(folder: str) -> Check:
     fits, problems = _published(folder)
     if not fits and not problems:
         fits, problems = _own(folder)
-    elsewhere = [p for p in problems if not any(root in p for _, root in fits.values())]
+    elsewhere = [p for p in problems if not any(root in p for _, root, *_ in fits.values())]
     wrong = elsewhere if fits else problems[:1]
     names: dict[str, list[str]] = {}
-    for name, (counts, root) in fits.items():
-        names.setdefault(f"{counts} in {root}", []).append(name)
+    for name, (counts, root, *notes) in fits.items():
+        names.setdefault("; ".join([f"{counts} in {root}", *notes]), []).append(name)
     found = [f"{' or '.join(those)}: {text}" for text, those in names.items()]
     return Check("data", not wrong, "; ".join(found + wrong), DATA_ADVICE)
 
@@ -203,7 +203,7 @@ _BUILT_IN: tuple[tuple[DataGroup, str], ...] = (
 )
 _PACKED = (".zip", ".gz", ".tgz", ".tar", ".bz2", ".xz", ".rar", ".7z")
 _OPENED = 1e9  # bytes of tables at most
-_Fits = dict[str, tuple[str, str]]  # by data set: what it holds in words, and its root
+_Fits = dict[str, tuple[str, ...]]  # by data set: what it holds in words, its root, and notes
 
 
 def _published(folder: str) -> tuple[_Fits, list[str]]:
@@ -217,7 +217,7 @@ def _published(folder: str) -> tuple[_Fits, list[str]]:
         if not folders_of(group, data):
             continue
         try:
-            fits[name] = _clips(data)[:2] if group == "videos" else _texts(data, group)
+            fits[name] = _seen_clips(data) if group == "videos" else _texts(data, group)
         except OtherLayout:
             continue
         except BadData as error:  # it looks like this one, and something in it is wrong; or it is
@@ -232,7 +232,7 @@ def _own(folder: str) -> tuple[_Fits, list[str]]:
     from trainables.datasets.video.video_files import VIDEO_SUFFIXES
 
     try:
-        return {"clips": _clips(DataConfig(name="clips", folder=folder))[:2]}, []
+        return {"clips": _seen_clips(DataConfig(name="clips", folder=folder))}, []
     except BadData as error:
         refusal = str(error)
     root = Path(folder).expanduser()
@@ -285,6 +285,12 @@ def _clips(data: DataConfig) -> tuple[str, str, Listing]:
         _require_content(video.root, video.listing)
     counts = f"{len(video.train)} training and {len(video.test)} test clips"
     return counts, video.root, video.listing
+
+
+def _seen_clips(data: DataConfig) -> tuple[str, ...]:
+    from trainables.datasets.video.load import list_clips
+
+    return (*_clips(data)[:2], *list_clips(data).notes)
 
 
 def _texts(data: DataConfig, group: DataGroup) -> tuple[str, str]:

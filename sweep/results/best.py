@@ -76,7 +76,9 @@ def _best(view: SweepView, setting: SettingView, run_ids: Mapping[str, str]) -> 
         "is_control": shown is not None and shown.constraint.is_control,
         "demanded_descent": None if shown is None else shown.demanded_descent,
         "least_descent": setting.setting.least_descent,
-        "edges": [] if shown is None else edges_of(space, setting.setting, shown.point),
+        "edges": []
+        if shown is None or len(setting.results) == 1  # the best of one says nothing of a range
+        else edges_of(space, setting.setting, shown.point),
         "frontier": [vars(point) for point in chosen.frontier],
         "importance": importance(setting, list(space.ranges)),
         "vacuous": shown is not None and shown.vacuous,

@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from search_spaces.settings import short_names
 from search_spaces.space import Setting
 from sweep.results.aggregates import ARMS
 from sweep.results.sweep_view import SettingView, SweepView
@@ -108,9 +107,9 @@ def _setting(view: SweepView, text: str) -> SettingView:
         return by_name[text]
     meant = [name for name in by_name if name.endswith(f"-{text}")]
     if not meant:
-        short = short_names(list(by_name))
+        ends = [re.sub(r"^.*?-(?=L\d)", "", name) for name in by_name]  # as tables have them
         is_whole = text.partition("-")[0] in {name.partition("-")[0] for name in by_name}
-        known = by_name if is_whole else short.values()
+        known = by_name if is_whole or len(set(ends)) < len(ends) else ends
         raise UnknownName.of(f"setting of {view.definition.name}", text, known)
     if len(meant) > 1:
         raise Misuse(

@@ -304,6 +304,8 @@ def test_html_of_a_finished_sweep_says_what_was_found(objects: ObjectStore) -> N
     text = of._repr_html_()
     cells = Parsed(text).cells
     assert "Finished: 16 of 16 arms final." in text
+    assert str(of).startswith("tiny is finished.\n2 of 2 settings have a winner: ")
+    assert repr(of) == "<sweep tiny: finished>"
     assert "2 of 2 settings have a winner" in text
     assert "RMSE in grey levels, mean over the seeds; lower is better" in text
     assert cells[:2] == [FIRST, "proposal 0"]
@@ -344,6 +346,7 @@ def test_html_of_a_confirmation_is_its_findings_and_its_table(objects: ObjectSto
     said = sentences(shown_now(objects, of.view.definition))
     assert len(said) > 2
     assert all(escape(sentence) in text for sentence in said)
+    assert str(of).splitlines() == [f"{of.name} is finished.", *said]
     gains = of.settings.query("level == 'setting'")["gain"]
     assert {f"{gain:+.3f}" for gain in gains} <= {*cells}
     one = of[SECOND]._repr_html_()

@@ -337,12 +337,13 @@ def test_a_least_descent_and_the_frontier_keep_the_weakest_constraint_from_winni
 
 
 def test_a_winner_at_an_end_of_its_range_is_marked(objects: ObjectStore) -> None:
-    store_sweep(objects, {FIRST: [FEASIBLE]})
+    store_sweep(objects, {FIRST: [FEASIBLE, INFEASIBLE], SECOND: [FEASIBLE]})
     (edge,) = entries(objects)[0]["edges"]
+    assert entries(objects)[1]["edges"] == []  # one proposal, which was not chosen among others
     assert edge == "alpha 0.2 is at the low end of its range, which asks for the least"
     middle = replace(SPACE, ranges={"constraint.alpha": Uniform(0.1, 0.3)})
     store = ObjectStore(f"{objects.root}/middle")
-    store_sweep(store, {FIRST: [FEASIBLE]}, space=middle)
+    store_sweep(store, {FIRST: [FEASIBLE, INFEASIBLE]}, space=middle)
     assert entries(store)[0]["edges"] == []
 
 

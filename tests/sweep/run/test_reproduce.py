@@ -173,6 +173,7 @@ def test_a_millionth_of_a_number_is_no_difference_and_is_told(trained: Path) -> 
     ("cell", "message"),
     [
         ("gone", "unknown setting of mine 'gone'. Known: only."),
+        ("onl", "unknown setting of mine 'onl'. Known: only. Did you mean 'only'?"),
         ("only/plain", "unknown arm of only 'plain'. Known: constrained, unconstrained."),
         ("only#7", "unknown proposal of only '7'. Known: 0."),
         ("only@3", "unknown search seed of mine '3'. Known: 0."),
@@ -208,6 +209,10 @@ def test_a_setting_may_be_called_as_tables_call_it(stored: ObjectStore) -> None:
         find_cell(view, parse_cell("L5-g0.2-detahced"))
     found = find_cell(view, parse_cell("L5-g0.2-detached"))
     assert found.definition.space.settings[0].name == names[2]
+    space = replace(SPACE, settings=tuple(Setting(name, {}) for name in names[1:]))
+    store_sweep(stored, {names[1]: [FEASIBLE]}, name="few", space=space)
+    with pytest.raises(UnknownName, match=r"Known: L5-g0\.2, L5-g0\.2-detached\."):
+        find_cell(load_sweep(stored, "few", "outcomes"), parse_cell("L5"))
     said = refused("reproduce", "many", "g0.2", "--where", "inline")
     assert f"'g0.2' is the end of 2 settings: {names[0]}, {names[1]}. Name one of them." in said
 

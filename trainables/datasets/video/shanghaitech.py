@@ -21,13 +21,14 @@ from trainables.datasets.layouts import (
 _CLIP = r"(\d+)_(\d+)"
 _TEST = Split("testing/frames", _CLIP, "01_0014", (IMAGES, TIFF))
 # Other tools convert the videos, whose codec some players lack, into a folder beside them.
-_VIDEOS = (("training/videos", "testing/videos"), ("training/converted_videos", "testing/videos"))
+_FOLDERS = (("training/videos", "testing/videos"), ("training/converted_videos", "testing/videos"))
+_VIDEOS = videos_of(_FOLDERS, _CLIP, "01_001.avi")
 DATA_SET = Published(
     folders=("shanghaitech", "ShanghaiTech", "shanghai", "shanghaitech_campus"),
     layouts=(
-        *(Layout(both.train, _TEST) for both in videos_of(_VIDEOS, _CLIP, "01_001.avi")),
+        *(Layout(both.train, _TEST) for both in _VIDEOS),
         *layouts_of(EXTRACTED, _CLIP, "01_001"),
-        *videos_of(_VIDEOS, _CLIP, "01_001.avi"),
+        *_VIDEOS,
     ),
     expected=(
         "Give a folder that is or contains shanghaitech/training/videos/01_001.avi and "
