@@ -1,4 +1,4 @@
-"""Descent that values of alpha ask for, against the least that a winner must be asked for."""
+"""Descent that values of alpha ask for, beside the least one that may win."""
 
 from __future__ import annotations
 

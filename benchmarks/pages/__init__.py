@@ -1,0 +1,1 @@
+"""Pages of findings, whose numbers are made from the files of results."""

@@ -1,0 +1,96 @@
+"""Table and figures of docs/dual_optimizers.md, from results/dual_optimizers.json."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.dual_optimizers import SETTINGS
+from benchmarks.pages.made import Made, number, table
+from trainables.plain import Json
+
+RESULTS = Path(__file__).parents[1] / "results/dual_optimizers.json"
+CALLED = {
+    "sgd": "SGD",
+    "adam": "Adam",
+    "adamw": "AdamW",
+    "bare_decay": "bare decay",
+    "nupi": "nuPI",
+    "augmented": "augmented",
+}
+
+
+def made() -> Made:
+    """What the page has of results."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = found["rows"]
+    return Made({"optimizers": _table(rows, len(found["reaches"]))}, list(_facts(found, rows)))
+
+
+def sign_test(ahead: int, behind: int) -> float:
+    """The two-sided p of a sign test; ties are left out.
+
+    >>> sign_test(4, 0), sign_test(1, 1)
+    (0.125, 1.0)
+    """
+    n, most = ahead + behind, max(ahead, behind)
+    tail = sum(math.comb(n, k) for k in range(most, n + 1))
+    return min(1.0, math.ldexp(tail, 1 - n))
+
+
+def _table(rows: Json, reaches: int) -> str:
+    def met_rates(row: Json) -> int:
+        return sum(one["feasible"] for of in row["tuning"].values() for one in of.values())
+
+    def gain(row: Json) -> str:
+        less = row["objective_less_sgd"]
+        return f"{number(-fmean(less), 3, signed=True, short=True)} ({len(less)})" if less else ""
+
+    of = [rows[name] for name in CALLED]
+    share = [row["feasible_from_share_of_steps"] for row in of]
+    lines = [
+        [setting, *(str(row["feasible_by_setting"][setting]) for row in of)] for setting in SETTINGS
+    ]
+    tries = reaches * len(SETTINGS)
+    lines += [
+        [f"**of {of[0]['arms']} arms**", *(str(row["feasible"]) for row in of)],
+        ["settings that most seeds meet", *(str(r["settings_most_seeds_feasible"]) for r in of)],
+        ["feasible from, median share of steps", *(number(s, 2, short=True) for s in share)],
+        [f"rates feasible on the tuning seed, of {tries}", *(str(met_rates(row)) for row in of)],
+        ["gain in the objective over SGD, both feasible (pairs)", "", *map(gain, of[1:])],
+    ]
+    return table(["feasible, of 5 seeds", *CALLED.values()], lines)
+
+
+def _facts(found: Json, rows: Json) -> Iterator[str]:
+    reaches = [f"{reach:g}" for reach in found["reaches"]]
+    yield f"({', '.join(reaches[:-1])} or {reaches[-1]})"
+    yield f"{len(found['arms']) // len(rows) // len(SETTINGS)} fresh seeds"
+    yield f"{next(iter(SETTINGS.values()))[2]['steps']} steps"
+    yield f"{rows['augmented']['feasible']} of {rows['augmented']['arms']}"
+    yield f"nuPI {rows['nupi']['feasible']}"
+    for other in ("sgd", "bare_decay"):
+        counts = [
+            (rows["augmented"]["feasible_by_setting"][s], rows[other]["feasible_by_setting"][s])
+            for s in SETTINGS
+        ]
+        ahead, behind = sum(a > b for a, b in counts), sum(a < b for a, b in counts)
+        yield (
+            f"{CALLED[other]} in {ahead} settings and behind in {behind} (sign test, p = "
+            f"{number(sign_test(ahead, behind), 3, short=True).rstrip('0')})"
+        )
+    by_arm = {(a["setting"], a["optimizer"], a["seed"]): a["objective"] for a in found["arms"]}
+    plain = {(a["setting"], a["seed"]): a["objective"] for a in found["plain"]}
+    of, gains = "Ped2 UT L5", {}
+    for name in CALLED:
+        own = [plain[s, seed] - v for (s, n, seed), v in by_arm.items() if (s, n) == (of, name)]
+        gains[name] = fmean(own)
+    least, most = (
+        number(gain, 2, short=True) for gain in (min(gains.values()), max(gains.values()))
+    )
+    ahead = max(gains, key=lambda name: gains[name])
+    yield f"On UT with L = {of[-1]}"
+    yield f"by {least} to {most} of the objective in the mean, {CALLED[ahead]}'s"

@@ -1,0 +1,131 @@
+"""Tables and figures of docs/leads.md, from results/leads.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from statistics import fmean
+
+from benchmarks.leads.declared import LEADS, Fields
+from benchmarks.pages.made import Made, number, span, table
+from trainables.plain import Json
+
+RESULTS = Path(__file__).parents[1] / "results/leads.json"
+VIDEO = {
+    "H1": "H1: one dictionary",
+    "H1 on more noise": "H1, trained on 3 times the noise",
+    "H2": "H2: run at 30 layers",
+    "H4": "H4: constraints on 1 to 3 times the noise",
+    "H5": "H5: constraints on groups of clips, worst clip",
+}
+# Plain training of a lead's own noise and depth, where that is not "plain".
+ALIKE = {"H1 on more noise": "gamma x 3", "H2": "plain at 30"}
+
+
+def made() -> Made:
+    """What the page has of results."""
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))
+    h1, h3, h6 = (_points(found[name]) for name in ("H1", "H3", "H6"))
+    video, words = {name: found[name] for name in VIDEO}, {"H3": found["H3"]}
+    tables = {
+        "video leads": _leads(video, VIDEO),
+        "video points": _points_table(h1, 2),
+        "words": _leads(words, {"H3": "H3: detached UT on words"}),
+        "words points": _points_table(h3, 3),
+        "per layer": _leads({"H6": found["H6"]}, {"H6": "H6: a dictionary per layer"}),
+        "per layer points": _points_table(h6, 2),
+    }
+    return Made(tables, list(_facts(found)))
+
+
+def _interval(found: Json, digits: int) -> str:
+    low, high = found["interval"]
+    is_short = digits == 3
+    return span({"mean": found["mean"], "low": low, "high": high}, digits, short=is_short)
+
+
+def _leads(leads: Mapping[str, Json], called: Mapping[str, str]) -> str:
+    """Every judged arm: what decides, and gains over plain training of its own noise and length."""
+    rows = []
+    for name, lead in leads.items():
+        digits = 3 if lead["smallest_effect"] < 0.1 else 2
+        for judged, verdict in lead["verdicts"].items():
+            beside = verdict["differences"][ALIKE.get(name, "plain")]
+            above = verdict["above_frontier"]
+            rows.append(
+                [
+                    called[name],
+                    "detached" if judged.startswith("detached") else "Lagrangian",
+                    f"**{_interval(above, digits)}**",
+                    f"{above['better_in']} of {above['seeds']}",
+                    verdict["outcome"],
+                    _interval(beside["unseen"], digits),
+                    _interval(beside["seen"], digits),
+                ]
+            )
+    head = [
+        "lead",
+        "form",
+        "above the frontier",
+        "seeds above it",
+        "outcome",
+        "gain over plain, unseen",
+        "seen",
+    ]
+    return table(head, rows)
+
+
+def _points(lead: Json) -> dict[str, tuple[float, float]]:
+    """Every arm's mean scores on seen and unseen noise."""
+    seeds = lead["by_seed"].values()
+    found = {}
+    for arm in lead["arms"]:
+        points = [seed[arm]["points"][arm] for seed in seeds]
+        found[arm] = (fmean(p[0] for p in points), fmean(p[1] for p in points))
+    return found
+
+
+def _points_table(points: Mapping[str, tuple[float, float]], digits: int) -> str:
+    """RMSE, lower is better, of videos; else accuracy."""
+    short = digits == 3
+    rows = [
+        [arm, *(number(abs(score), digits, short=short) for score in of)]
+        for arm, of in points.items()
+    ]
+    return table(["accuracy" if short else "RMSE", "seen", "unseen"], rows)
+
+
+def _times(arms: Mapping[str, Fields]) -> str:
+    """The largest noise of these arms over that of H1."""
+    gammas = [fields.get("train_gamma_high", 0.0) for fields in arms.values()]
+    return f"{max(gammas) / LEADS['H1'].base.train_gamma:g}"
+
+
+def _facts(found: Json) -> Iterator[str]:
+    base = LEADS["H1"].base
+    yield f"{base.data.frame_size} x {base.data.frame_size} frames"
+    yield f"patches of {base.data.patch_size} x {base.data.patch_size}"
+    yield f"{base.model.layers} layers and one dictionary of {base.model.atoms_per_side**2} atoms"
+    yield f"gamma {base.train_gamma:g} for {base.steps:,} steps"
+    yield "paired t interval of 95 %"  # benchmarks/leads/judged.py
+    more = LEADS["H1 on more noise"]
+    yield f"trained on {_times(more.judged)} times the noise"
+    yield f"then goes to {_times(more.plain)} times"
+    yield f"{100 * base.model.start_jitter:g} % of its size"
+    yield f"smallest effect of interest ({LEADS['H1'].smallest:g} grey levels, "
+    yield f"{LEADS['H3'].smallest:g} of accuracy)"
+    for name, seeds in (("H1", "fresh seeds"), ("H3", "fresh seeds"), ("H6", "new seeds")):
+        yield f"{len(found[name]['by_seed'])} {seeds}"
+    of = [
+        verdict["differences"][ALIKE.get(name, "plain")]["unseen"]["mean"]
+        for name in VIDEO
+        for verdict in found[name]["verdicts"].values()
+    ]
+    better = sum(gain > 0 for gain in of)
+    yield f"In {better} of the {len(of)} rows"
+    h6 = found["H6"]["verdicts"]
+    twice = [v["differences"]["steps x 2"]["unseen"]["mean"] for v in h6.values()]
+    yield f"by {number(-max(twice), 2)} and {number(-min(twice), 2)}"
+    yield f"--seeds {len(found['H6']['by_seed'])}"
+    yield f"--seeds {len(found['H3']['by_seed'])}"

@@ -1,0 +1,44 @@
+"""Pages of findings: every number is in a committed file of results."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from benchmarks.pages.__main__ import DOCS, PAGES, faults
+from benchmarks.pages.made import Made, rewritten, table, unaccounted
+
+TABLE = "<!-- gains -->\n| a |\n| --- |\n| 0.5 |\n<!-- end -->"
+PAGE = f"# Of 9\n\n{TABLE}\n\n4 seeds, [0](9.md), above 0."
+MADE = Made({"gains": table(["a"], [["0.5"]])}, ["Of 9", "4 seeds"])
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_number_of_a_page_of_findings_is_of_its_results(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    path, made = DOCS / name, PAGES[name]()
+    text = path.read_text(encoding="utf-8")
+    if request.config.getoption("--update-golden"):
+        text = rewritten(text, made.tables)
+        path.write_text(text, encoding="utf-8")
+    assert faults(text, made) == []
+    linkless = re.sub(r"\]\([^)]*\)", lambda link: "_" * len(link[0]), text)
+    numbers = list(re.compile(r"(?<![\w.])\d*\.?\d+").finditer(linkless, text.index(made.start)))
+    for planted in (numbers[len(numbers) // 4], numbers[len(numbers) // 2], numbers[-1]):
+        at = planted.end() - 1
+        other = str((int(text[at]) + 1) % 10)
+        assert faults(text[:at] + other + text[at + 1 :], made), planted
+
+
+def test_a_number_that_is_in_no_file_of_results_is_told() -> None:
+    page = PAGE.replace("[0]", "[it]")
+    assert faults(page, MADE) == []
+    assert faults(page.replace("0.5", "0.6"), MADE) == ["a table is not as it is made"]
+    assert faults(page.replace("4 seeds", "5 seeds"), MADE) == ["4 seeds", "5"]
+    assert faults(page + " And 3.2 more.", MADE) == ["3.2"]
+    assert faults(page, Made({**MADE.tables, "more": ""}, MADE.facts)) == ["more"]
+    assert unaccounted(PAGE, MADE.facts) == ["0"]
+    with pytest.raises(KeyError):
+        rewritten(page.replace("gains", "losses"), MADE.tables)
