@@ -105,6 +105,7 @@ TREE_COMMENTS = {
     "benchmarks/results/leads.json": "the run that docs/leads.md has its figures from",
     "benchmarks/results/dual_optimizers.json": "every arm behind docs/dual_optimizers.md",
     "benchmarks/results/mlflow_pages.json": "seconds until MLflow shows 500 arms, in Chromium",
+    "benchmarks/results/one_layer_bound.json": "one layer of UT and DUST; docs/spaces.md",
     "benchmarks/results/search_replay.json": "samplers replayed; docs/spaces.md",
     ".gitignore": "what a run or a build leaves behind",
     "CHANGELOG.md": "what changed, in the user's words",

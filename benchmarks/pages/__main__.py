@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks.pages import dual_optimizers, leads
+from benchmarks.pages import confirmed, dual_optimizers, fusion, leads, searches
 from benchmarks.pages.made import Made, rewritten, shown, unaccounted
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES: Mapping[str, Callable[[], Made]] = {
+    "confirmed.md": confirmed.made,
     "dual_optimizers.md": dual_optimizers.made,
+    "fusion.md": fusion.made,
     "leads.md": leads.made,
+    "spaces.md": searches.made,
 }
 
 

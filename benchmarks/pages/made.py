@@ -15,7 +15,7 @@ from trainables.plain import Json
 
 _TABLE = re.compile(r"<!-- ([\w ]+) -->\n[^<]*<!-- end -->")
 _NUMBER = re.compile(r"(?<![\w.])[+-]?\.?\d[\w.]*")
-_NO_PROSE = re.compile(r"\]\([^)]*\)|[Aa]bove 0\b")  # where links lead, and a sign
+_NO_PROSE = re.compile(r"\]\([^)]*\)|[Aa]bove 0(?!\.?\d)")  # where links lead, and a sign
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def unaccounted(page: str, facts: Iterable[str], start: str = "") -> list[str]:
     >>> unaccounted("It gains 0.2, of 9.", ["gains 0.2", "of 8"])
     ['of 8', '9.']
     """
-    prose = " ".join(_NO_PROSE.sub(" ", _TABLE.sub("", page[page.index(start) :])).split())
+    prose = _NO_PROSE.sub(" ", " ".join(_TABLE.sub("", page[page.index(start) :]).split()))
     wrong = []
-    for fact in sorted(facts, key=len, reverse=True):
+    for fact in sorted(set(facts), key=len, reverse=True):
         if fact not in prose:
             wrong.append(fact)
         prose = prose.replace(fact, " ")
@@ -69,8 +69,7 @@ def number(value: float, digits: int, *, signed: bool = False, short: bool = Fal
     >>> number(0.0346, 3, signed=True), number(-0.5, 1, short=True), number(-0.001, 2)
     ('+0.035', '-.5', '-0.001')
     """
-    if not round(value, digits):  # a small one keeps its sign
-        digits += value != 0
+    digits += not round(value, digits) and bool(round(value, digits + 1))  # a small one has a sign
     rounded = round(value, digits) + 0.0
     text = f"{rounded:+.{digits}f}" if signed and rounded else f"{rounded:.{digits}f}"
     return re.sub(r"^([+-]?)0\.", r"\1.", text) if short else text

@@ -43,7 +43,7 @@ BEST: dict[str, BestValues] = {
     "vit": BestValues("vit", 0.44, 0.71, _IMAGE),
 }
 
-# Returning the input unchanged, over test gammas 0 to 0.5: measured on UCSD Ped2 (docs/ped2.md).
+# Returning the input unchanged, over test gammas 0 to 0.5: measured on UCSD Ped2.
 IDENTITY_MEAN_RMSE = {"ucsd_ped2": 11.39}
 BLANK_MEAN_RMSE = 100.0  # a blank image came to 112 on Ped2; the paper's failed cells: 105 to 138
 

@@ -1,0 +1,204 @@
+"""Tables and figures of docs/confirmed.md, from results/confirmed.json and the spaces searched.
+
+Intervals and outcomes are decided anew, by the rule of today, from the differences that the file
+has of every seed. The interval over test units is that of the file; those of the older
+confirmations on video took windows of one clip for independent ones and count for nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.pages.made import Made, number, span, table
+from search_spaces.catalog import find
+from search_spaces.space import SearchSpace
+from sweep.confirmation.chosen import JITTER
+from sweep.confirmation.comparisons import agrees
+from sweep.confirmation.plan import UNCONSTRAINED
+from sweep.statistics.decisions import Row
+from sweep.statistics.decisions import table as decided
+from sweep.statistics.design import Design
+from trainables.config.test_conditions import unseen_gammas
+from trainables.plain import Json
+
+FOLDER = Path(__file__).parents[1]
+NETWORKS = {  # entry of the file: what the page calls it, and the space that was searched
+    "ped2_small_dust": ("DUST, UCSD Ped2", "ped2_small"),
+    "ped2_small_ut": ("UT, UCSD Ped2", "ped2_small"),
+    "imdb_minilm_short": ("MiniLM, IMDb", "minilm_short"),
+}
+AGAINST = {
+    UNCONSTRAINED: "plain training",
+    "deep_supervision": "deep supervision, tuned",
+    "replayed_weights": "mean weights of its run, held fixed",
+    "detached": "detached, at the same alpha",
+    "larger_gamma": "plain training on twice the noise",
+}
+
+
+class Confirmed:
+    """One confirmation of the file, decided by today's rule."""
+
+    def __init__(self, name: str) -> None:
+        """The entry of that name."""
+        of = json.loads((FOLDER / "results/confirmed.json").read_text(encoding="utf-8"))[name]
+        self.plan, self.found = of["plan"], of["confirmed"]
+        self.called, space = NETWORKS[name]
+        self.space: SearchSpace = find(str(FOLDER / "confirmed" / f"{space}.py")).space
+        self.design = Design.from_json(self.plan["design"])
+        self.settings: dict[str, Json] = {one["setting"]: one for one in self.found["settings"]}
+        self.is_short = self.found["metric"] == "accuracy"  # numbers from 0 to 1
+        self.digits = 4 if self.is_short else 3
+
+    def rows(self, other: str) -> tuple[Row, ...]:
+        """Lines of the table against one other arm, its family's first."""
+        contrasts = {name: one["contrasts"].get(other) for name, one in self.settings.items()}
+        gains = {
+            name: {int(seed): gain for seed, gain in found["per_seed"].items()}
+            for name, found in contrasts.items()
+            if found is not None
+        }
+        families = {f: tuple(n for n in of if n in gains) for f, of in self.design.families.items()}
+        error = self.design.error
+        if other != UNCONSTRAINED:
+            error /= len(self.plan["controls"])
+        design = replace(self.design, families=families, error=error)
+        return decided(design, gains, self.plan["seeds"])
+
+    def row(self, setting: str, other: str) -> Row:
+        """The line of one setting."""
+        return next(row for row in self.rows(other) if row.name == setting)
+
+    def over_units(self, setting: str, other: str) -> Json:
+        """The interval over seeds and test units; None: the file has none that holds."""
+        found = self.settings[setting]["contrasts"][other]["units"]
+        return found if self.is_short or "groups" in found else None
+
+    def outcome(self, row: Row, other: str) -> str:
+        """What may be said of a setting by seeds and, where they are kept, by units."""
+        over = self.over_units(row.name, other)
+        if over is None or agrees(row.outcome, over["low"], over["high"], self.design):
+            return row.outcome
+        return f"undecided ({row.outcome} over seeds alone)"
+
+    def interval(self, value: Json) -> str:
+        """A gain with its interval."""
+        return span(value, self.digits, short=self.is_short)
+
+    def form(self, setting: str) -> str:
+        """What a setting is called, with its alpha."""
+        alpha = self.settings[setting]["point"]["constraint.alpha"]
+        form = "detached" if setting.endswith("-detached") else "Lagrangian"
+        return f"{form}, alpha {number(alpha, 3).rstrip('0')}"
+
+    def headline(self) -> Iterator[list[str]]:
+        """What the first table says of every setting."""
+        for name, one in self.settings.items():
+            row, over = self.row(name, UNCONSTRAINED), self.over_units(name, UNCONSTRAINED)
+            certified = one["arms"]["constrained"]
+            yield [
+                f"{self.called}: {self.form(name)}",
+                self.interval(vars(row)),
+                "not known" if over is None else self.interval(over),
+                f"**{self.outcome(row, UNCONSTRAINED)}**",
+                f"{certified['certified']['feasible']} of {certified['seeds']}",
+            ]
+
+    def arms(self) -> str:
+        """Means of every arm; those of a setting's own run are named after it."""
+        rows: dict[str, list[str]] = {}
+        for kind in ("constrained", *AGAINST):
+            for name, one in self.settings.items():
+                arm = one["arms"].get(kind)
+                if arm is None:
+                    continue
+                of = f" ({self.form(name)})" if kind in ("replayed_weights", "detached") else ""
+                label = self.form(name) if kind == "constrained" else f"{AGAINST[kind]}{of}"
+                mean = (arm["mean"][measure] for measure in ("seen_mean", "unseen_mean"))
+                certified = arm["certified"]
+                rows[label] = [
+                    label,
+                    *(number(m, 3 if self.is_short else 2, short=self.is_short) for m in mean),
+                    f"{certified['feasible']}, {certified['infeasible']} of {arm['seeds']}",
+                ]
+        head = [self.found["metric"], "seen", "unseen", "certified feasible, infeasible"]
+        return table(head, rows.values())
+
+    def gains(self) -> str:
+        """Every setting against every other arm on unseen noise."""
+        rows = []
+        for name, one in self.settings.items():
+            for other in (kind for kind in AGAINST if kind in one["contrasts"]):
+                row, over = self.row(name, other), self.over_units(name, other)
+                beside = one["contrasts"][other]["beside"]["seen_mean"]
+                seen = number(beside["mean"], self.digits, signed=True, short=self.is_short)
+                rows.append(
+                    [
+                        self.form(name),
+                        AGAINST[other],
+                        self.interval(vars(row)),
+                        "not known" if over is None else self.interval(over),
+                        self.outcome(row, other),
+                        seen,
+                    ]
+                )
+        head = ["network", "against", "gain, unseen", "over test units, too", "outcome", "seen"]
+        return table(head, rows)
+
+
+def made() -> Made:
+    """What docs/confirmed.md has of results."""
+    of = {name: Confirmed(name) for name in NETWORKS}
+    head = [
+        "network, data", "gain on unseen noise (95 %)", "over test units, too", "outcome",
+        "certified feasible",
+    ]  # fmt: skip
+    tables = {"headline": table(head, [row for one in of.values() for row in one.headline()])}
+    for name, one in of.items():
+        tables |= {f"{name} arms": one.arms(), f"{name} gains": one.gains()}
+    return Made(tables, list(_facts(of)))
+
+
+def _facts(of: Mapping[str, Confirmed]) -> Iterator[str]:
+    for one in of.values():
+        setting = next(s for s in one.space.settings if s.name in one.settings)
+        run = one.space.run(setting, {}, seed=0)
+        unseen = unseen_gammas(run)
+        seen = max(g for g in run.test_gammas if g not in unseen)
+        plan = one.plan
+        assert all(
+            one.space.is_in_box(one.space.setting(s["name"]), s["point"]) for s in plan["settings"]
+        )
+        yield f"{one.space.n_proposals} proposals of TPE on {len(one.space.search_seeds)} seeds"
+        yield f"{len(plan['seeds'])} fresh seeds"
+        named = (s for s in plan["settings"] if s["chosen"] == "named")
+        yield from (f"--proposal {s['name']}={s['proposal']}" for s in named)
+        yield f"plan {plan['digest']}"
+        yield f"--seeds {len(plan['seeds'])}"
+        yield f"{run.steps:,} steps"
+        yield f"train gamma {run.train_gamma:g}"
+        yield f"gammas above {seen:g}, to {max(unseen):g}"
+        row = one.row(setting.name, UNCONSTRAINED)
+        yield f"p = {number(row.sign_flip.least_p, 3, short=True)} at {row.counted} seeds"
+        if run.data.name == "ucsd_ped2":
+            data = run.data
+            yield f"{run.model.layers} layers"
+            yield f"{data.frame_size} x {data.frame_size} frames"
+            yield f"patches of {data.patch_size} x {data.patch_size}"
+        else:
+            yield f"first {run.data.max_length} tokens"
+    dust, ut, minilm = of.values()
+    yield f"an error of {dust.design.error:g}"
+    yield f"{dust.design.smallest_effect:g} grey levels"
+    yield f"{number(minilm.design.smallest_effect or 0, 2, short=True)} of accuracy"
+    yield f"moved by {100 * JITTER:g} % of its size"
+    shares = []
+    for name, one in dust.settings.items():
+        error = one["arms"][UNCONSTRAINED]["mean"]["unseen_mean"]
+        shares.append(f"{100 * dust.row(name, UNCONSTRAINED).mean / error:.1f} %")
+    yield f"{' and '.join(shares)} of plain training's error"
+    units = ut.settings[next(iter(ut.settings))]["test_units"]
+    yield f"{units['units']} windows of {units['groups']} clips"
