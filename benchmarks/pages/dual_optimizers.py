@@ -62,7 +62,7 @@ def _table(rows: Json, reaches: int) -> str:
         [f"rates feasible on the tuning seed, of {tries}", *(str(met_rates(row)) for row in of)],
         ["gain in the objective over SGD, both feasible (pairs)", "", *map(gain, of[1:])],
     ]
-    return table(["feasible, of 5 seeds", *CALLED.values()], lines)
+    return table([f"feasible, of {of[0]['arms'] // len(SETTINGS)} seeds", *CALLED.values()], lines)
 
 
 def _facts(found: Json, rows: Json) -> Iterator[str]:
@@ -70,8 +70,8 @@ def _facts(found: Json, rows: Json) -> Iterator[str]:
     yield f"({', '.join(reaches[:-1])} or {reaches[-1]})"
     yield f"{len(found['arms']) // len(rows) // len(SETTINGS)} fresh seeds"
     yield f"{next(iter(SETTINGS.values()))[2]['steps']} steps"
-    yield f"{rows['augmented']['feasible']} of {rows['augmented']['arms']}"
-    yield f"nuPI {rows['nupi']['feasible']}"
+    ours, next_best = rows["augmented"], rows["nupi"]
+    yield f"in {ours['feasible']} of {ours['arms']} arms and nuPI in {next_best['feasible']}"
     for other in ("sgd", "bare_decay"):
         counts = [
             (rows["augmented"]["feasible_by_setting"][s], rows[other]["feasible_by_setting"][s])
