@@ -24,7 +24,13 @@ class Made:
 
     tables: Mapping[str, str]
     facts: Sequence[str]
-    start: str = ""  # the heading from which on every number is accounted for
+    start: str = ""  # from where on every number is accounted for
+    stop: str = ""  # to there; "": to the end
+
+    def part(self, page: str) -> str:
+        """The part of the page whose every number is accounted for."""
+        before = page.index(self.start)
+        return page[before : page.index(self.stop, before) if self.stop else None]
 
 
 def rewritten(page: str, tables: Mapping[str, str]) -> str:
@@ -37,18 +43,17 @@ def shown(page: str) -> set[str]:
     return set(_TABLE.findall(page))
 
 
-def unaccounted(page: str, facts: Iterable[str], start: str = "") -> list[str]:
+def unaccounted(page: str, facts: Iterable[str]) -> list[str]:
     """Facts that the page does not repeat, and numbers of its prose that are in none.
 
     Args:
-        page: its text.
+        page: its text, or the part of it that is about results.
         facts: in their own words; where lines end does not matter.
-        start: the heading from which on numbers must be accounted for.
 
     >>> unaccounted("It gains 0.2, of 9.", ["gains 0.2", "of 8"])
     ['of 8', '9.']
     """
-    prose = _NO_PROSE.sub(" ", " ".join(_TABLE.sub("", page[page.index(start) :]).split()))
+    prose = _NO_PROSE.sub(" ", " ".join(_TABLE.sub("", page).split()))
     wrong = []
     for fact in sorted(set(facts), key=len, reverse=True):
         if fact not in prose:
