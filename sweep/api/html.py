@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 from search_spaces.space import SearchSpace
-from sweep.results.findings import findings
+from sweep.results.findings import answer
 from sweep.results.names import point_text
 from sweep.results.tables.formats import NOTHING, YES_NO, number
 from sweep.results.tables.results import results_table
@@ -31,7 +31,7 @@ def of_search(status: Mapping[str, Json], entries: Sequence[Mapping[str, Json]])
         entries: those of ``best_entries``.
     """
     unit = _unit(facts_of(entries[0]["task"]).metric)
-    head = (_state(status), *findings(entries), *_biased(entries), unit)
+    head = (_state(status), answer(entries), *_biased(entries), unit)
     return _block(status["name"], str(status["summary"]), head, _settings(entries))
 
 

@@ -31,7 +31,7 @@ from sweep.cluster import ask
 from sweep.cluster.submission import NOT_YET, Submission
 from sweep.executors.executor import Executor
 from sweep.results.best import best_entries
-from sweep.results.findings import findings
+from sweep.results.findings import answer
 from sweep.results.sweep_view import SweepView
 from sweep.run.budget import NO_LIMIT, Budget
 from sweep.run.forget_failed import AS_TRAINED, Codes, refuse_other_code
@@ -311,4 +311,4 @@ def _print_done(objects: ObjectStore, view: SweepView, line: str) -> None:
         print_answer(entries)
     else:
         show = advice.command("best", view.definition.name, storage=objects.root)
-        click.echo(f"{' '.join(findings(entries))} `{show}` shows them.")
+        click.echo(f"{answer(entries)} `{show}` shows them.")

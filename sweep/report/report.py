@@ -27,6 +27,7 @@ from sweep.report.pages.svg import inlined
 from sweep.report.style import style
 from sweep.results import provenance
 from sweep.results.export import sweep_tables
+from sweep.results.findings import next_step
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import ReadRecord, SweepView
 from sweep.study import advice
@@ -345,11 +346,9 @@ def _commands(
     elif any(entry["winner"] for entry in entries) and not of.confirmed:
         what = "Test the winners on fresh seeds and the test split: what counts as a result."
         following[what] = of.say("confirm", of.name)
-    elif not any(entry["winner"] for entry in entries) and entries:
-        more = 2 * max(entry["proposals"]["wanted"] for entry in entries)
-        following[f"Search on, to {more} proposals a setting."] = of.say(
-            "resume", of.name, "--proposals", str(more)
-        )
+    elif step := next_step(entries):
+        verb, *options = step.words or ("",)
+        following[step.text] = of.say(verb, of.name, *options) if verb else ""
     for one in of.confirmed:
         following[f"The report of {one['name']}."] = of.say("report", one["name"])
     studies = load_studies(of.objects, studies_name(of.name))

@@ -1,12 +1,15 @@
 """Findings of a sweep in sentences, from the entries of ``best_entries``. Pure.
 
-Signs, not sizes, and no claim beyond the data: gains of pairs that a search selected are
-descriptions of this sweep. Which way is better is the metric's own (``task_facts.Metric``).
+Words are no larger than their numbers: what is below the measure's smallest effect of interest is
+no difference that matters. Gains of pairs that a search selected are descriptions of this sweep.
+Where nothing wins, the reason is told in numbers, and what to do about it.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from trainables.plain import Json
 from trainables.registry.lookup import facts_of
@@ -14,9 +17,49 @@ from trainables.registry.task_facts import Metric
 
 # A linear filter that training the network is to beat, the one that knows least first.
 FILTERS = ("wiener_train", "wiener")
+CLOSE = 0.5  # a missing share up to which more proposals may find what is feasible
+
+Entry = Mapping[str, Json]
 
 
-def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
+class Step(NamedTuple):
+    """What to do next: a sentence, and what to type after ``sweep``; nothing where it depends."""
+
+    text: str
+    words: tuple[str, ...] = ()
+
+
+def size_text(gain: float, least: float | None, unit: str) -> str:
+    """How much better or worse, with a word for what is too small to matter.
+
+    Args:
+        gain: above 0 is better.
+        least: the smallest effect of interest; None: none was named.
+        unit: of both.
+
+    >>> size_text(0.03, 0.2, "grey levels")
+    'slightly better, by 0.03 grey levels, too little to matter (below 0.2)'
+    >>> size_text(-0.9, 0.2, "grey levels")
+    'worse, by 0.9 grey levels'
+    """
+    slight = is_slight(gain, least)
+    way = "better" if gain > 0 else "worse"
+    text = f"{'slightly ' * slight}{way}, by {abs(gain):.3g} {unit}"
+    return f"{text}, too little to matter (below {least:g})" if slight else text
+
+
+def is_slight(gain: float, least: float | None) -> bool:
+    """Whether a gain, or a loss, is below the smallest effect of interest."""
+    return least is not None and abs(gain) < least
+
+
+def answer(entries: Sequence[Entry]) -> str:
+    """The findings, and where nothing won what to do next."""
+    step = next_step(entries)
+    return " ".join([*findings(entries), *([step.text] if step else [])])
+
+
+def findings(entries: Sequence[Entry]) -> list[str]:
     """Two to four sentences: winners, constrained against plain training, the linear filter.
 
     Args:
@@ -25,9 +68,9 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
     winners = [entry for entry in entries if entry["winner"]]
     if not winners and not any(entry["proposals"]["finished"] for entry in entries):
         return ["Nothing is found yet: no proposal has finished."]
-    if not winners:
-        return ["No setting has a winner; each says why."]
     metric = facts_of(entries[0]["task"]).metric
+    if not winners:
+        return _nothing_won(entries, metric)
     have = f"{len(winners)} of {len(entries)} settings {'has' if len(winners) == 1 else 'have'}"
     controls = sum(entry.get("is_control", False) for entry in winners)
     what = "a useful model that meets descent constraints which plain training misses."
@@ -45,24 +88,31 @@ def findings(entries: Sequence[Mapping[str, Json]]) -> list[str]:
     return sentences
 
 
-def _compared(
-    winners: Sequence[Mapping[str, Json]], block: str, words: str, metric: Metric
-) -> list[str]:
+def _compared(winners: Sequence[Entry], block: str, words: str, metric: Metric) -> list[str]:
     """How many winners are better and worse than plain training, and by how much."""
     gains = [gain for entry in winners if (gain := entry["gain"].get(block)) is not None]
     if not gains:
         return []
-    better, worse = ([gain for gain in gains if gain * sign > 0] for sign in (1, -1))
-    sides = [(name, side) for name, side in (("better", better), ("worse", worse)) if side]
-    if not sides:
-        return [f"{words} winners and plain training score the same."]
+    seeds = len(winners[0]["search_seeds"])
+    on = "one seed" if seeds == 1 else f"mean over {seeds} seeds"
+    slight = [gain for gain in gains if is_slight(gain, metric.smallest_effect)]
+    if len(slight) == len(gains):
+        return [
+            f"{words} there is no difference that matters between {_who(len(gains), len(gains))} "
+            f"and plain training (at most {max(map(abs, slight)):.3g} {metric.unit}; {on})."
+        ]
     texts: list[str] = []
-    for name, side in sides:
-        who = f"and {len(side)}" if texts else _who(len(side), len(gains))
-        than = "" if texts else " than plain training"
-        are = "is" if len(side) == 1 else "are"
-        texts.append(f"{who} {are} {name}{than}, by {_sizes(side, metric)}")
-    return [f"{words} {', '.join(texts)}."]
+    for name, sign in (("better", 1), ("worse", -1)):
+        side = [gain for gain in gains if gain not in slight and gain * sign > 0]
+        if side:
+            who = f"and {len(side)}" if texts else _who(len(side), len(gains))
+            than = "" if texts else " than plain training"
+            are = "is" if len(side) == 1 else "are"
+            texts.append(f"{who} {are} {name}{than}, by {_sizes(side, metric)}")
+    if slight:
+        no = f"{len(slight)} show{'s' * (len(slight) == 1)} no difference that matters"
+        texts.append(f"and {no} (at most {max(map(abs, slight)):.3g})")
+    return [f"{words} {', '.join(texts)} ({on})."]
 
 
 def _who(count: int, every: int) -> str:
@@ -76,7 +126,7 @@ def _sizes(side: Sequence[float], metric: Metric) -> str:
     return f"{low if low == high else f'{low} to {high}'} {metric.unit}"
 
 
-def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> list[str]:
+def _against_filter(winners: Sequence[Entry], metric: Metric) -> list[str]:
     """How the winners stand to a linear filter out of distribution, where the task has one."""
     name = next((f for f in FILTERS if f in winners[0]["references"]), None)
     if name is None:
@@ -93,3 +143,122 @@ def _against_filter(winners: Sequence[Mapping[str, Json]], metric: Metric) -> li
     if beaten == 0:
         return [f"On unseen gammas no winner beats a linear (Wiener) filter: it is ahead of {who}."]
     return [f"On unseen gammas {who} beat{'s' * (beaten == 1)} a linear (Wiener) filter."]
+
+
+# --- where nothing wins ---------------------------------------------------------------------------
+
+
+def _nothing_won(entries: Sequence[Entry], metric: Metric) -> list[str]:
+    """Why there is no winner: of one setting its own reason, of many how often which."""
+    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    if len(entries) == 1:
+        sentences = [f"No winner: {entries[0]['why'].rstrip('.')}{_given(entries[0])}."]
+    else:
+        kinds = Counter(map(_kind, judged))
+        reasons = [f"in {n} {_REASONS[kind]}" for kind, n in kinds.most_common()]
+        missed = [e["constrained"]["worst_missing_share"] for e in judged if _kind(e) in _MISSING]
+        if missed:
+            low, high = (f"{share:.2f}" for share in (min(missed), max(missed)))
+            most = low if low == high else f"{low} to {high}"
+            reasons.append(f"where it is missed, by {most} (allowed {entries[0]['tolerance']:.2f})")
+        sentences = [f"None of {len(entries)} settings has a winner: {'; '.join(reasons)}."]
+    behind = {entry["setting"]: text for entry in judged if (text := _behind(entry, metric))}
+    for setting, text in list(behind.items())[:1]:
+        more = f"; the same in {len(behind) - 1} more" * (len(behind) > 1)
+        sentences.append(text if len(judged) == 1 else f"{text[:-1]} ({setting}{more}).")
+    return sentences
+
+
+_MISSING = ("close", "far")
+_REASONS = {  # by what keeps the closest proposal of a setting from winning
+    "failed": "every proposal failed, diverged or was stopped",
+    "close": "the constraint is missed by the closest proposal, which came near",
+    "far": "the constraint is missed by the closest proposal, by far",
+    "useless": "the closest proposal is not useful",
+    "vacuous": "plain training meets the constraint by itself",
+    "little": "the constraint asks for too little",
+    "alone": "the plain arm to compare with is missing",
+}
+
+
+def _kind(entry: Entry) -> str:
+    ours = entry["constrained"]
+    if ours is None or ours["worst_missing_share"] is None:
+        return "failed"
+    if not ours["feasible"] and not entry["is_control"]:
+        return "close" if ours["worst_missing_share"] <= CLOSE else "far"
+    if not ours["useful"]:
+        return "useless"
+    if entry["vacuous"]:
+        return "vacuous"
+    return "alone" if entry["demanded_descent"] >= entry["least_descent"] else "little"
+
+
+def _given(entry: Entry) -> str:
+    """What the layer that misses most was asked for, and what it gives."""
+    if _kind(entry) not in _MISSING:
+        return ""
+    ours, constraint = entry["constrained"], entry["constrained"]["config"]["constraint"]
+    is_bounded = constraint["reference"] == "bound_first" and ours["worst_layer"] == 1
+    if is_bounded or ours["worst_layer"] == 0:  # held to f0, and asked for no descent
+        return ""
+    alpha = constraint["alpha"]
+    gives = alpha * (1 - ours["worst_missing_share"])
+    does = f"removes {100 * gives:.2g} %" if gives >= 0 else f"adds {-100 * gives:.2g} %"
+    return f"; alpha asks it to remove {100 * alpha:.2g} % of the loss before it, and it {does}"
+
+
+def _behind(entry: Entry, metric: Metric) -> str:
+    """That plain training has not come past what needs no training; '' where it has."""
+    plain, references = (entry["unconstrained"] or {}).get("seen_mean"), entry["references"]
+    scores = {name: of.get("seen_mean") for name, of in references.items()}
+    trivial = "identity" if "identity" in references else "constant"
+    linear = next((name for name in FILTERS if name in references), "")
+    if plain is None or scores.get(trivial) is None:
+        return ""
+    names = {trivial: "returning the input" if trivial == "identity" else "the best constant"}
+    names |= {linear: "a linear (Wiener) filter"} if scores.get(linear) is not None else {}
+    gains = {name: metric.gain(plain, scores[name]) for name in names}
+    no_better = [names[name] for name, gain in gains.items() if gain <= 0]
+    said = [f"no better than {' or '.join(no_better)}"] * bool(no_better)
+    if 0 < gains[trivial] < metric.smallest_effect:
+        said.insert(0, f"hardly better than {names[trivial]}")
+    beside = "".join(f", {what} {scores[name]:.4g}" for name, what in names.items())
+    return (
+        f"Plain training itself is {' and '.join(said)}: {metric.label} on seen gammas "
+        f"{plain:.4g}{beside}."
+    ) * bool(said)
+
+
+def next_step(entries: Sequence[Entry]) -> Step | None:
+    """What to do where nothing won: what most of the settings need; None where something did."""
+    judged = [entry for entry in entries if entry["proposals"]["finished"]]
+    if not judged or any(entry["winner"] for entry in entries):
+        return None
+    metric = facts_of(entries[0]["task"]).metric
+    kinds = ["untrained" if _behind(entry, metric) else _kind(entry) for entry in judged]
+    ((kind, _),) = Counter(kinds).most_common(1)
+    of = [entry for entry, its in zip(judged, kinds, strict=True) if its == kind]
+    configs = [entry["constrained"]["config"] for entry in of if entry["constrained"]]
+    alpha = f"{min((c['constraint']['alpha'] for c in configs), default=0.0):.2g}"
+    longer = f"--set steps={2 * max((c['steps'] for c in configs), default=0)}"
+    more = 2 * max(entry["proposals"]["wanted"] for entry in entries)
+    return {
+        "untrained": Step(
+            f"First train longer ({longer}) or with a higher primal_lr; then ask for less than "
+            f"alpha {alpha}."
+        ),
+        "close": Step(
+            f"Search on, to {more} proposals a setting: the closest came near.",
+            ("resume", "--proposals", str(more)),
+        ),
+        "far": Step(
+            f"Ask for less than alpha {alpha}, or train longer ({longer}): no proposal came close, "
+            "so that more of them hardly help."
+        ),
+        "useless": Step(f"Train longer ({longer}) or with another primal_lr."),
+        "vacuous": Step(f"Ask for more than alpha {alpha}."),
+        "little": Step(f"Ask for more than alpha {alpha}."),
+        "failed": Step("See why its arms ended, then lower primal_lr or dual_lr.", ("status",)),
+        "alone": Step("Train the plain arms that are missing.", ("resume", "--retry-failed")),
+    }[kind]

@@ -197,7 +197,7 @@ def _head(coordinator: Coordinator, elapsed_s: float) -> list[RenderableType]:
         _line(f"{coordinator.definition.name}: {done}", style="bold"),
         bar,
         _line(f"  {winners} of {len(settings)} settings have a winner; proposals: {proposals}"),
-        _line(f"  better: than plain; miss: feasible up to +{tolerance:.2f}; {lower}", "dim"),
+        _line(f"  gain: above 0 better; miss: feasible up to +{tolerance:.2f}; {lower}", "dim"),
     ]
 
 

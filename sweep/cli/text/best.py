@@ -10,7 +10,7 @@ from search_spaces.settings import short_names
 from sweep.cli.options import console
 from sweep.cli.text.table import Paragraph, TextTable, table
 from sweep.results import aggregates
-from sweep.results.findings import findings
+from sweep.results.findings import answer
 from sweep.results.names import model_text, point_text
 from sweep.results.tables import columns as table_columns
 from sweep.results.tables.formats import NOTHING, YES_NO, number
@@ -51,7 +51,7 @@ def print_settings(
 
 def print_answer(entries: Sequence[Mapping[str, Json]]) -> None:
     """What the entries of ``best_entries`` come to, in sentences."""
-    console().print(Paragraph(" ".join(findings(entries)), style="bold"))
+    console().print(Paragraph(answer(entries), style="bold"))
 
 
 def print_overview(entries: Sequence[Mapping[str, Json]]) -> None:

@@ -78,8 +78,8 @@ def warning(text: str) -> str:
 
 
 def command(what: str, said: str) -> str:
-    """What to type, below what it does."""
-    return f"<p>{escape(what)}</p><pre><code>{escape(said)}</code></pre>"
+    """What to type, below what it does; of advice without a command the advice."""
+    return f"<p>{escape(what)}</p>{f'<pre><code>{escape(said)}</code></pre>' * bool(said)}"
 
 
 def bullets(texts: Iterable[str], *, few: int | None = None) -> str:

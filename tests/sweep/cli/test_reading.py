@@ -221,7 +221,7 @@ def test_the_answer_comes_first(stored: ObjectStore) -> None:
     for words in (("best", "tiny"), ("best", "tiny", "--full")):
         assert " ".join(sweep(*words).stdout.split()).startswith(answer)
     store_sweep(stored, {FIRST: [INFEASIBLE]}, name="lost")
-    assert sweep("best", "lost").stdout.startswith("No setting has a winner")
+    assert sweep("best", "lost").stdout.startswith("None of 2 settings has a winner")
 
 
 def test_the_outcome_of_a_confirmation_comes_first(objects: ObjectStore) -> None:

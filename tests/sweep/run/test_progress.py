@@ -79,7 +79,7 @@ def test_every_thing_takes_one_line_of_80_columns(coordinator: Coordinator) -> N
     assert bar == "━" * (80 * 5 // 9)  # without colour the rest is blank
     assert [" ".join(line.split()) for line in rest] == [
         "1 of 3 settings have a winner; proposals: 1 feasible, 1 infeasible",
-        "better: than plain; miss: feasible up to +0.10; objective: lower is better",
+        "gain: above 0 better; miss: feasible up to +0.10; objective: lower is better",
         "…L5-g0.15 p0 s0 10/40 1 draw: loss 0.00934",
         "…L3-g0.15 p1 s0 10/40 1 draw: loss 0.00934 miss +5.05",
         "best of …L3-g0.15 p0: RMSE gain +0.500; miss -1.00, objective -0.200",
