@@ -6,86 +6,176 @@ Claims are those of the plan's test alone; whatever is undecided is told with wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from sweep.confirmation.controls import CONTROLS
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED
+from sweep.results.findings import is_slight, size_text
 from trainables.plain import Json
 from trainables.primal_dual.certificate import LEAST_UNITS
 
 
 def sentences(entry: Mapping[str, Json]) -> list[str]:
-    """What was found, a setting each; what it does not show comes last."""
-    found = [f"{one['setting']}: {of_setting(one, entry)}" for one in entry["settings"]]
-    return [*found, *limits(entry)]
+    """What was found, settings of one outcome together; what it does not show comes last."""
+    return [*answer(entry), *limits(entry)]
+
+
+def answer(entry: Mapping[str, Json]) -> list[str]:
+    """What was found of every setting; what holds of several is said once."""
+    if len(entry["settings"]) == 1:
+        (one,) = entry["settings"]
+        return [f"{one['setting']}: {of_setting(one, entry)}"]
+    found: dict[str, list[str]] = {}
+    more: dict[str, list[str]] = {}
+    for one in entry["settings"]:
+        contrast, verdict = one["contrasts"][UNCONSTRAINED], _verdict(one, entry)
+        said, numbers = f"{verdict.outcome}{verdict.but}", ""
+        if verdict.is_measured:
+            late = f"; over all that ended {ended_text(contrast)}" if is_early(contrast) else ""
+            numbers = f" {contrast['mean']:+.3g} ({interval_text(contrast)}{late})"
+            place = _place(contrast, entry)
+            said = f"against plain training: {verdict.outcome}{place}{verdict.but}"
+        found.setdefault(said, []).append(f"{one['setting']}{numbers}")
+        for text in _besides(one, verdict):
+            more.setdefault(text, []).append(one["setting"])
+    texts = [f"{said[0].upper()}{said[1:]}: {', '.join(of)}." for said, of in found.items()]
+    whole = len(entry["settings"])
+    return texts + [
+        f"{'Every setting' if len(of) == whole else ', '.join(of)}: {text}"
+        for text, of in more.items()
+    ]
 
 
 def in_short(entry: Mapping[str, Json]) -> str:
     """How many settings came to which outcome against plain training, in one sentence."""
-    marked = [one["contrasts"][UNCONSTRAINED]["marked"] for one in entry["settings"]]
-    counts = {
-        outcome: f"{marked.count(outcome)} setting{'s' * (marked.count(outcome) > 1)}"
-        for outcome in dict.fromkeys(marked)
-    }
-    found = ", ".join(f"{outcome} in {count}" for outcome, count in counts.items())
-    return f"On fresh seeds and the test split, constrained against plain training: {found}."
+    by_outcome: dict[str, list[float]] = {}
+    for one in entry["settings"]:
+        gains = by_outcome.setdefault(_verdict(one, entry).outcome.partition(";")[0], [])
+        gains.append(one["contrasts"][UNCONSTRAINED]["mean"])
+    found = [
+        f"{outcome} in {len(gains)} setting{'s' * (len(gains) > 1)}{_range(gains, entry['unit'])}"
+        for outcome, gains in by_outcome.items()
+    ]
+    return (
+        "On fresh seeds and the test split, constrained against plain training: "
+        f"{'; '.join(found)}."
+    )
+
+
+def _range(gains: Sequence[float | None], unit: str) -> str:
+    known = [gain for gain in gains if gain is not None]
+    if not known:
+        return ""
+    low, high = (f"{gain:+.3g}" for gain in (min(known), max(known)))
+    return f" (gain {low if low == high else f'{low} to {high}'} {unit})"
 
 
 def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     """The outcome of one setting, against plain training and then against its controls."""
-    contrast, unit = one["contrasts"][UNCONSTRAINED], entry["unit"]
-    what = MEASURES[entry["measure"]].removeprefix("mean over ")
-    seeds, ended = contrast["counted"], contrast["seeds"]
-    if contrast["mean"] is None or not seeds:
-        return f"nothing to compare yet; {statuses_text(one)}."
+    contrast, verdict = one["contrasts"][UNCONSTRAINED], _verdict(one, entry)
+    if not verdict.is_measured:
+        return f"{verdict.outcome}{verdict.but}."
     interval = interval_text(contrast)
-    size = f"{abs(contrast['mean']):.3g} {unit}"
-    # what is trained after the decision, or between two looks, does not count
-    counted = f"{seeds}" if ended == seeds else f"{seeds} of the {ended}"
-    on = f"on {what}, over {counted} fresh seed{'s' * (ended != 1)}"
-    outcome = contrast["marked"]
-    if one["vacuous"]:
-        return (
-            "plain training meets the constraint by itself (not binding), so that the pair says "
-            "nothing about constraining."
-        )
-    if outcome in ("better", "worse"):
-        texts = [f"the constrained network is {outcome} by {size} {on} ({interval})."]
-    elif outcome == "equivalent":
-        least = entry["design"]["smallest_effect"]
-        texts = [
-            f"the two are equivalent {on}: two one-sided tests rule out a difference of "
-            f"{least:g} {unit} or more either way, each at the whole level, so that the interval "
-            f"may reach beyond (it is {contrast['mean']:+.3g}; {interval})."
-        ]
-    elif contrast["outcome"] == "equivalent":
-        texts = [
-            f"equivalent {on} for these test units ({contrast['mean']:+.3g} {unit}; {interval}), "
-            "but not where other units are drawn as well: undecided."
-        ]
-    elif contrast["outcome"] in ("better", "worse"):
-        texts = [
-            f"{contrast['outcome']} by {size} {on} for these test units ({interval}), but "
-            "not where other units are drawn as well: undecided."
-        ]
-    else:
-        texts = [f"undecided {on}: {contrast['mean']:+.3g} {unit} ({interval})."]
+    texts = [f"{verdict.sized}{_place(contrast, entry)} ({interval}){verdict.but}."]
     if is_early(contrast):
         texts.append(
-            f"Over all {ended} that ended it is {ended_text(contrast)}: what is decided early is "
-            "estimated too large."
+            f"Over all {contrast['seeds']} that ended it is {ended_text(contrast)}: what is "
+            "decided early is estimated too large."
         )
+    return " ".join([*texts, *_besides(one, verdict)])
+
+
+class Verdict(NamedTuple):
+    """The outcome of a setting in words, which the outcome of others may share."""
+
+    outcome: str  # without a number of its own
+    sized: str = ""  # with its size
+    but: str = ""  # what takes it back, behind the numbers
+    is_measured: bool = True
+
+
+def _verdict(one: Mapping[str, Json], entry: Mapping[str, Json]) -> Verdict:
+    """What may be said of one setting against plain training."""
+    contrast = one["contrasts"][UNCONSTRAINED]
+    if contrast["mean"] is None or not contrast["counted"]:
+        return Verdict(f"nothing to compare yet; {statuses_text(one)}", is_measured=False)
+    if one["vacuous"]:
+        return Verdict(
+            "plain training meets the constraint by itself (not binding)",
+            but=", so that the pair says nothing about constraining",
+            is_measured=False,
+        )
+    outcome, sized = outcome_words(contrast, contrast["outcome"], entry)
+    if contrast["marked"] == contrast["outcome"]:
+        return Verdict(outcome, sized)
+    but = ", for these test units, but not where other units are drawn as well"
+    outcome, sized = (text.removeprefix("equivalent: ") for text in (outcome, sized))
+    return Verdict(f"undecided: {outcome}", f"undecided: {sized}", but)
+
+
+def outcome_words(
+    contrast: Mapping[str, Json], outcome: str, entry: Mapping[str, Json]
+) -> tuple[str, str]:
+    """An outcome in words, without its size and with it.
+
+    What is equivalent is slightly better or worse where its intervals lie on one side of 0.
+    """
+    least, mean, unit = entry["design"]["smallest_effect"], contrast["mean"], entry["unit"]
+    if outcome == "undecided":
+        return outcome, f"undecided: {mean:+.3g} {unit}"
+    equal = "equivalent: " * (outcome == "equivalent")
+    if equal and not _is_one_sided(contrast):
+        no = "no difference that matters"
+        return (
+            f"{equal}{no} (below {least:g} {unit})",
+            f"{equal}{no}, {mean:+.3g} {unit} (below {least:g})",
+        )
+    if not is_slight(mean, least):
+        return outcome, size_text(mean, least, unit)
+    way = f"{equal}slightly {'better' if mean > 0 else 'worse'}"
+    if equal:
+        return (
+            f"{way}, too little to matter (below {least:g} {unit})",
+            f"{equal}{size_text(mean, least, unit)}",
+        )
+    below = "less than what matters"  # which is not ruled out
+    return (
+        f"{way}, by an estimate that is {below} ({least:g} {unit})",
+        f"{way}, by an estimated {abs(mean):.3g} {unit}, {below} ({least:g})",
+    )
+
+
+def _is_one_sided(contrast: Mapping[str, Json]) -> bool:
+    """Whether the interval over seeds, and the one over units where there is one, leave out 0."""
+    found = [contrast, *([contrast["units"]] if contrast.get("units") else [])]
+    if any(one["low"] is None or one["high"] is None for one in found):
+        return False
+    return all(one["low"] > 0 for one in found) or all(one["high"] < 0 for one in found)
+
+
+def _place(contrast: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
+    """On what, and over how many seeds; what is trained after the decision does not count."""
+    seeds, ended = contrast["counted"], contrast["seeds"]
+    what = MEASURES[entry["measure"]].removeprefix("mean over ")
+    counted = f"{seeds}" if ended == seeds else f"{seeds} of the {ended}"
+    return f", on {what}, over {counted} fresh seed{'s' * (ended != 1)}"
+
+
+def _besides(one: Mapping[str, Json], verdict: Verdict) -> list[str]:
+    """How many networks are certified, and what controls say of a better one."""
+    if not verdict.is_measured:
+        return []
     ours = one["arms"][CONSTRAINED]
-    certified = ours["certified"]["feasible"]
     few = units_text(one)
     on = f" ({few})" if few else ""
     so = "" if ours["feasible"] else ", so that it is no result about feasible networks"
-    texts.append(
-        f"{certified} of {ours['seeds']} constrained networks are certified feasible on the test "
-        f"split{on}{so}."
-    )
-    if outcome == "better":
+    texts = [
+        f"{ours['certified']['feasible']} of {ours['seeds']} constrained networks are certified "
+        f"feasible on the test split{on}{so}."
+    ]
+    if one["contrasts"][UNCONSTRAINED]["marked"] == "better":
         texts += _against_controls(one)
-    return " ".join(texts)
+    return texts
 
 
 def units_text(one: Mapping[str, Json]) -> str:
@@ -124,16 +214,17 @@ def of_family(family: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
         "the constrained network is better"
     )
     outcome, over_seeds = family["marked"], family["outcome"]
+    words, _ = outcome_words(family, over_seeds, entry)
     if outcome == "vacuous":
         found = "plain training meets the constraint by itself in every setting (not binding)"
     elif outcome == over_seeds:
-        found = f"{outcome}; {numbers}"
+        found = f"{words}; {numbers}"
         alone = [one["contrasts"][UNCONSTRAINED]["marked"] for one in of]
         if outcome != "undecided" and outcome not in alone:
             found += "; no setting is by itself"
     else:
         found = (
-            f"undecided: {over_seeds} for these test units, {numbers}, but in no binding setting "
+            f"undecided: {words} for these test units, {numbers}, but in no binding setting "
             "where other units are drawn as well"
         )
     early = ""
@@ -184,6 +275,12 @@ def limits(entry: Mapping[str, Json]) -> list[str]:
     """What the table does not show."""
     contrasts = [c for one in entry["settings"] for c in one["contrasts"].values()]
     texts = []
+    if any(contrast["outcome"] == "equivalent" for contrast in contrasts):
+        texts.append(
+            f"Equivalent: two one-sided tests rule out {entry['design']['smallest_effect']:g} "
+            f"{entry['unit']} or more either way, each at the whole level, so that an interval may "
+            "reach beyond. It is said before better and worse, whose p stands beside it."
+        )
     if any(contrast["units"] is None for contrast in contrasts):
         texts.append(
             "Where no interval over test units is given, it is about these test units alone."

@@ -150,10 +150,6 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
             kind = "plain training" if other == UNCONSTRAINED else "controls"
             by_kind.setdefault(kind, set()).add(contrast["interval"])
     intervals = [f"against {kind} {', '.join(sorted(of))}" for kind, of in by_kind.items()]
-    equivalent = (
-        f"equivalent: two one-sided tests rule out {design['smallest_effect']:g} {entry['unit']} "
-        "or more either way. It is said before better and worse, whose p stands beside it."
-    )
     return [
         f"gain: {entry['metric']}, {MEASURES[entry['measure']]}, in {entry['unit']}; above "
         "0 the constrained network is better. Paired by seed; an arm that ended without a result "
@@ -162,7 +158,6 @@ def _legend(entry: Mapping[str, Json]) -> list[str]:
         *([f"all ended seeds: {EARLY}"] if any(map(is_early, _every(entry))) else []),
         f"p: adjusted: families first, then their settings (Holm), {error:g} for the whole table"
         + (f", and {error / len(controls):.2g} for each control." if controls else "."),
-        *([equivalent] if design["smallest_effect"] is not None else []),
         *([_UNITS] if _has_units(entry) else []),
         "in search: the gain on the data that selected it. best of tries against best of "
         "plain seeds: the paper's comparison, of equal numbers on both sides (in the mean over all "

@@ -9,6 +9,7 @@ from html import escape
 from sweep.confirmation.plan import CONSTRAINED, MEASURES, UNCONSTRAINED, Plan
 from sweep.confirmation.tables import confirmed_table, early_columns
 from sweep.confirmation.words import (
+    answer,
     equal_tries_text,
     groups_text,
     limits,
@@ -81,8 +82,7 @@ def _families(entry: Mapping[str, Json]) -> Iterator[str]:
     """The plan's first question, a family each; then every setting."""
     for family in entry["families"]:
         yield f"{family['name']}, all settings together: {of_family(family, entry)}"
-    for one in entry["settings"]:
-        yield f"{one['setting']}: {of_setting(one, entry)}"
+    yield from answer(entry)
 
 
 def _believed(status: Mapping[str, Json], entry: Mapping[str, Json], plan: Plan) -> Iterator[str]:

@@ -242,7 +242,8 @@ def test_the_outcome_of_a_confirmation_comes_first(objects: ObjectStore) -> None
     assert marked[0] == "better" != marked[1]
     assert " ".join(shown.split()).startswith(
         "On fresh seeds and the test split, constrained against plain training: better in 1 "
-        f"setting, {marked[1]} in 1 setting. tiny.confirmation: "
+        f"setting (gain +1 grey levels); {marked[1]} in 1 setting (gain +0 grey levels). "
+        "tiny.confirmation: "
     )
 
 

@@ -15,7 +15,7 @@ from sweep.cli.text.confirmed import print_confirmed
 from sweep.confirmation.comparisons import agrees, confirmed, is_decided
 from sweep.confirmation.paper_tables import paper_confirmed_table
 from sweep.confirmation.tables import confirmed_table
-from sweep.confirmation.words import of_family, of_setting
+from sweep.confirmation.words import of_family, of_setting, sentences
 from sweep.report.pages.confirmation import _arms, _families, _family_table
 from sweep.statistics.decisions import table
 from sweep.statistics.design import Design
@@ -124,6 +124,7 @@ def test_beside_an_early_decision_stands_the_estimate_over_all_ended_seeds(
         assert "2 looks" in found["ended"]["interval"]
     said = f"{contrast(entry)['ended']['mean']:+.3g} ("
     assert f"Over all 10 that ended it is {said}" in of_setting(entry["settings"][0], entry)
+    assert f"over all that ended {said}" in " ".join(sentences(entry))
     family = f"{entry['families'][0]['ended']['mean']:+.3g} ("
     assert f"Over all 10 seeds that ended: {family}" in of_family(entry["families"][0], entry)
     table = confirmed_table(entry)
@@ -295,9 +296,9 @@ def test_equivalent_holds_over_units_too(objects: ObjectStore) -> None:
     found = contrast(entry)
     assert (found["outcome"], found["marked"]) == ("equivalent", "undecided")
     assert entry["families"][0]["marked"] == "undecided"
-    assert "not where other units are drawn as well: undecided" in of_setting(
-        entry["settings"][0], entry
-    )
+    said = of_setting(entry["settings"][0], entry)
+    assert said.startswith("undecided: no difference that matters, ")
+    assert "for these test units, but not where other units are drawn as well" in said
     assert not decided
 
 

@@ -133,7 +133,7 @@ def test_a_constraint_that_plain_training_meets_is_no_finding(objects: ObjectSto
 def test_it_can_be_shown_while_baselines_alone_are_final(objects: ObjectStore) -> None:
     entry = shown(objects, lambda s, kind, seed: 9.0 if kind == "unconstrained" else None)
     assert contrast(entry)["mean"] is None
-    assert "nothing to compare yet" in sentences(entry)[0]
+    assert "Nothing to compare yet" in sentences(entry)[0]
 
 
 def test_seeds_that_were_not_planned_do_not_count(objects: ObjectStore) -> None:
@@ -163,7 +163,7 @@ def test_all_arms_diverged(objects: ObjectStore) -> None:
     entry = shown(objects, lambda setting, kind, seed: "diverged")
     assert contrast(entry)["mean"] is None
     assert contrast(entry)["outcome"] == "undecided"
-    assert "nothing to compare yet; unconstrained: 10 diverged" in sentences(entry)[0]
+    assert "Nothing to compare yet; unconstrained: 10 diverged" in sentences(entry)[0]
 
 
 def test_networks_that_miss_their_constraint_are_no_result_about_feasible_ones(

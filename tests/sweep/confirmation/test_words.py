@@ -1,17 +1,18 @@
-"""Sentences about a confirmation: what a control that is better than the constrained arm says."""
+"""Sentences about a confirmation: words for sizes, and what a better control says."""
 
 from __future__ import annotations
 
 import pytest
 
 from sweep.confirmation.controls import CONTROLS
-from sweep.confirmation.words import of_setting
+from sweep.confirmation.words import answer, in_short, of_setting
 from trainables.plain import Json
 
 
 def setting(**marked: str) -> dict[str, Json]:
     """A setting whose constrained arm is better than plain training, and so than its controls."""
     against = {"mean": 0.2, "counted": 6, "seeds": 6, "low": 0.1, "high": 0.3, "marked": "better"}
+    against |= {"outcome": "better", "decided_at": 6}
     contrasts = {
         name: {**against, "marked": mark, "question": CONTROLS[name].question}
         for name, mark in marked.items()
@@ -25,7 +26,11 @@ def setting(**marked: str) -> dict[str, Json]:
     }
 
 
-ENTRY = {"unit": "grey levels", "measure": "unseen_mean"}
+ENTRY: dict[str, Json] = {
+    "unit": "grey levels",
+    "measure": "unseen_mean",
+    "design": {"smallest_effect": 0.15},
+}
 
 
 @pytest.mark.parametrize(
@@ -47,3 +52,74 @@ ENTRY = {"unit": "grey levels", "measure": "unseen_mean"}
 )
 def test_a_better_control_says_what_it_is_a_control_of(marked: dict[str, str], ends: str) -> None:
     assert of_setting(setting(**marked), ENTRY).endswith(ends)
+
+
+def sized(name: str, mean: float, half: float, outcome: str, **contrast: Json) -> dict[str, Json]:
+    """A setting with a gain and half the width of its interval."""
+    one = setting()
+    one["contrasts"]["unconstrained"] |= {
+        "mean": mean,
+        "low": mean - half,
+        "high": mean + half,
+        "units": None,
+        "outcome": outcome,
+        "marked": outcome,
+        **contrast,
+    }
+    return {**one, "setting": name}
+
+
+@pytest.mark.parametrize(
+    ("one", "begins"),
+    [
+        (sized("a", 0.9, 0.2, "better"), "better, by 0.9 grey levels, on the test gammas"),
+        (sized("a", -0.9, 0.2, "worse"), "worse, by 0.9 grey levels, on"),
+        (
+            sized("a", 0.03, 0.012, "equivalent"),
+            "equivalent: slightly better, by 0.03 grey levels, too little to matter (below 0.15)",
+        ),
+        (
+            sized("a", -0.03, 0.012, "equivalent"),
+            "equivalent: slightly worse, by 0.03 grey levels, too little to matter (below 0.15)",
+        ),
+        (
+            sized("a", 0.03, 0.05, "equivalent"),
+            "equivalent: no difference that matters, +0.03 grey levels (below 0.15), on",
+        ),
+        (
+            sized("a", 0.03, 0.012, "equivalent", units={"low": -0.01, "high": 0.05}),
+            "equivalent: no difference that matters, +0.03",
+        ),
+        (
+            sized("a", 0.1, 0.08, "better"),  # 0.18 is not ruled out
+            "slightly better, by an estimated 0.1 grey levels, less than what matters (0.15), on",
+        ),
+        (sized("a", 0.1, 0.2, "undecided"), "undecided: +0.1 grey levels, on"),
+        (
+            sized("a", 0.9, 0.2, "better", marked="undecided"),
+            "undecided: better, by 0.9 grey levels, on",
+        ),
+    ],
+)
+def test_a_size_that_does_not_matter_is_told_with_the_words_for_it(
+    one: dict[str, Json], begins: str
+) -> None:
+    assert of_setting(one, ENTRY).startswith(begins)
+
+
+def test_of_many_settings_what_is_alike_is_said_once() -> None:
+    settings = [sized(f"s{number}", 0.03, 0.012, "equivalent") for number in range(45)]
+    settings[44] = sized("worse", -0.9, 0.2, "worse")
+    entry = {**ENTRY, "settings": settings}
+    found = answer(entry)
+    assert len(found) == 3
+    assert found[0].startswith(
+        "Against plain training: equivalent: slightly better, too little to matter (below 0.15 "
+        "grey levels), on the test gammas beyond what training or selection looked at, over 6 "
+        "fresh seeds: s0 +0.03 (+0.018 to +0.042), s1 +0.03"
+    )
+    assert found[2].startswith("Every setting: 6 of 6 constrained networks are certified")
+    assert in_short(entry).endswith(
+        "equivalent: slightly better, too little to matter (below 0.15 grey levels) in 44 settings "
+        "(gain +0.03 grey levels); worse in 1 setting (gain -0.9 grey levels)."
+    )

@@ -242,7 +242,7 @@ def test_a_search_says_what_its_confirmations_found(tmp_path: Path) -> None:
     objects = ObjectStore(tmp_path / "store")
     confirmed(objects)
     page = words_of(objects)
-    assert page.text.count("the constrained network is better by 1.01 grey levels") == 2
+    assert page.text.count("fresh seeds: shallow_ut-L3-g0.15 +1.01 (") == 1
     assert "10 of 10 planned seeds count" in page.text
     assert "#confirmed" in page.addresses
 
