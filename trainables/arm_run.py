@@ -226,8 +226,7 @@ class ArmRun:
         self.record.reports.append(report)
         self._count_held(report.timestamp_ms)
         signs = EarlySigns(self.config, arm.task.scales, arm.task.steps_per_epoch, self._tolerance)
-        found = signs.warnings(self.record.reports)
-        self.record.warnings += [text for text in found if text not in self.record.warnings]
+        self.record.warnings = signs.noted(self.record.warnings, self.record.reports)
         last_loss = report.layers["losses"][-1]
         if not (math.isfinite(report.scalars[results.TRAIN_LOSS]) and math.isfinite(last_loss)):
             self._end(

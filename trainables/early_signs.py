@@ -45,6 +45,7 @@ STALE = 0.9  # a multiplier that keeps this share of itself over a whole report 
 WELL_MET = -0.25  # mean violation, over the loss allowed, below which a multiplier should fall fast
 # of layer 0 under bound_zero, whose loss UT and DUST cannot change
 INPUT_ADVICE = "Raise reference_loss, bound the first layer (reference=bound_first)"
+WENT = "Said at step "  # begins what a record says of a sign that stands no longer
 IMPROVING = 0.95  # what is wrong has fallen below this share of itself since the last report
 
 
@@ -70,6 +71,24 @@ class EarlySigns:
     def warnings(self, reports: Sequence[Report]) -> list[str]:
         """Those that the last of ``reports`` gives rise to; empty when it looks sane."""
         return [sign.text for sign in self._signs(reports)]
+
+    def noted(self, before: Sequence[str], reports: Sequence[Report]) -> list[str]:
+        """What a record says after the last of ``reports``: the signs that stand, and which went.
+
+        A sign that the last report no longer shows is kept with its step and without its advice;
+        where it comes back, it stands again.
+
+        Args:
+            before: what the record said before; other notes in it stay.
+            reports: all so far.
+        """
+        now = self.warnings(reports)
+        stood = self.warnings(reports[:-1]) if before and reports[1:] else []
+        went = {*stood} - {*now}
+        back = tuple(f': "{_first_sentence(text)}"' for text in now)
+        kept = [_went(text, reports) if text in went else text for text in before]
+        kept = [text for text in kept if not (text.startswith(WENT) and text.endswith(back))]
+        return [*kept, *(text for text in now if text not in kept)]
 
     def reason_to_stop(self, reports: Sequence[Report]) -> str:
         """Why to end a run after the last of ``reports``, advice included; empty: train on.
@@ -194,6 +213,17 @@ class EarlySigns:
                     ends=True,
                     of_constraint=True,
                 )
+
+
+def _went(text: str, reports: Sequence[Report]) -> str:
+    """A sign of the report before the last, in the past."""
+    before, now = (report.step for report in reports[-2:])
+    return f'{WENT}{before} and no longer true at step {now}: "{_first_sentence(text)}"'
+
+
+def _first_sentence(text: str) -> str:
+    """What a sign saw, without what to do."""
+    return text.partition(". ")[0].rstrip(".") + "."
 
 
 def _half_of_the_rest(config: ArmConfig, report: Report) -> bool:

@@ -50,6 +50,7 @@ from sweep.study.lock import Driver, driver_of
 from sweep.study.opening import find_sweep, open_store
 from sweep.study.selection import outcome_text
 from sweep.tracking.address import TrackingError, known_id, place_of
+from trainables.early_signs import WENT
 from trainables.errors import Misuse, SweepError, missing_plugin
 from trainables.plain import Json
 from trainables.records.objects import ObjectStore
@@ -287,8 +288,11 @@ def _print_training(entry: Mapping[str, Json]) -> None:
     for setting, why in entry["retired"].items():
         out.print(Paragraph(f"{setting}: its search ended early: {why}", 2, "red"))
     if entry["warnings"]:
-        signs = f"{len(entry['warnings'])} early sign{'s' * (len(entry['warnings']) > 1)}"
-        out.print(f"\n{signs} of arms that train badly (`--json` has all); the first:")
+        past = sum(one["warning"].startswith(WENT) for one in entry["warnings"])
+        standing = len(entry["warnings"]) - past
+        signs = f"{standing} early sign{'s' * (standing != 1)} of arms that train badly"
+        signs += f", and {past} that stood only for a while" * bool(past)
+        out.print(f"\n{signs} (`--json` has all); the first:")
         first = entry["warnings"][0]
         out.print(Paragraph(f"{first['signature']}  {first['setting']}: {first['warning']}", 2))
 

@@ -11,6 +11,7 @@ from search_spaces.space import SearchSpace
 from sweep.results.provenance import device_s
 from sweep.results.sweep_view import ArmPlace, SettingView, SweepView
 from sweep.study.selection import counted, winner_of
+from trainables.early_signs import WENT
 from trainables.plain import Json, finite
 from trainables.records.arm_record import Status
 
@@ -58,8 +59,10 @@ def status_entry(view: SweepView, *, is_running: bool = False) -> dict[str, Json
         "interrupted": [finite(_progress(arm)) for arm in interrupted],
         "warnings": [
             {"signature": a.signature, "setting": a.setting, "warning": warning}
+            for is_past in (False, True)
             for a in arms
             for warning in a.warnings
+            if warning.startswith(WENT) == is_past
         ],
         "failures": [
             {

@@ -76,6 +76,27 @@ def test_a_multiplier_that_only_rose_while_its_layer_misses_is_named() -> None:
     assert "layer 2 only ever rose" in signs(**{**wound, "multipliers": [0.0, 0.21, 0.0]})[0]
 
 
+def test_a_sign_that_no_longer_stands_is_told_in_the_past_with_its_step() -> None:
+    """The quickstart's winner was said to be wound up to its end, by what step 500 looked like."""
+    wound = {**SANE, "multipliers": [0.0, 0.9, 0.0], "missing_shares": [0.0, 0.7, 0.0]}
+    said = ["of the data"]
+    told = []
+    reports: list[Report] = []
+    for step, layers in ((10, SANE), (20, wound), (30, SANE), (40, SANE), (50, wound), (60, SANE)):
+        reports.append(Report(step=step, timestamp_ms=step, layers=layers))
+        said = EarlySigns(TINY, SCALES, steps_per_epoch=10).noted(said, reports)
+        told.append(said)
+    assert told[0] == ["of the data"]
+    assert told[1][1].startswith("The multiplier of layer 2 only ever rose")
+    past = (
+        'Said at step {} and no longer true at step {}: "The multiplier of layer 2 only ever rose '
+        'and its constraint is still missed (wound up)."'
+    )
+    assert told[2] == told[3] == ["of the data", past.format(20, 30)]
+    assert told[4] == told[1]  # it stands again, and once
+    assert told[5] == ["of the data", past.format(50, 60)]
+
+
 def test_without_a_clip_a_huge_multiplier_is_named() -> None:
     assert TINY.constraint is not None
     unclipped = replace(TINY, constraint=replace(TINY.constraint, signal_clip=None))

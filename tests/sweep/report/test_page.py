@@ -28,6 +28,8 @@ from sweep.results.provenance import manifest
 from sweep.results.status import status_entry
 from sweep.results.sweep_view import SweepView, load_sweep
 from sweep.results.tables.formats import NOTHING
+from sweep.study.arms import arms_of_proposal
+from sweep.study.proposals import drop_outcomes
 from tests.support import confirmations
 from tests.support.command_line import contents, refused, sweep
 from tests.support.confirmations import NAME
@@ -38,8 +40,10 @@ from tests.support.sweeps import (
     INFEASIBLE,
     SECOND,
     SPACE,
+    point,
     store_sweep,
 )
+from trainables.early_signs import WENT
 from trainables.errors import StoreError, SweepError, UnknownName
 from trainables.records.arms import ArmStore
 from trainables.records.objects import ObjectStore
@@ -175,6 +179,26 @@ def test_an_unfinished_sweep_says_so_and_what_failed(tmp_path: Path) -> None:
     assert "the loss is nan at step 0." in page.text
     store_sweep(objects, {}, name="begun")
     assert "Nothing is found yet" in words_of(objects, "begun").text
+
+
+def test_a_sign_that_no_longer_stood_is_told_after_those_that_do(tmp_path: Path) -> None:
+    objects = ObjectStore(tmp_path)
+    definition = store_sweep(objects, {FIRST: [INFEASIBLE] * 2})
+    past = f'{WENT}500 and no longer true at step 750: "Layer 5 is wound up."'
+    store = ArmStore(objects)
+    for number, signs in enumerate(([past], ["Layer 1 is paid to raise its loss."])):
+        (arm, *_) = arms_of_proposal(definition, FIRST, number, point(number))
+        record = store.record(arm.signature)
+        assert record is not None
+        store.forget(arm.signature)
+        store.put_record(replace(record, warnings=signs))
+    drop_outcomes(objects, "tiny", FIRST, (0, 1))  # judged from the records anew
+    view = view_of(objects)
+    said = [one["warning"] for one in status_entry(view)["warnings"]]
+    assert said == ["Layer 1 is paid to raise its loss.", past]
+    assert past in words_of(objects).text
+    shown = " ".join(sweep("status", "tiny", "--storage", objects.root).stdout.split())
+    assert "1 early sign of arms that train badly, and 1 that stood only for a while" in shown
 
 
 def test_where_nothing_won_page_and_terminal_advise_the_same_next_step(tmp_path: Path) -> None:
