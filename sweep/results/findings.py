@@ -97,9 +97,10 @@ def _compared(winners: Sequence[Entry], block: str, words: str, metric: Metric) 
     on = "one seed" if seeds == 1 else f"mean over {seeds} seeds"
     slight = [gain for gain in gains if is_slight(gain, metric.smallest_effect)]
     if len(slight) == len(gains):
+        either = {1: "the winner", 2: "either winner"}.get(len(gains), "any winner")
         return [
-            f"{words} there is no difference that matters between {_who(len(gains), len(gains))} "
-            f"and plain training (at most {max(map(abs, slight)):.3g} {metric.unit}; {on})."
+            f"{words} there is no difference that matters between {either} and plain training "
+            f"(at most {max(map(abs, slight)):.3g} {metric.unit}; {on})."
         ]
     texts: list[str] = []
     for name, sign in (("better", 1), ("worse", -1)):

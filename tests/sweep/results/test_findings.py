@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from sweep.results.findings import answer, findings, next_step
+from tests.support.code_figures import ROOT
 from trainables.plain import Json
+from trainables.primal_dual.certificate import LEAST_UNITS
 
 
 def entry(
@@ -44,10 +46,20 @@ def test_what_is_below_the_smallest_effect_is_neither_better_nor_worse(sign: int
     found = findings([entry(-0.097, sign * 0.0115), entry(0.14, sign * 0.0498)])
     assert found[1] == (
         "On what training or selection looked at (seen gammas) there is no difference that matters "
-        "between both winners and plain training (at most 0.14 grey levels; one seed)."
+        "between either winner and plain training (at most 0.14 grey levels; one seed)."
     )
     assert "(at most 0.0498 grey levels; one seed)" in found[2]
     assert "worse" not in " ".join(found)
+
+
+def test_the_readmes_sample_begins_with_these_sentences() -> None:
+    """Its numbers are those of a run; eight windows certify nothing, and it says so."""
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    found = findings([entry(-0.137, -0.0496), entry(-0.005, -0.012)])
+    assert f"```text {found[0]} [...] {' '.join(found[2:])} photographs-ut-L5-g0.15" in readme
+    assert "but over 8 windows the worst layer's missing share may be" in readme
+    assert "8 windows are too few to certify that" in readme
+    assert LEAST_UNITS > 8
 
 
 def test_one_is_better_one_worse_and_one_without_winner_is_not_counted() -> None:
