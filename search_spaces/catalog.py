@@ -11,7 +11,6 @@ import dataclasses
 import fnmatch
 import importlib
 import json
-import math
 import pkgutil
 import re
 import sys
@@ -21,6 +20,9 @@ from pathlib import Path
 from typing import cast
 
 import search_spaces
+from search_spaces.effects.descent import half_of as half_of
+from search_spaces.effects.descent import highest_alpha as highest_alpha
+from search_spaces.effects.descent import twice as twice
 from search_spaces.paper.video import DATA_SETS, TRAIN_GAMMAS
 from search_spaces.ranges import Range
 from search_spaces.settings import require_short_names
@@ -142,42 +144,6 @@ def setting(
     most = 1 if is_answered else n_proposals
     least = 0.0 if is_answered else least_descent
     return Setting(name, {**sets, **(fields or {})}, most, ranges or {}, least)
-
-
-def highest_alpha(reached: float, factors: int) -> float:
-    """The largest alpha that can be met, to two decimals: what lies above it is not searched.
-
-    Args:
-        reached: the lowest loss that the network attains, as a share of f0.
-        factors: factors of 1 - alpha between f0 and the last layer's bound: L - 1 with
-            ``bound_first``, else L.
-
-    >>> highest_alpha(0.134, 4)
-    0.39
-    """
-    return math.floor(100 * (1 - math.pow(reached, 1 / factors))) / 100
-
-
-def half_of(alpha: float, factors: int) -> float:
-    """The least descent that asks for half of what an alpha does, in logarithms; to two decimals.
-
-    Args:
-        alpha: the first proposal's, which is so allowed to win.
-        factors: factors of 1 - alpha between f0 and the last layer's bound.
-
-    >>> half_of(0.2, 4)
-    0.36
-    """
-    return math.floor(100 * (1 - math.pow(1 - alpha, factors / 2)) + 1e-9) / 100
-
-
-def twice(alpha: float) -> float:
-    """The alpha that asks for twice the descent, in logarithms; to three decimals.
-
-    >>> twice(0.1)
-    0.19
-    """
-    return round(1 - (1 - alpha) ** 2, 3)
 
 
 def video_settings(

@@ -8,8 +8,8 @@ before activations. On one GPU of 80 GB: ``--set model.lora_rank=16 --set model.
 primal_lr=1e-4`` (docs/text.md). A smaller decoder: ``--set model.checkpoint=NAME_OR_FOLDER``.
 """
 
-from search_spaces.catalog import half_of, setting, twice
-from search_spaces.effects.descent import least_alpha
+from search_spaces.catalog import setting
+from search_spaces.effects.descent import half_of, least_alpha, twice
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 

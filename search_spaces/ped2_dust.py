@@ -10,8 +10,8 @@ others get.
 
 from dataclasses import replace
 
-from search_spaces.catalog import half_of, setting
-from search_spaces.effects.descent import least_alpha
+from search_spaces.catalog import setting
+from search_spaces.effects.descent import half_of, least_alpha
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Setting, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 

@@ -1,7 +1,7 @@
 """UT on UCSD Ped2, Lagrangian against detached: constraints met, and does it pay?"""
 
-from search_spaces.catalog import half_of, highest_alpha, longer, setting
-from search_spaces.effects.descent import least_alpha
+from search_spaces.catalog import longer, setting
+from search_spaces.effects.descent import half_of, highest_alpha, least_alpha
 from search_spaces.ranges import LogReach
 from search_spaces.space import LogDecay, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig

@@ -1,6 +1,7 @@
 """The tutorial space: UT on the built-in photographs, Lagrangian and detached."""
 
-from search_spaces.catalog import half_of, setting
+from search_spaces.catalog import setting
+from search_spaces.effects.descent import half_of
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig
 

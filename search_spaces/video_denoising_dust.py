@@ -5,8 +5,8 @@ shares one in the unconstrained arm, as the paper does, and every table then say
 is not matched.
 """
 
-from search_spaces.catalog import half_of, longer, video_settings
-from search_spaces.effects.descent import least_alpha
+from search_spaces.catalog import longer, video_settings
+from search_spaces.effects.descent import half_of, least_alpha
 from search_spaces.space import LogDecay, LogUniform, SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 

@@ -1,8 +1,8 @@
 """UT on three video data sets, depths and noise of arXiv 2601.17257, Table 3."""
 
 from search_spaces import ped2_ut
-from search_spaces.catalog import half_of, highest_alpha, longer, video_settings
-from search_spaces.effects.descent import least_alpha
+from search_spaces.catalog import longer, video_settings
+from search_spaces.effects.descent import half_of, highest_alpha, least_alpha
 from search_spaces.space import SearchSpace, Uniform
 from trainables.config import ArmConfig, ConstraintConfig, DataConfig, ModelConfig
 

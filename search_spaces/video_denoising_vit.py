@@ -9,8 +9,8 @@ tiny checkpoints.
 from dataclasses import replace
 
 from search_spaces import video_denoising_dust as dust
-from search_spaces.catalog import half_of, longer, video_settings
-from search_spaces.effects.descent import least_alpha
+from search_spaces.catalog import longer, video_settings
+from search_spaces.effects.descent import half_of, least_alpha
 from search_spaces.space import Uniform
 
 CHECKPOINT = "google/vit-base-patch16-224"

@@ -15,6 +15,42 @@ ALPHA = "constraint.alpha"
 GRID = 100  # values of a range that are looked at
 
 
+def highest_alpha(reached: float, factors: int) -> float:
+    """The largest alpha that can be met, to two decimals: what lies above it is not searched.
+
+    Args:
+        reached: the lowest loss that the network attains, as a share of f0.
+        factors: factors of 1 - alpha between f0 and the last layer's bound: L - 1 with
+            ``bound_first``, else L.
+
+    >>> highest_alpha(0.134, 4)
+    0.39
+    """
+    return math.floor(100 * (1 - math.pow(reached, 1 / factors))) / 100
+
+
+def half_of(alpha: float, factors: int) -> float:
+    """The least descent that asks for half of what an alpha does, in logarithms; to two decimals.
+
+    Args:
+        alpha: the first proposal's, which is so allowed to win.
+        factors: factors of 1 - alpha between f0 and the last layer's bound.
+
+    >>> half_of(0.2, 4)
+    0.36
+    """
+    return math.floor(100 * (1 - math.pow(1 - alpha, factors / 2)) + 1e-9) / 100
+
+
+def twice(alpha: float) -> float:
+    """The alpha that asks for twice the descent, in logarithms; to three decimals.
+
+    >>> twice(0.1)
+    0.19
+    """
+    return round(1 - (1 - alpha) ** 2, 3)
+
+
 def least_alpha(least_descent: float, factors: int) -> float:
     """The smallest alpha that may win, to three decimals: what lies below it is not searched.
 
