@@ -35,6 +35,8 @@ _DESCRIBED = ("config.json", "preprocessor_config.json", "processor_config.json"
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json")  # whole or in parts
 _OLD_WEIGHTS = ("pytorch_model*.bin", "pytorch_model.bin.index.json")  # read where there are none
 _NAMES_SHOWN = 8
+# What names of weights begin with where a wrapper was saved in the place of its network.
+_WRAPPERS = {"module.": "DistributedDataParallel", "_orig_mod.": "torch.compile"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,12 @@ class Checkpoint:
         except Exception as error:
             if what == "configuration" and not folder.is_dir():
                 raise UnknownName(self._never_downloaded()) from error
+            if (folder / "adapter_config.json").is_file():
+                raise BadData(
+                    f"checkpoint {self.name!r} holds an adapter of PEFT and no network: merge it "
+                    "into its base model (merge_and_unload), and give the folder that "
+                    "save_pretrained then writes, with its tokenizer."
+                ) from error
             for file in sorted(_found(folder, ("*.*",))):
                 if (said := stand_in(file)) is not None:
                     raise BadData(f"{file} {said}") from error
@@ -292,9 +300,13 @@ def _filled(checkpoint: Checkpoint, reader: Any) -> Any:
         )
     lacking = sorted(k for k in loading["missing_keys"] if not k.startswith("pooler."))
     if lacking:
+        mend = "Download or copy it again."
+        for prefix, wrapper in _WRAPPERS.items():
+            if any(name.startswith(prefix) for name in loading["unexpected_keys"]):
+                mend = f"Its names begin with {prefix!r}, of {wrapper}: save the network within it."
         raise BadData(
             f"checkpoint {checkpoint.name!r} lacks {len(lacking)} weights of its own network, the "
-            f"first being {lacking[0]}. Download or copy it again."
+            f"first being {lacking[0]}. {mend}"
         )
     return network
 

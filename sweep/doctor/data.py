@@ -157,7 +157,8 @@ def _text_data(data: DataConfig, group: DataGroup) -> Found:
     _require_content(raw.root, raw.listing)
     size_mb = sum(size for _, size, _ in raw.listing) / 1e6
     text = f"{counted(len(raw.listing), 'file')}, {size_mb:.1f} MB, labels {', '.join(raw.labels)}"
-    return Found(f"{text} in {raw.root}", _listing_digest(raw.listing))
+    said = "".join(f"; {note}" for note in raw.notes)
+    return Found(f"{text} in {raw.root}{said}", _listing_digest(raw.listing))
 
 
 def _require_content(root: str, listing: Listing) -> None:
@@ -293,13 +294,13 @@ def _seen_clips(data: DataConfig) -> tuple[str, ...]:
     return (*_clips(data)[:2], *list_clips(data).notes)
 
 
-def _texts(data: DataConfig, group: DataGroup) -> tuple[str, str]:
+def _texts(data: DataConfig, group: DataGroup) -> tuple[str, ...]:
     from trainables.datasets.text.load import list_text
 
     raw = list_text(data, group)
     _require_content(raw.root, raw.listing)
     of = "instructions" if group == "instructions" else f"texts labelled {', '.join(raw.labels)}"
-    return f"{counted(len(raw.listing), 'file')} of {of}", raw.root
+    return f"{counted(len(raw.listing), 'file')} of {of}", raw.root, *raw.notes
 
 
 # --- checkpoints ----------------------------------------------------------------------------------

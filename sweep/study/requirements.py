@@ -117,12 +117,18 @@ def resolve_data(space: SearchSpace) -> SearchSpace:
 
 
 def _say_how_it_is_read(run: ArmConfig) -> None:
-    """Tell people what changes the pixels that they gave, or which of them are taken."""
-    if run.facts.data_group == "videos":
+    """Tell people what changes the data that they gave, or which of them are taken."""
+    group = run.facts.data_group
+    if group == "videos":
         from trainables.datasets.video.load import remarks
 
-        for remark in remarks(run.data):
-            note(f"{run.data.name}: {remark}")
+        said = remarks(run.data)
+    else:
+        from trainables.datasets.text import load
+
+        said = load.remarks(run.data, group)
+    for remark in said:
+        note(f"{run.data.name}: {remark}")
 
 
 def resolve_checkpoints(space: SearchSpace) -> SearchSpace:

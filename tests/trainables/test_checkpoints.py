@@ -16,7 +16,7 @@ from transformers import CLIPConfig
 from tests.support.data.text_checkpoints import tiny_encoder
 from trainables import checkpoints
 from trainables.checkpoints import Checkpoint, checkpoint_fingerprint, downloaded, files_of
-from trainables.errors import InvalidValue, UnknownName
+from trainables.errors import BadData, InvalidValue, UnknownName
 
 NEEDS = ("config.json", "model.safetensors")
 NAME = "someone/tiny-bert"
@@ -128,3 +128,24 @@ print("same")
         (sys.executable, "-c", code), env=environment, capture_output=True, text=True, check=False
     )
     assert ran.stdout.strip() == "same", ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("prefix", "wrapper"),
+    [("module.", "DistributedDataParallel"), ("_orig_mod.", "torch.compile")],
+)
+def test_weights_that_a_wrapper_saved_are_told_with_their_cause(
+    folder: Path, prefix: str, wrapper: str
+) -> None:
+    weights = load_file(folder / "model.safetensors")
+    wrapped = {prefix + name: w for name, w in weights.items()}
+    save_file(wrapped, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(BadData, match=rf"names begin with '{prefix}', of {wrapper}: save the net"):
+        Checkpoint(str(folder), NEEDS).network()
+
+
+def test_an_adapter_without_its_network_is_told_as_one(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(BadData, match=r"an adapter of PEFT and no network: merge it"):
+        Checkpoint(str(folder), NEEDS).config()

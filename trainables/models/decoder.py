@@ -34,7 +34,7 @@ from trainables.config.arm import ArmConfig
 from trainables.errors import InvalidValue
 from trainables.heads.logits import Logits
 from trainables.models.base import TextInputs, WithVocabulary
-from trainables.models.pretrained import blocks_of, prepare
+from trainables.models.pretrained import blocks_of, prepare, require_words
 from trainables.models.readout import NEEDS
 from trainables.random_keys import keyed_generator
 
@@ -164,13 +164,7 @@ def build(config: ArmConfig, task: WithVocabulary) -> Decoder:
     made = Decoder(network, norm, softcap=getattr(described, "final_logit_softcapping", None))
     if tried is not None:
         _check(made, *tried, model.layers, found, described)
-    words = len(made.words)
-    if task.vocabulary > words:
-        raise InvalidValue(
-            f"the tokenizer of checkpoint {model.checkpoint!r} has {task.vocabulary} tokens, but "
-            f"its network has words for {words}: they are of different models. Put the network's "
-            "own tokenizer beside its weights."
-        )
+    require_words(model, task.vocabulary, len(made.words))
     if model.lora_rank and model.variant == "scratch":
         raise InvalidValue(
             "model.lora_rank must be 0 where model.variant is 'scratch', got "

@@ -91,6 +91,17 @@ def _freeze_but_adapters(network: Any, blocks: Sequence[nn.Module], config: Mode
     network.register_load_state_dict_post_hook(functools.partial(_miss_nothing, frozen))
 
 
+def require_words(config: ModelConfig, tokens: int, words: int) -> None:
+    """InvalidValue where a checkpoint's tokenizer has more tokens than its network has words."""
+    if tokens > words:
+        raise InvalidValue(
+            f"the tokenizer of checkpoint {config.checkpoint!r} has {tokens} tokens, but its "
+            f"network has words for {words}: they are of different models, or tokens such as "
+            "[PAD] were added. Put the network's own tokenizer beside its weights, or give the "
+            f"network words for them: resize_token_embeddings({tokens}), then save_pretrained."
+        )
+
+
 def narrow_frozen(network: nn.Module) -> None:
     """Keep in bfloat16 the frozen weights that LoRA's updates are added to."""
     from peft.tuners.lora import LoraLayer

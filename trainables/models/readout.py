@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from trainables.config.arm import ArmConfig
-from trainables.errors import InvalidValue
 from trainables.models.base import Labelled, TextInputs
+from trainables.models.pretrained import require_words
 from trainables.random_keys import keyed_generator
 
 NEEDS = ("config.json", "model.safetensors")  # what a network is read from
@@ -107,10 +107,5 @@ def built(
         seed=config.seed,
         **options,
     )
-    if task.vocabulary > len(made.words):
-        raise InvalidValue(
-            f"the tokenizer of checkpoint {model.checkpoint!r} has {task.vocabulary} tokens, but "
-            f"its network has words for {len(made.words)}: they are of different models. Put the "
-            "network's own tokenizer beside its weights."
-        )
+    require_words(model, task.vocabulary, len(made.words))
     return made

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from sweep.doctor.data import folder_check
 from tests.support.data.text_folders import TEXT_LAYOUTS, TextLayout, Texts
 from trainables.config.arm import DataConfig
 from trainables.datasets.text.examples import Example, TextSplits
-from trainables.datasets.text.load import load_text, resolve
+from trainables.datasets.text.load import load_text, remarks, resolve
 from trainables.errors import BadData, UnknownName
 from trainables.registry import built_in
 
@@ -63,9 +64,22 @@ def test_examples_are_the_written_rows(layout: TextLayout, tmp_path: Path) -> No
 
 
 def test_rows_without_a_label_are_left_out_and_counted(layout: TextLayout, tmp_path: Path) -> None:
-    splits = load_text(config(layout, layout.write(tmp_path / "data")))
+    splits_config = config(layout, layout.write(tmp_path / "data"))
+    splits = load_text(splits_config)
     expected = [sum(row[2] is None for row in rows) for rows in (layout.train, layout.test)]
     assert [splits.skipped["train"], splits.skipped["test"]] == expected
+    told = f"rows without label that are left out: {sum(expected)}"
+    assert remarks(splits_config, "texts") == ((told,) if sum(expected) else ())
+
+
+def test_a_split_of_the_users_own_that_is_not_read_is_said(tmp_path: Path) -> None:
+    layout = TEXT_LAYOUTS["imdb as published"]
+    root = layout.write(tmp_path / "aclImdb")
+    assert remarks(config(layout, root), "texts") == ()
+    (root / "val").mkdir()
+    (said,) = remarks(config(layout, root), "texts")
+    assert said == "val: not read; dev is a share of train, data.dev_share"
+    assert said in folder_check(str(root)).found
 
 
 def test_labels_have_their_usual_numbers(layout: TextLayout, tmp_path: Path) -> None:

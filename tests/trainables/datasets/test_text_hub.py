@@ -23,7 +23,7 @@ from tests.support.data.text_folders import (
 )
 from tests.support.data.text_runs import TINY, checkpoint_in
 from trainables.config.arm import DataConfig
-from trainables.datasets.text.load import load_text, resolve
+from trainables.datasets.text.load import load_text, remarks, resolve
 from trainables.errors import BadData
 from trainables.records.objects import ObjectStore
 
@@ -118,7 +118,7 @@ import sys
 seen = []
 sys.addaudithook(lambda event, args: event == "socket.connect" and seen.append(args))
 from trainables.config.arm import DataConfig
-from trainables.datasets.text.load import load_text
+from trainables.datasets.text.load import load_text, remarks
 print(load_text(DataConfig.from_json({data!r})).fingerprint, seen)
 """
 
@@ -152,6 +152,9 @@ def test_hidden_test_labels_give_way_to_a_validation_split(library: Any, tmp_pat
     splits = load_text(hub(saved(made, tmp_path / "saved")))
     assert Counter(e.text for e in splits.test) == Counter(row[0] for row in REVIEWS_TEST)
     assert splits.skipped == {"train": 0, "test": 0}
+    assert remarks(hub(tmp_path / "saved"), "texts") == ()
+    both = saved(reviews(library, validation=REVIEWS_TEST), tmp_path / "both")
+    assert [said.partition(":")[0] for said in remarks(hub(both), "texts")] == ["validation"]
 
 
 def test_labels_may_be_words_or_numbers(library: Any, tmp_path: Path) -> None:

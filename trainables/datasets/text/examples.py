@@ -55,6 +55,18 @@ class RawText:
     listing: tuple[tuple[str, int, int], ...]  # per file: path below the root, bytes, mtime in ns
     root: str  # resolved folder, for the cache's key and for messages
     reader: str = ""  # name and version of the library that reads the files; "" where none does
+    notes: tuple[str, ...] = ()  # what a reader of results must know of these files, by sentence
+
+
+DEV_LIKE = ("val", "valid", "validation", "dev")
+
+
+def unread(names: Iterable[str]) -> tuple[str, ...]:
+    """A note where splits that are called as dev often is are not read; else none."""
+    found = [name for name in names if name in DEV_LIKE]
+    return (
+        (f"{', '.join(found)}: not read; dev is a share of train, data.dev_share",) if found else ()
+    )
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from huggingface_hub import snapshot_download
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.layouts import given_folder, listing
-from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText, unread
 from trainables.datasets.text.files import Damage, Damaged, require_whole
 from trainables.errors import BadData
 from trainables.fetching.stand_ins import first_stand_in, stand_in
@@ -76,6 +76,7 @@ def list_text(data: DataConfig) -> RawText:
         listing=tables.listing,
         root=str(root),
         reader=tables.reader,
+        notes=unread(name for name, table in splits.items() if table is not test),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Literal
 
 from trainables.config.arm import DataConfig
 from trainables.datasets.layouts import given_folder, listing, other_layout
-from trainables.datasets.text.examples import RawExample, RawSplit, RawText
+from trainables.datasets.text.examples import RawExample, RawSplit, RawText, unread
 from trainables.datasets.text.files import Damage, Damaged, whole_text
 from trainables.errors import BadData
 from trainables.registry import DataSetSpec
@@ -44,6 +44,7 @@ def list_text(data: DataConfig) -> RawText:
         read=partial(_read, reviews, urls),
         listing=listing(root, files + urls["train"] + urls["test"]),
         root=str(root),
+        notes=unread(sorted(path.name for path in root.iterdir() if path.is_dir())),
     )
 
 

@@ -87,6 +87,16 @@ def load_text(
     )
 
 
+def remarks(data: DataConfig, group: DataGroup) -> tuple[str, ...]:
+    """What the user of these texts should know of how they are read; raises as ``load_text``."""
+    skipped = sum(load_text(data, group=group).skipped.values())
+    lacking = "answer" if group == "instructions" else "label"
+    return (
+        *list_text(data, group).notes,
+        *([f"rows without {lacking} that are left out: {skipped:,}"] if skipped else []),
+    )
+
+
 def list_text(data: DataConfig, group: DataGroup = "texts") -> RawText:
     """The files of the data set, none of them read.
 
