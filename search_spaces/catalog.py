@@ -35,15 +35,7 @@ from trainables.registry.lookup import facts_of, model_spec
 
 CONFIGURATION = "descent-sweep configuration"  # what an exported configuration says it is
 # Modules of this package that define none.
-_NO_SPACES = (
-    "catalog",
-    "effects",
-    "paper",
-    "ranges",
-    "settings",
-    "space",
-    "start_points",
-)
+_NO_SPACES = ("catalog", "effects", "paper", "ranges", "settings", "space", "start_points")
 # What an exported configuration says of every arm.
 _OF_AN_ARM = {"signature": str, "status": str, "evaluation": dict | None, "environment": dict}
 _GONE = object()
@@ -74,15 +66,9 @@ class Found:
     name: str  # what a sweep of it is called unless it is given a name
     expected: Expected | None = None  # of an exported configuration
 
-
-def given(space: SearchSpace) -> Found:
-    """A space that a user wrote, under its own name.
-
-    Raises:
-        InvalidValue: a name in it is too long.
-    """
-    require_short_names(space.name, space.settings)
-    return Found(space, space.name)
+    def __post_init__(self) -> None:
+        if self.expected is None:
+            require_short_names(self.space.name, self.space.settings)
 
 
 def setting(
@@ -335,7 +321,7 @@ def _of_module(names: Mapping[str, Json], where: str, *, full: bool) -> Found:
         raise Misuse(f"{where} must define {wanted} = SearchSpace(...), got no {wanted}.{advice}")
     if not isinstance(space, SearchSpace):
         raise InvalidValue(f"{where}: {wanted} must be a SearchSpace, got {type(space).__name__}.")
-    return given(space)
+    return Found(space, space.name)
 
 
 def _run_file(path: Path) -> dict[str, Json]:
@@ -389,7 +375,8 @@ def _of_json(path: Path) -> Found:
             return _of_configuration(plain)
         if "settings" not in plain and "task" in plain:
             return _of_run(ArmConfig.from_json(plain))
-        return given(SearchSpace.from_json(plain))
+        space = SearchSpace.from_json(plain)
+        return Found(space, space.name)
     except Misuse as error:
         raise type(error)(f"space file {path}: {error}") from error
     except (TypeError, LookupError, AttributeError, ValueError, OverflowError) as error:

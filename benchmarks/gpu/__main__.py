@@ -18,10 +18,11 @@ from pathlib import Path
 
 from benchmarks.gpu.course import ROOT, Part, asked_device, course, refused_device
 
-NEEDED = (
-    *("torch", "numpy", "scipy", "sklearn", "pandas", "pyarrow", "transformers", "peft"),
-    *("pytest", "psutil"),
-)
+NEEDED = {  # packages, by the module that is imported of each
+    **{name: name for name in ("torch", "numpy", "scipy", "pandas", "pyarrow", "transformers")},
+    **{name: name for name in ("peft", "pytest", "psutil")},
+    "sklearn": "scikit-learn",
+}
 GPU_TESTS = (
     "tests/trainables/test_gpu.py",
     "tests/trainables/test_gpu_memory.py",
@@ -70,13 +71,17 @@ def refusal(parts: list[str], device: str) -> str:
     """Why the course cannot be run; empty where it can."""
     if unknown := [part for part in parts if part not in LIMITS]:
         return f"no part {unknown[0]!r}; there are {', '.join(LIMITS)}."
-    if missing := [package for package in NEEDED if find_spec(package) is None]:
+    if missing := [package for module, package in NEEDED.items() if find_spec(module) is None]:
         return f"{sys.executable} lacks {', '.join(missing)}: set PYTHON to one that has them."
     return refused_device(device)
 
 
 def main(arguments: list[str]) -> int:
     """Run the course; 0 where every part ran to its end."""
+    if {"-h", "--help"} & set(arguments):
+        print(f"{__doc__}\nParts, with their limits in seconds:")
+        print(*(f"    {name}: {limit}" for name, limit in LIMITS.items()), sep="\n")
+        return 0
     device = asked_device()
     if why := refusal(arguments, device):
         print(why, file=sys.stderr)

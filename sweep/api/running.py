@@ -108,7 +108,9 @@ def run(
     codes = Codes(accept_code, retrain)
     require_torch()
     found = (
-        catalog.given(space) if isinstance(space, SearchSpace) else catalog.find(os.fspath(space))
+        catalog.Found(space, space.name)
+        if isinstance(space, SearchSpace)
+        else catalog.find(os.fspath(space))
     )
     refuse_confirmation(found)
     wanted = catalog.with_values(catalog.only(found.space, only), fields)

@@ -35,7 +35,7 @@ Course = Callable[[dict[str, str]], int]
 
 def in_closed(code: str) -> subprocess.CompletedProcess[str]:
     """Run code where only what .ci/gpu needs can be imported."""
-    packages = [{"sklearn": "scikit-learn"}.get(name, name) for name in gpu.NEEDED]
+    packages = list(gpu.NEEDED.values())
     closed = f"from tests.support.closed_interpreter import close; close({packages!r})\n"
     command = [sys.executable, "-c", closed + code]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -81,6 +81,16 @@ def test_every_test_of_a_gpu_is_in_the_course() -> None:
     files = sorted((ROOT / "tests").rglob("test_*.py"))
     found = [str(f.relative_to(ROOT)) for f in files if marked.search(f.read_text("utf-8"))]
     assert found == sorted(gpu.GPU_TESTS)
+
+
+def test_the_course_tells_its_parts_and_packages_by_their_names(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert gpu.main(["--help"]) == 0
+    told = capsys.readouterr().out
+    assert all(f"    {part}: " in told for part in gpu.LIMITS)
+    monkeypatch.setattr(gpu, "find_spec", lambda module: None if module == "sklearn" else module)
+    assert "lacks scikit-learn: set PYTHON" in gpu.refusal([], "cpu")
 
 
 # --- parts and their limits -----------------------------------------------------------------------
