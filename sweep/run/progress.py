@@ -16,6 +16,7 @@ from rich.text import Text
 from search_spaces.settings import names_within
 from sweep.results.status import time_text
 from sweep.run.coordinator import Coordinator
+from sweep.study import advice
 from sweep.study.arms import Arm, LiveArm
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
@@ -59,9 +60,12 @@ class PlainDisplay(Display):
         """Print lines while the block runs, and where it stands at its start."""
         self._coordinator = coordinator
         space = coordinator.definition.space
+        tried = "listed point" if space.phase == "confirmation" else "proposal"
         self._print(
-            f"{coordinator.definition.name}: settings {len(space.settings)}, proposals "
-            f"{space.n_proposals}, {space.phase} seeds {len(space.search_seeds)}; "
+            f"{coordinator.definition.name}: "
+            f"{advice.counted(len(space.settings), 'setting')}, at most "
+            f"{advice.counted(max(map(space.proposals_of, space.settings)), tried)} each, "
+            f"{advice.counted(len(space.search_seeds), f'{space.phase} seed')}; "
             f"{coordinator.plan.arms_done} of {coordinator.plan.arms_total} arms are done"
         )
         yield

@@ -14,7 +14,7 @@ from sweep.run.signals import KNOWN
 from sweep.study.definition import load_definition, put_definition
 from sweep.study.lock import driver_lock
 from tests.support.command_line import contents, refused, sweep
-from tests.support.gpu.cuda import imitated_cuda
+from tests.support.gpu.devices import imitated_gpu
 from tests.support.servers.ray_nodes import NO_CLUSTER
 from tests.support.toy_sweeps import definition, started
 from trainables.errors import StoreError
@@ -67,7 +67,7 @@ def test_a_gpu_is_required_of_the_machine_that_trains(
     for where in ("local", "inline"):
         text = refused(*asked, "--where", where)
         assert "device must be 'cpu' on this machine, got 'cuda': torch " in text
-    with imitated_cuda():
+    with imitated_gpu():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
         assert "torch " in refused(*asked)
     assert not root.exists()

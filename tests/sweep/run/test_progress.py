@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from search_spaces.catalog import setting
-from search_spaces.space import SearchSpace, Uniform
+from search_spaces.space import Phase, SearchSpace, Uniform
 from sweep.run.coordinator import Coordinator
-from sweep.run.progress import LiveDisplay, ended, view
+from sweep.run.progress import LiveDisplay, PlainDisplay, ended, view
 from sweep.study.definition import Definition
 from sweep.study.feasibility import judge
 from sweep.study.proposals import ProposalOutcome
@@ -149,6 +149,24 @@ def test_settings_that_do_not_fit_are_counted_and_the_sweep_comes_first(
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
     assert lines[2].startswith("1 of 3 settings have a winner")
     assert lines[-1] == "and 2 more settings"
+
+
+@pytest.mark.parametrize(
+    ("phase", "tried", "seeds"),
+    [("search", "2 proposals", "1 search seed;"), ("confirmation", "2 listed points", "1 conf")],
+)
+def test_a_log_begins_with_how_much_there_is_to_do(
+    coordinator: Coordinator, phase: Phase, tried: str, seeds: str
+) -> None:
+    out = io.StringIO()
+    base = replace(coordinator.definition.space.base, early_stop=False)
+    space = replace(coordinator.definition.space, phase=phase, base=base)
+    coordinator.definition = replace(coordinator.definition, space=space)
+    with PlainDisplay(Console(file=out, width=200)).showing(coordinator):
+        pass
+    (line,) = out.getvalue().splitlines()
+    assert f": 3 settings, at most {tried} each, {seeds}" in line
+    assert line.endswith("5 of 9 arms are done")
 
 
 def test_when_the_view_ends_the_sweep_as_a_whole_stays(coordinator: Coordinator) -> None:
