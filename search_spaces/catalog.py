@@ -16,7 +16,9 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import ModuleType
 from typing import cast
 
 import search_spaces
@@ -328,8 +330,9 @@ def _run_file(path: Path) -> dict[str, Json]:
     """The names that a Python file defines; its own errors become one line that says where."""
     import runpy  # no built-in space needs it
 
-    beside, before = str(path.absolute().parent), set(sys.modules)
-    sys.path.append(beside)  # last: what lies there hides nothing that is installed
+    beside = str(path.absolute().parent)
+    found = _Beside(beside)
+    sys.meta_path.append(found)  # last: what lies there hides nothing that is installed
     try:
         return runpy.run_path(str(path), run_name=f"space_file_{path.stem}")
     except Misuse as error:
@@ -345,10 +348,27 @@ def _run_file(path: Path) -> dict[str, Json]:
             f"space file {path}{line} stops with {type(error).__name__}: {what}.{hint}"
         ) from error
     finally:
-        sys.path.remove(beside)
-        for name in sys.modules.keys() - before:
-            if Path(getattr(sys.modules[name], "__file__", None) or "").is_relative_to(beside):
-                del sys.modules[name]
+        sys.meta_path.remove(found)
+        for name in [name for name in sys.modules if name.partition(".")[0] in found.names]:
+            del sys.modules[name]  # another folder's may have its name
+
+
+class _Beside:
+    """Finds what lies in a folder, and keeps the names; installed packages it never sees."""
+
+    def __init__(self, folder: str) -> None:
+        """Nothing was found yet."""
+        self._folder = folder
+        self.names: set[str] = set()
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """As importlib asks of every finder; what lies in packages is found by their own path."""
+        spec = PathFinder.find_spec(name, [self._folder], target) if path is None else None
+        if spec is not None:
+            self.names.add(name)
+        return spec
 
 
 def _line_in(error: BaseException, path: Path) -> str:

@@ -219,3 +219,21 @@ def test_a_space_file_finds_what_lies_beside_it(tmp_path: Path) -> None:
     (tmp_path / "one" / "parts" / "more.py").write_text("HIGH = 0.4  # mended")
     space = catalog.find(str(tmp_path / "one" / "space.py")).space
     assert high_of(space) == 0.4
+
+
+def test_packages_installed_below_a_space_file_stay_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where .venv lies in the checkout: libraries in C cannot be imported twice."""
+    installed = tmp_path / ".venv" / "site-packages"
+    (installed / "compiled").mkdir(parents=True)
+    (installed / "compiled" / "__init__.py").write_text("from compiled import part")
+    (installed / "compiled" / "part.py").touch()
+    (tmp_path / "beside.py").write_text("import compiled")
+    (tmp_path / "space.py").write_text(f"import beside, compiled\n{SPACE_FILE}")
+    monkeypatch.syspath_prepend(installed)
+    catalog.find(str(tmp_path / "space.py"))
+    assert {"compiled", "compiled.part"} <= sys.modules.keys()
+    assert "beside" not in sys.modules
+    for name in ("compiled", "compiled.part"):
+        del sys.modules[name]
