@@ -36,7 +36,7 @@ def answer(entry: Mapping[str, Json]) -> list[str]:
             place = _place(contrast, entry)
             said = f"against plain training: {verdict.outcome}{place}{verdict.but}"
         found.setdefault(said, []).append(f"{one['setting']}{numbers}")
-        for text in _besides(one, verdict):
+        for text in _besides(one, verdict, entry["design"]["smallest_effect"]):
             more.setdefault(text, []).append(one["setting"])
     texts = [f"{said[0].upper()}{said[1:]}: {', '.join(of)}." for said, of in found.items()]
     whole = len(entry["settings"])
@@ -82,7 +82,7 @@ def of_setting(one: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
             f"Over all {contrast['seeds']} that ended it is {ended_text(contrast)}: what is "
             "decided early is estimated too large."
         )
-    return " ".join([*texts, *_besides(one, verdict)])
+    return " ".join([*texts, *_besides(one, verdict, entry["design"]["smallest_effect"])])
 
 
 class Verdict(NamedTuple):
@@ -133,12 +133,12 @@ def outcome_words(
     if not is_slight(mean, least):
         return outcome, size_text(mean, least, unit)
     way = f"{equal}slightly {'better' if mean > 0 else 'worse'}"
-    if equal:
+    if equal or max(abs(contrast["low"]), abs(contrast["high"])) < least:
         return (
             f"{way}, too little to matter (below {least:g} {unit})",
             f"{equal}{size_text(mean, least, unit)}",
         )
-    below = "less than what matters"  # which is not ruled out
+    below = "less than what matters"  # which the interval does not rule out
     return (
         f"{way}, by an estimate that is {below} ({least:g} {unit})",
         f"{way}, by an estimated {abs(mean):.3g} {unit}, {below} ({least:g})",
@@ -161,7 +161,7 @@ def _place(contrast: Mapping[str, Json], entry: Mapping[str, Json]) -> str:
     return f", on {what}, over {counted} fresh seed{'s' * (ended != 1)}"
 
 
-def _besides(one: Mapping[str, Json], verdict: Verdict) -> list[str]:
+def _besides(one: Mapping[str, Json], verdict: Verdict, least: float | None) -> list[str]:
     """How many networks are certified, and what controls say of a better one."""
     if not verdict.is_measured:
         return []
@@ -174,7 +174,7 @@ def _besides(one: Mapping[str, Json], verdict: Verdict) -> list[str]:
         f"feasible on the test split{on}{so}."
     ]
     if one["contrasts"][UNCONSTRAINED]["marked"] == "better":
-        texts += _against_controls(one)
+        texts += _against_controls(one, least)
     return texts
 
 
@@ -250,7 +250,7 @@ def ended_text(contrast: Mapping[str, Json]) -> str:
     return f"{found['mean']:+.3g} ({interval})"
 
 
-def _against_controls(one: Mapping[str, Json]) -> list[str]:
+def _against_controls(one: Mapping[str, Json], least: float | None) -> list[str]:
     """Whether it is the constraint, or mere supervision of inner layers, say."""
     others = {n: c for n, c in one["contrasts"].items() if n != UNCONSTRAINED}
     beaten = [name for name, c in others.items() if c["marked"] == "better"]
@@ -258,16 +258,21 @@ def _against_controls(one: Mapping[str, Json]) -> list[str]:
     lost = [name for name, c in others.items() if c["marked"] == "worse"]
     if not others:
         return ["Whether it is the constraint that does it, controls would tell (--controls)."]
+
+    def listed(names: Sequence[str]) -> str:
+        slight = {name for name in names if is_slight(others[name]["mean"], least)}
+        return _listed([f"{name} (slightly)" if name in slight else name for name in names])
+
     texts = []
     if beaten:
-        texts.append(f"It is better than {_listed(beaten)}, too.")
+        texts.append(f"It is better than {listed(beaten)}, too.")
     if open_:
         texts.append(f"It is not told apart from {_listed(open_)}: that may explain the gain.")
     matched = [name for name in lost if others[name]["question"] == "matched"]
     if matched:
-        texts.append(f"It is worse than {_listed(matched)}: the constraint is not what works.")
+        texts.append(f"It is worse than {listed(matched)}: the constraint is not what works.")
     if rest := [name for name in lost if name not in matched]:
-        texts.append(f"It is worse than {_listed(rest)}: plain training gains more that way.")
+        texts.append(f"It is worse than {listed(rest)}: plain training gains more that way.")
     return texts
 
 

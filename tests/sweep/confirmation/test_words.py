@@ -94,6 +94,10 @@ def sized(name: str, mean: float, half: float, outcome: str, **contrast: Json) -
             sized("a", 0.1, 0.08, "better"),  # 0.18 is not ruled out
             "slightly better, by an estimated 0.1 grey levels, less than what matters (0.15), on",
         ),
+        (
+            sized("a", 0.1, 0.01, "better"),  # where it is
+            "slightly better, by 0.1 grey levels, too little to matter (below 0.15), on",
+        ),
         (sized("a", 0.1, 0.2, "undecided"), "undecided: +0.1 grey levels, on"),
         (
             sized("a", 0.9, 0.2, "better", marked="undecided"),
@@ -105,6 +109,15 @@ def test_a_size_that_does_not_matter_is_told_with_the_words_for_it(
     one: dict[str, Json], begins: str
 ) -> None:
     assert of_setting(one, ENTRY).startswith(begins)
+
+
+def test_a_control_that_is_hardly_worse_is_said_to_be_so() -> None:
+    one = setting(deep_supervision="better", penalty="better", larger_gamma="worse")
+    one["contrasts"]["deep_supervision"]["mean"] = 0.05
+    one["contrasts"]["larger_gamma"]["mean"] = -0.05
+    said = of_setting(one, ENTRY)
+    assert "It is better than deep supervision (slightly) and penalty, too." in said
+    assert "It is worse than larger gamma (slightly): plain training gains more" in said
 
 
 def test_of_many_settings_what_is_alike_is_said_once() -> None:
