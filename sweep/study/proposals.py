@@ -29,7 +29,7 @@ from trainables.records.parallel_reads import at_once
 
 Point = dict[str, Json]  # dotted field of ArmConfig -> value
 # Raise it when the same records come to another outcome than before: stored ones are judged again.
-JUDGING_VERSION = 5
+JUDGING_VERSION = 4
 _JUDGED = "judged.json"
 _JUDGED_PACE = 20.0  # times as long as one took until the next one is put
 _INFINITE = {"inf": math.inf, "-inf": -math.inf}
@@ -103,7 +103,9 @@ class ProposalOutcome:
     # What the search is told, from the seeds that measured something; NaN when none did.
     told_objective: float
     told_missing_share: float
-    gain: float = math.nan  # in the metric's mean; NaN unless every seed has both to compare
+    # In the metric's mean; NaN unless every seed has both to compare, and where an earlier version
+    # judged.
+    gain: float = math.nan
 
     @property
     def signatures(self) -> tuple[str, ...]:
@@ -147,6 +149,7 @@ class ProposalOutcome:
         }
         if values.pop("judging_version", None) != JUDGING_VERSION:
             return None
+        values.pop("difference", None)  # of an earlier version, with the other sign
         values["arms"] = tuple(map(ArmEnd.from_json, plain["arms"]))
         return cls(number=number, **values)
 
