@@ -142,12 +142,14 @@ def disk(storage: str) -> Check:
 
 def tracking(storage: str, mlflow: str | None) -> Check:
     """Whether MLflow answers, and takes what is written, where sweeps are tracked."""
-    from sweep.tracking.client import OtherSchema, takes_writes
+    from sweep.tracking.client import NO_LOCKS, OtherSchema, takes_writes, without_locks
 
     without = "Sweeps run without it too; `sweep sync NAME` sends what it missed."
     try:
         uri = tracking_uri(ObjectStore(storage).root, mlflow)
         file = sqlite_path(uri)
+        if without_locks(uri):
+            return Check("MLflow", False, shown(uri), f"{NO_LOCKS} {without}")
         if file is not None and not file.exists():
             return Check("MLflow", True, f"{shown(uri)} is made by the first sweep")
         written = takes_writes(uri)

@@ -33,7 +33,7 @@ from sweep.tracking.address import (
     sqlite_path,
 )
 from trainables.machine import scratch
-from trainables.machine.file_locks import WITHOUT_LINKS
+from trainables.machine.file_locks import WITHOUT_LINKS, has_locks
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -44,6 +44,12 @@ CREATED = "created_ns"  # a run's tag: the oldest of several runs of an arm is t
 SWEEP_ID = "sweep_id"  # an experiment's tag
 ALEMBIC = "alembic_version"  # a database's table: the revision of its schema
 PROBE = "sweep_doctor"  # an experiment's tag, for an instant
+
+
+NO_LOCKS = (
+    "Its file system has no locks, without which SQLite writes nothing: with --mlflow give an "
+    "MLflow server, or a file on a disk of this machine (sqlite:////FOLDER/mlflow.db)."
+)
 
 
 class OtherSchema(TrackingError):
@@ -217,6 +223,8 @@ def trouble(uri: str, error: Exception) -> TrackingError:
         advice = (
             " Its file is damaged: move it away, and `sweep sync NAME` sends all arms to a new one."
         )
+    elif re.search("database is locked|disk I/O error", said) and without_locks(uri):
+        advice = f" {NO_LOCKS}"
     elif "database is locked" in said:
         advice = (
             " Another program holds it: try again when that has ended. An MLflow server, unlike a "
@@ -225,6 +233,12 @@ def trouble(uri: str, error: Exception) -> TrackingError:
     return TrackingError(
         f"MLflow at {shown(uri)} could not be reached, or refused: {said}.{advice}"
     )
+
+
+def without_locks(uri: str) -> bool:
+    """Whether it is an SQLite file on a file system without locks: SQLite writes none there."""
+    file = sqlite_path(uri)
+    return file is not None and file.parent.is_dir() and not has_locks(file.parent)
 
 
 def takes_writes(uri: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import sqlite3
@@ -254,6 +255,27 @@ def test_a_database_without_mlflow_in_it_gets_no_tables(tmp_path: Path) -> None:
 def test_an_empty_database_may_be_filled(tmp_path: Path) -> None:
     (tmp_path / "new.db").touch()
     refuse_other_schema(f"sqlite:///{tmp_path}/new.db")
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK])
+def test_where_files_have_no_locks_the_cause_and_the_way_out_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """SQLite says that its file is locked (ENOLCK), or that input or output failed (ENOSYS)."""
+
+    def none(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    assert machine.tracking(str(tmp_path), None).passed
+    monkeypatch.setattr(fcntl, "flock", none)
+    for words in ("database is locked", "disk I/O error"):
+        said = str(trouble(uri, OSError(f"(sqlite3.OperationalError) {words}")))
+        assert "has no locks, without which SQLite writes nothing: with --mlflow give" in said
+        assert "Another program holds it" not in said
+    check = machine.tracking(str(tmp_path), None)
+    assert not check.passed
+    assert "has no locks" in check.advice
 
 
 def test_of_a_locked_database_it_is_said_what_to_do() -> None:
