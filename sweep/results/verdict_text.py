@@ -31,10 +31,10 @@ def verdict_lines(entry: Mapping[str, Json]) -> list[str]:
         )
     if entry["demanded_descent"]:  # nothing is asked of a control
         least = entry["least_descent"]
-        must = f"; a winner must ask for {least:.0%} at least" if least else ""
+        must = f"; a winner must ask for {100 * least:.0f} % at least" if least else ""
         lines.append(
-            f"asked: all layers together remove {entry['demanded_descent']:.0%} of the reference "
-            f"loss f0{must}"
+            f"asked: all layers together remove {100 * entry['demanded_descent']:.0f} % of the "
+            f"reference loss f0{must}"
         )
     if codes := codes_text(entry):
         lines.append(codes)
@@ -65,7 +65,7 @@ def certificate_text(values: Mapping[str, Json], tolerance: float) -> str:
     >>> certificate_text(values, 0.1)
     "undecided: feasible by its mean, but over 8 windows the worst layer's missing share may be \
 0.31 (95 % bound, allowed 0.10; fewer than 10 certify nothing as feasible); the constraint that \
-fewest windows meet is met by 50% of them"
+fewest windows meet is met by 50 % of them"
     """
     count, cluster = values["certificate_units"], values["certificate_cluster"]
     units = f"{count} {cluster}{'s' * (count != 1)}"
@@ -84,7 +84,7 @@ fewest windows meet is met by 50% of them"
         text += f" (95 % bound, allowed {tolerance:.2f}{few})"
     met = values["least_units_met"]
     counted = "windows" if cluster in ("clip", "window") else f"{cluster}s"
-    return f"{text}; the constraint that fewest {counted} meet is met by {met:.0%} of them"
+    return f"{text}; the constraint that fewest {counted} meet is met by {100 * met:.0f} % of them"
 
 
 def codes_text(entry: Mapping[str, Json]) -> str:
@@ -119,7 +119,7 @@ def counted_text(entry: Mapping[str, Json]) -> str:
 def frontier_text(entry: Mapping[str, Json]) -> str:
     """What objective is to be had for how much demanded descent."""
     points = (
-        f"{p['objective']:.4f} for {p['demanded_descent']:.0%} (p{p['number']})"
+        f"{p['objective']:.4f} for {100 * p['demanded_descent']:.0f} % (p{p['number']})"
         for p in entry["frontier"]
     )
     return "objective (lower is better) for the share of f0 asked: " + ", ".join(points)

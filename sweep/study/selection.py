@@ -153,8 +153,8 @@ def _why_no_winner(closest: ProposalResult | None, reason: str) -> str:
     if closest.hindrance == "asks for too little":
         return (
             f"proposal {number} is feasible, but its constraint asks all layers together to remove "
-            f"{closest.demanded_descent:.0%} of f0, and a winner here must ask for "
-            f"{closest.least_descent:.0%} at least: its alpha is too small"
+            f"{100 * closest.demanded_descent:.0f} % of f0, and a winner here must ask for "
+            f"{100 * closest.least_descent:.0f} % at least: its alpha is too small"
         )
     if closest.hindrance == "vacuous":
         return (

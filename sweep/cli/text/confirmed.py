@@ -111,7 +111,8 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
         low, high = arm["certified_interval"]
         yield (
             f"certified feasible: {arm['certified']['feasible']} of {arm['seeds']} (95 % of seeds: "
-            f"{low:.0%} to {high:.0%}); infeasible: {arm['certified']['infeasible']}"
+            f"{100 * low:.0f} % to {100 * high:.0f} %); "
+            f"infeasible: {arm['certified']['infeasible']}"
             + "".join(f"; {few}" for few in [units_text(one)] if few)
         )
     intervals = [
@@ -122,7 +123,7 @@ def _lines(one: Mapping[str, Json]) -> Iterator[str]:
     if intervals:
         yield f"over other seeds and test units: {'; '.join(intervals)}"
     if one["search_gain"] is not None:
-        shrunk = "" if one["shrinkage"] is None else f", shrunk by {one['shrinkage']:.0%}"
+        shrunk = "" if one["shrinkage"] is None else f", shrunk by {100 * one['shrinkage']:.0f} %"
         yield (
             f"in search: {one['search_gain']:+.3f}; confirmed: "
             f"{number(one['confirmed_gain'], '+.3f')}{shrunk}"

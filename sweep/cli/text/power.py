@@ -44,7 +44,7 @@ def found_text(design: Design, seeds: Sequence[int]) -> str:
     for count in seeds:
         planned = Design.planned(design.families, count, rule=design.rule, error=design.error)
         share = power.power(planned, 1.0, count, len(design.families))
-        found.append(f"{share:.0%} with {count}")
+        found.append(f"{100 * share:.0f} % with {count}")
     return (
         "A gain of a family as large as its standard deviation between seeds would be found in "
         f"{', '.join(found[:-1])} and {found[-1]} seeds."

@@ -35,7 +35,7 @@ def test_the_verb_says_what_the_json_says() -> None:
     assert "Estimate, within a factor of 2" in shown
     assert "timed here" in shown
     told = "A gain of a family as large as its standard deviation between seeds would be found in"
-    assert f"{told} 40% with 5, 76% with 10 and 98% with 20 seeds." in " ".join(shown.split())
+    assert f"{told} 40 % with 5, 76 % with 10 and 98 % with 20 seeds." in " ".join(shown.split())
 
 
 def test_a_network_that_cannot_be_built_leaves_the_space_and_says_why() -> None:

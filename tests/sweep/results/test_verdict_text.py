@@ -26,7 +26,7 @@ def test_every_certificate_has_its_words() -> None:
     }  # fmt: skip
     assert certificate_text(values, 0.1) == (
         "certified feasible: over 30 texts no layer's missing share is above 0.05 (95 % bound, "
-        "allowed 0.10); the constraint that fewest texts meet is met by 90% of them"
+        "allowed 0.10); the constraint that fewest texts meet is met by 90 % of them"
     )
     missed = {**values, "feasible": False, "certificate": "infeasible"}
     text = certificate_text(missed, 0.1)
@@ -65,10 +65,10 @@ def test_best_says_how_sure_it_is_what_was_asked_and_what_counted(
     for words in (
         "undecided: feasible by its mean, but over 2 windows",
         "(95 % t bound from 2 seeds)",
-        "together remove 36% of the reference loss f0; a winner must ask for 30% at least",
+        "together remove 36 % of the reference loss f0; a winner must ask for 30 % at least",
         "the best may lie beyond its range: alpha 0.2 is at the low end",
         "the unconstrained arm diverged on 1 of 2 seeds, and counts as the best constant",
-        "for the share of f0 asked: -0.2950 for 36% (p0), -0.1950 for 36% (p1)",
+        "for the share of f0 asked: -0.2950 for 36 % (p0), -0.1950 for 36 % (p1)",
     ):
         assert any(words in line for line in lines), words
     print_best(entries)

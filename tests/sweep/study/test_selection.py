@@ -138,7 +138,7 @@ def test_a_winner_asks_for_the_least_descent_that_its_setting_demands() -> None:
     weak = replace(whole, least_descent=0.4)
     result = select("s", [weak])
     assert result.winner is None
-    assert "remove 36% of f0, and a winner here must ask for 40% at least" in result.why
+    assert "remove 36 % of f0, and a winner here must ask for 40 % at least" in result.why
     assert [point.number for point in result.frontier] == [0]
 
 
